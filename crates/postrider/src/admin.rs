@@ -8,7 +8,7 @@
 mod numbers;
 
 use crate::control_socket::ControlSocket;
-use crate::limited_listener::{LimitedListener, Limits};
+use crate::limited_listener::{ConnectionLimits, LimitedListener};
 use crate::problems::sentence;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
@@ -29,7 +29,8 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Who asks is the operator's own.
-const LIMITS: Limits = Limits { connections_max: 64, life_max: Duration::from_secs(60) };
+const LIMITS: ConnectionLimits =
+    ConnectionLimits { connections_max: 64, life_max: Duration::from_secs(60) };
 
 /// How the server is, for load balancers and watchdogs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

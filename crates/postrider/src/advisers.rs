@@ -10,7 +10,7 @@ use crate::mta_sts::MtaSts;
 use crate::node_metrics::NodeMetrics;
 use crate::peer_tls::PeerTls;
 use crate::tls_reports::{Tls, TlsReporting};
-use crate::warmup::KeptWarmups;
+use crate::warmup::StoredWarmups;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::resolver::Resolver;
 use config::{Config, Route};
@@ -24,35 +24,35 @@ use std::sync::Arc;
 
 /// Who is asked where mail goes and how it is encrypted, who is told of that, and whether a stranger came
 /// before.
-pub(crate) struct Advisers {
+pub(crate) struct SharedServices {
     pub(crate) resolver: Resolver,
     pub(crate) policies: MtaSts,
     pub(crate) dmarc_reports: DmarcReporting,
     pub(crate) tls_reports: TlsReporting,
-    pub(crate) books: Books,
+    pub(crate) books: PersistentState,
     pub(crate) peer_tls: Arc<PeerTls>,
 }
 
 /// What is remembered of others, each in a file of its own.
 #[derive(Clone)]
-pub(crate) struct Books {
+pub(crate) struct PersistentState {
     pub(crate) greylist: Greylisting,
-    pub(crate) warmups: KeptWarmups,
+    pub(crate) warmups: StoredWarmups,
 }
 
-impl Books {
+impl PersistentState {
     fn new(
         directory: &Path,
         problems: &Problems,
         (watch, console): (&Arc<FileWatch>, &Arc<ConsoleLog>),
-    ) -> Books {
-        Books {
+    ) -> PersistentState {
+        PersistentState {
             greylist: Greylisting::new(
                 directory,
                 problems.conditions("state_file"),
                 (watch, console),
             ),
-            warmups: KeptWarmups::new(directory, problems.conditions("state_file"), console),
+            warmups: StoredWarmups::new(directory, problems.conditions("state_file"), console),
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn advisers(
     descriptors: Descriptors,
     (shard, shared): (&ShardSender<AcceptedSocket>, &SharedState),
     (files, watch, console): (&StateFiles, &Arc<FileWatch>, &Arc<ConsoleLog>),
-) -> Result<Advisers, String> {
+) -> Result<SharedServices, String> {
     let told = (files, console);
     let resolver = Resolver::following(&config.dns, watch, console);
     let peer_tls = Arc::<PeerTls>::default();
@@ -77,8 +77,8 @@ pub(crate) fn advisers(
     let fetches = (resolver.clone(), descriptors.fetches_max);
     let numbers = (metrics, &shared.pressures, &tls_reports);
     let policies = policies(config, fetches, numbers, (files, console))?;
-    let books = Books::new(&config.spool.paths[0], &shared.problems, (watch, console));
-    Ok(Advisers { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
+    let books = PersistentState::new(&config.spool.paths[0], &shared.problems, (watch, console));
+    Ok(SharedServices { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
 }
 
 /// Who is asked what domains promise of TLS.

@@ -8,7 +8,7 @@
 mod inbox;
 
 use crate::world::clock::Start;
-use inbox::{Gathering, Mailbox};
+use inbox::{GroupCommitDelay, Mailbox};
 use mta::custody::{LogCondition, LogPort, shard_of};
 use mta::metrics::LogMetrics;
 use spool::{Completion, Disk, Io, IoDone, Lane, Opening, Request, Spool, SpoolStatus, Ticket};
@@ -25,10 +25,10 @@ pub(crate) const NO_IDS: &str =
     "no message ids are left in this log, it takes no mail: add a directory to paths";
 
 /// Takes completions to a shard.
-pub(crate) type Deliver = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Send + Sync>;
+pub(crate) type CompletionSink = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Send + Sync>;
 
 /// Tells the console that the state of a log has changed; in words, and whether it is for the worse.
-pub(crate) type Tell = Box<dyn Fn(bool, std::fmt::Arguments<'_>) + Send>;
+pub(crate) type LogStateReporter = Box<dyn Fn(bool, std::fmt::Arguments<'_>) + Send>;
 
 /// A running log.
 pub(crate) struct Log {
@@ -47,7 +47,7 @@ struct Core {
     mailbox: Arc<Mailbox>,
     bulk: mpsc::Sender<Io>,
     reads: mpsc::Sender<ReadJob>,
-    deliver: Deliver,
+    deliver: CompletionSink,
 }
 
 impl Core {
@@ -137,8 +137,8 @@ impl Log {
         spool: Spool,
         disk: Arc<dyn Disk>,
         (metrics, started): (Arc<LogMetrics>, Start),
-        tell: Tell,
-        deliver: Deliver,
+        tell: LogStateReporter,
+        deliver: CompletionSink,
     ) -> io::Result<Log> {
         let Inbound { mailbox, reads, read_jobs, port } = inbound;
         let log = port.log;
@@ -162,7 +162,7 @@ impl Log {
             deliver,
         };
         let core = Arc::new(core);
-        let reader = Reader { core: Arc::clone(&core), jobs: read_jobs };
+        let reader = ReadThread { core: Arc::clone(&core), jobs: read_jobs };
         let read_thread =
             thread::Builder::new().name(format!("read-{log}")).spawn(move || reader.run())?;
         let committer = Committer {
@@ -174,7 +174,7 @@ impl Log {
             was_full,
             port: Arc::clone(&port),
             has_ids: true,
-            gathering: Gathering::default(),
+            gathering: GroupCommitDelay::default(),
             started,
         };
         let commit_thread =
@@ -197,13 +197,13 @@ struct Committer {
     metrics: Arc<LogMetrics>,
     status: Arc<Mutex<SpoolStatus>>,
     told: Instant,
-    tell: Tell,
+    tell: LogStateReporter,
     /// Accepts were refused for lack of space when it was last looked at.
     was_full: bool,
     port: Arc<LogPort>,
     /// There were message ids left when it was last looked at.
     has_ids: bool,
-    gathering: Gathering,
+    gathering: GroupCommitDelay,
     /// The clock of the process.
     started: Start,
 }
@@ -371,12 +371,12 @@ enum ReadJob {
 }
 
 /// The read thread of a log.
-struct Reader {
+struct ReadThread {
     core: Arc<Core>,
     jobs: mpsc::Receiver<ReadJob>,
 }
 
-impl Reader {
+impl ReadThread {
     fn run(self) {
         while let Ok(job) = self.jobs.recv() {
             let (mut requests, mut reads, mut stops) = (Vec::new(), Vec::new(), false);

@@ -53,10 +53,10 @@ pub(crate) struct ConsoleLog {
     /// The least important level that is shown, as a number.
     level: AtomicU8,
     style: Style,
-    inside: Mutex<Inside>,
+    inside: Mutex<ConsoleOutput>,
 }
 
-struct Inside {
+struct ConsoleOutput {
     out: Box<dyn Write + Send>,
     meters: BTreeMap<(Level, &'static str), Meter>,
 }
@@ -93,7 +93,7 @@ impl ConsoleLog {
         ConsoleLog {
             level: AtomicU8::new(level as u8),
             style,
-            inside: Mutex::new(Inside { out, meters: BTreeMap::new() }),
+            inside: Mutex::new(ConsoleOutput { out, meters: BTreeMap::new() }),
         }
     }
 

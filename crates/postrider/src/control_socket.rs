@@ -105,7 +105,7 @@ impl ControlSocket {
         let without_file = self.without_file.as_ref().map(|listener| listener.try_clone());
         let without_file = without_file.transpose()?.map(UnixListener::from_std).transpose()?;
         let places = Arc::new(Semaphore::new(CLIENTS_MAX));
-        let idle = Arc::new(Idle::default());
+        let idle = Arc::new(IdleClients::default());
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted.map(|(stream, _)| stream),
@@ -198,15 +198,15 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 
 /// Clients that have sent no request yet, the oldest first.
 #[derive(Default)]
-struct Idle(Mutex<Waiting>);
+struct IdleClients(Mutex<IdleClientMap>);
 
 #[derive(Default)]
-struct Waiting {
+struct IdleClientMap {
     next: u64,
     clients: BTreeMap<u64, oneshot::Sender<()>>,
 }
 
-impl Idle {
+impl IdleClients {
     /// One more; it ends when the receiver has something, or fails.
     fn enter(&self) -> (u64, oneshot::Receiver<()>) {
         let (give_way, gives_way) = oneshot::channel();
@@ -230,7 +230,7 @@ impl Idle {
 async fn serve_client(
     mut stream: UnixStream,
     plane: &ControlPlane,
-    (idle, (number, gives_way)): (&Idle, (u64, oneshot::Receiver<()>)),
+    (idle, (number, gives_way)): (&IdleClients, (u64, oneshot::Receiver<()>)),
 ) -> io::Result<()> {
     let request = tokio::select! {
         biased;

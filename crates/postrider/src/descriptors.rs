@@ -31,7 +31,7 @@ const FETCHES_MIN: u64 = 2;
 
 /// What is wanted of the descriptors.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct DescriptorDemand {
     logs: u64,
     lookups: u64,
     /// Connections and lookups of stages, on all shards.
@@ -73,7 +73,7 @@ impl Descriptors {
         let stages = config.stages.iter().map(|stage| u64::from(stage.settings.connections_max()));
         let checks = u64::from(channels::lookups_at_once(config)) * SOCKETS_PER_LOOKUP;
         let has_promises = config.routes.iter().any(|route| route.channel.tls_sources().mta_sts);
-        let wanted = Wanted {
+        let wanted = DescriptorDemand {
             fetches: if has_promises { FETCHES_MAX } else { 0 },
             challenges: if config.of::<acme::Authority>().is_some() {
                 acme::CONNECTIONS_MAX as u64
@@ -88,7 +88,7 @@ impl Descriptors {
         Descriptors::divide(count.unwrap_or(u64::MAX), wanted)
     }
 
-    fn divide(limit: u64, wanted: Wanted) -> Descriptors {
+    fn divide(limit: u64, wanted: DescriptorDemand) -> Descriptors {
         let logs = wanted.logs.max(1);
         // Where there are few, everybody has less.
         let mailbox_files = (limit / MAILBOXES_PART).min(MAILBOX_FILES_MAX);
@@ -132,8 +132,14 @@ mod tests {
                     (256_000, 64, 0),
                     (0, 0, 64),
                 ] {
-                    let wanted =
-                        Wanted { logs, lookups: 256, stages, beside: 0, fetches, challenges };
+                    let wanted = DescriptorDemand {
+                        logs,
+                        lookups: 256,
+                        stages,
+                        beside: 0,
+                        fetches,
+                        challenges,
+                    };
                     let parts = Descriptors::divide(limit, wanted);
                     let taken = u64::from(parts.sessions_max)
                         + parts.egress_max
@@ -158,10 +164,17 @@ mod tests {
 
     #[test]
     fn the_usual_limit_is_divided_so() {
-        let none =
-            Wanted { logs: 1, lookups: 256, stages: 0, beside: 0, fetches: 0, challenges: 0 };
-        let divide =
-            |limit, lookups, stages| Descriptors::divide(limit, Wanted { lookups, stages, ..none });
+        let none = DescriptorDemand {
+            logs: 1,
+            lookups: 256,
+            stages: 0,
+            beside: 0,
+            fetches: 0,
+            challenges: 0,
+        };
+        let divide = |limit, lookups, stages| {
+            Descriptors::divide(limit, DescriptorDemand { lookups, stages, ..none })
+        };
         let parts = divide(1024, 256, 0);
         assert_eq!((parts.sessions_max, parts.egress_max, parts.log_files_max), (402, 208, 128));
         assert_eq!(parts.lookups_max, 21);
@@ -171,9 +184,13 @@ mod tests {
         let parts = divide(1024, 256, 40);
         assert_eq!((parts.sessions_max, parts.egress_max), (375, 195));
         // Two milters at a listener: each session there has three connections.
-        assert_eq!(Descriptors::divide(1024, Wanted { beside: 2, ..none }).sessions_max, 134);
-        let fetches =
-            |limit, fetches| Descriptors::divide(limit, Wanted { fetches, ..none }).fetches_max;
+        assert_eq!(
+            Descriptors::divide(1024, DescriptorDemand { beside: 2, ..none }).sessions_max,
+            134
+        );
+        let fetches = |limit, fetches| {
+            Descriptors::divide(limit, DescriptorDemand { fetches, ..none }).fetches_max
+        };
         assert_eq!([fetches(1024, 64), fetches(20_000, 64), fetches(20_000, 0)], [9, 64, 2]);
     }
 }

@@ -2,7 +2,7 @@
 //! the process: a provider that was angry is so after a restart, too.
 
 use crate::console::ConsoleLog;
-use crate::kept_file::{Held, KeptFile};
+use crate::kept_file::{StateFile, StoredEntries};
 use crate::world::clock::wall_now;
 use config::Config;
 use mta::console::{Console as _, Level};
@@ -17,32 +17,32 @@ const NAME: &str = "shaping.json";
 
 /// Effects, and where they are kept.
 #[derive(Debug)]
-pub(crate) struct KeptEffects {
+pub(crate) struct EffectStore {
     shared: Arc<SharedState>,
-    file: KeptFile,
+    file: StateFile,
     /// What stands in it.
     kept: Vec<Effect>,
     troubles: Conditions,
 }
 
-impl KeptEffects {
+impl EffectStore {
     /// Has what an earlier server kept in force again. Without it rules are heard again: what can't be read keeps
     /// nobody from starting.
     pub(crate) fn open(
         config: &Config,
         shared: &Arc<SharedState>,
         console: &ConsoleLog,
-    ) -> KeptEffects {
-        let file = KeptFile::new(&config.spool.paths[0], NAME, "what rules of shaping do");
+    ) -> EffectStore {
+        let file = StateFile::new(&config.spool.paths[0], NAME, "what rules of shaping do");
         let troubles = shared.problems.conditions("state_file");
-        let Held { entries: kept, lost } = file.read::<Effect>();
+        let StoredEntries { entries: kept, lost } = file.read::<Effect>();
         if let Some(why) = lost {
             console.line(Level::Warn, "shaping", format_args!("{why}; rules begin anew"));
             let step = "rules begin anew; the next start forgets this";
             troubles.set(DetectedProblem::warning(file.shown(), why).next_step(step), wall_now());
         }
         shared.rules.restore(kept.clone(), wall_now());
-        KeptEffects { shared: Arc::clone(shared), file, kept, troubles }
+        EffectStore { shared: Arc::clone(shared), file, kept, troubles }
     }
 
     /// Tells when there may be something to keep.

@@ -44,14 +44,14 @@ const KEPT_EVENTS: usize = 4_096;
 #[derive(Debug)]
 pub(crate) struct EventLog {
     queues: Vec<Arc<EventQueue>>,
-    wake: Arc<Wake>,
-    writing: Arc<Writing>,
+    wake: Arc<WriterWaker>,
+    writing: Arc<EventWriterStatus>,
     writer: Option<JoinHandle<()>>,
 }
 
 /// What the writer does, for others to see.
 #[derive(Debug)]
-pub(crate) struct Writing {
+pub(crate) struct EventWriterStatus {
     path: PathBuf,
     started: Start,
     at_disk: Watchdog,
@@ -59,7 +59,7 @@ pub(crate) struct Writing {
     metrics: Arc<EventMetrics>,
 }
 
-impl Writing {
+impl EventWriterStatus {
     fn at_disk<T>(&self, work: impl FnOnce() -> T) -> T {
         self.at_disk.begin(self.started.elapsed());
         let done = work();
@@ -74,7 +74,7 @@ impl Writing {
 }
 
 /// Events that can't be written, or wait for a disk that hangs.
-impl ProblemKind for Writing {
+impl ProblemKind for EventWriterStatus {
     fn name(&self) -> &'static str {
         "event_log"
     }
@@ -102,14 +102,14 @@ impl ProblemKind for Writing {
 
 /// What lets a shard wake the writer.
 #[derive(Debug, Default)]
-struct Wake {
+struct WriterWaker {
     /// The writer sleeps until woken.
     idle: AtomicBool,
     stop: AtomicBool,
     writer: Mutex<Option<Thread>>,
 }
 
-impl Wake {
+impl WriterWaker {
     fn wake(&self) {
         if let Some(writer) = &*lock(&self.writer) {
             writer.unpark();
@@ -120,16 +120,16 @@ impl Wake {
 /// A shard's end: hand it to the shard as its [`EventSink`].
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    inside: Mutex<Inside>,
+    inside: Mutex<PendingEvents>,
     /// Events that may wait here.
     waiting_max: usize,
-    wake: Arc<Wake>,
+    wake: Arc<WriterWaker>,
     /// Of this queue.
     metrics: Arc<EventMetrics>,
 }
 
 #[derive(Debug, Default)]
-struct Inside {
+struct PendingEvents {
     events: Vec<Event>,
     dropped: u64,
     first_dropped: Option<Position>,
@@ -163,7 +163,7 @@ impl EventSink for EventQueue {
 }
 
 /// Tells of trouble with the file, once when it begins and once when it ends.
-pub(crate) type Report = Box<dyn Fn(&str) + Send>;
+pub(crate) type ErrorReporter = Box<dyn Fn(&str) + Send>;
 
 impl EventLog {
     /// Starts the writer, with one queue for each shard; `metrics` has a set for each, and one for the writer behind
@@ -175,12 +175,12 @@ impl EventLog {
     pub(crate) fn start(
         options: &EventFile,
         metrics: &[Arc<EventMetrics>],
-        report: Report,
+        report: ErrorReporter,
     ) -> io::Result<EventLog> {
         let file = LogFile::new(options.clone(), wall_now());
         let (of_writer, of_shards) = metrics.split_last().ok_or(io::ErrorKind::InvalidInput)?;
         let shards = of_shards.len();
-        let wake = Arc::new(Wake::default());
+        let wake = Arc::new(WriterWaker::default());
         let waiting_max = (options.waiting_max as usize / shards.max(1)).max(1);
         let queue = |metrics: &Arc<EventMetrics>| EventQueue {
             inside: Mutex::default(),
@@ -189,14 +189,14 @@ impl EventLog {
             metrics: Arc::clone(metrics),
         };
         let queues: Vec<_> = of_shards.iter().map(|metrics| Arc::new(queue(metrics))).collect();
-        let writing = Arc::new(Writing {
+        let writing = Arc::new(EventWriterStatus {
             path: options.path.clone(),
             started: Start::now(),
             at_disk: Watchdog::default(),
             is_failing: AtomicBool::new(false),
             metrics: Arc::clone(of_writer),
         });
-        let mut writer = Writer {
+        let mut writer = EventWriter {
             queues: queues.clone(),
             wake: Arc::clone(&wake),
             file,
@@ -220,7 +220,7 @@ impl EventLog {
     }
 
     /// What the writer does, for whoever wants to know.
-    pub(crate) fn writing(&self) -> Arc<Writing> {
+    pub(crate) fn writing(&self) -> Arc<EventWriterStatus> {
         Arc::clone(&self.writing)
     }
 
@@ -261,9 +261,9 @@ impl Drop for EventLog {
     }
 }
 
-struct Writer {
+struct EventWriter {
     queues: Vec<Arc<EventQueue>>,
-    wake: Arc<Wake>,
+    wake: Arc<WriterWaker>,
     file: LogFile,
     /// Formatted lines that are not written yet.
     text: Vec<u8>,
@@ -271,12 +271,12 @@ struct Writer {
     text_events: Vec<i64>,
     /// Swapped with a queue's own.
     batch: Vec<Event>,
-    writing: Arc<Writing>,
-    report: Report,
+    writing: Arc<EventWriterStatus>,
+    report: ErrorReporter,
     failing: bool,
 }
 
-impl Writer {
+impl EventWriter {
     fn run(&mut self) {
         // What is wrong with it is said at once, and not with the first event.
         self.open();

@@ -31,7 +31,7 @@ fn open_with(path: &Path, [near, afar]: [u64; 2]) -> io::Result<Arc<dyn Database
     if !meta.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
     }
-    let paged = Paged { file, bytes_count: meta.len() };
+    let paged = PagedFile { file, bytes_count: meta.len() };
     let whole_max = if paged.knows_what_is_at_hand() { near } else { afar };
     if meta.len() > whole_max {
         return Ok(Arc::new(paged));
@@ -43,12 +43,12 @@ fn open_with(path: &Path, [near, afar]: [u64; 2]) -> io::Result<Arc<dyn Database
 }
 
 /// A file that is read a piece at a time.
-struct Paged {
+struct PagedFile {
     file: File,
     bytes_count: u64,
 }
 
-impl Paged {
+impl PagedFile {
     /// Whether the file system reads without waiting.
     fn knows_what_is_at_hand(&self) -> bool {
         let mut byte = [0];
@@ -61,7 +61,7 @@ impl Paged {
     }
 }
 
-impl DatabaseBytes for Paged {
+impl DatabaseBytes for PagedFile {
     fn bytes_count(&self) -> u64 {
         self.bytes_count
     }
@@ -119,7 +119,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         fs::write(&path, vec![7; 4 << 20]).unwrap();
-        let paged = Paged { file: File::open(&path).unwrap(), bytes_count: 4 << 20 };
+        let paged = PagedFile { file: File::open(&path).unwrap(), bytes_count: 4 << 20 };
         let mut piece = [0; 512];
         match paged.knows_what_is_at_hand() {
             true => assert_eq!((paged.read_now(1 << 20, &mut piece), piece), (Ok(()), [7; 512])),

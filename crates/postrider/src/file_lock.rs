@@ -10,9 +10,9 @@ use std::path::Path;
 /// An open file, and the lock on it: it ends with this value. Without a word of ours it would last as long as any
 /// descriptor, and a child that was forked and has not begun its program yet has them all.
 #[derive(Debug)]
-pub(crate) struct Locked(File);
+pub(crate) struct LockedFile(File);
 
-impl Deref for Locked {
+impl Deref for LockedFile {
     type Target = File;
 
     fn deref(&self) -> &File {
@@ -20,7 +20,7 @@ impl Deref for Locked {
     }
 }
 
-impl Drop for Locked {
+impl Drop for LockedFile {
     fn drop(&mut self) {
         let _ = self.0.unlock();
     }
@@ -30,7 +30,7 @@ impl Drop for Locked {
 ///
 /// # Errors
 /// `WouldBlock` where another process has it.
-pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<Locked> {
+pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<LockedFile> {
     loop {
         let file = options.open(path)?;
         file.try_lock().map_err(|error| match error {
@@ -39,7 +39,7 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<Locked> {
         })?;
         // Who had the lock before may have put another in its place, or this one in another's.
         if is_at(&file.metadata()?, path)? {
-            return Ok(Locked(file));
+            return Ok(LockedFile(file));
         }
     }
 }

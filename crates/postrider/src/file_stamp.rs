@@ -13,7 +13,7 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     path: PathBuf,
-    seen: Seen,
+    seen: FileIdentity,
 }
 
 /// The file system that a file is on.
@@ -29,16 +29,16 @@ impl Device {
 
 /// What tells a file from another, and from what it was before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct FileIdentity {
     device: u64,
     inode: u64,
     bytes: u64,
     modified_ns: i128,
 }
 
-impl Seen {
-    pub(crate) fn of(meta: &Metadata) -> Seen {
-        Seen {
+impl FileIdentity {
+    pub(crate) fn of(meta: &Metadata) -> FileIdentity {
+        FileIdentity {
             device: meta.dev(),
             inode: meta.ino(),
             bytes: meta.len(),
@@ -50,8 +50,8 @@ impl Seen {
         Device(self.device)
     }
 
-    pub(crate) fn at(path: &Path) -> Option<Seen> {
-        std::fs::metadata(path).ok().map(|meta| Seen::of(&meta))
+    pub(crate) fn at(path: &Path) -> Option<FileIdentity> {
+        std::fs::metadata(path).ok().map(|meta| FileIdentity::of(&meta))
     }
 }
 
@@ -90,20 +90,20 @@ impl<T: Clone + PartialEq> Settling<T> {
 
 /// Looks at files again and again.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
-    settling: Settling<Vec<Option<Seen>>>,
+pub(crate) struct StampWatch {
+    settling: Settling<Vec<Option<FileIdentity>>>,
     /// They were as they are told to be when they were looked at last.
     is_same: bool,
 }
 
-impl Looks {
+impl StampWatch {
     /// Looks once more; whether files are others than these and are to be read. They may be written still
     /// when a change is seen first: they are read at the next look, if nothing has changed by then. `before` is
     /// called with each.
     pub(crate) fn find_change(&mut self, stamps: &[Stamp], before: &mut dyn FnMut(&Path)) -> bool {
         let see = |stamp: &Stamp| {
             before(stamp.path());
-            Seen::at(stamp.path())
+            FileIdentity::at(stamp.path())
         };
         let seen: Vec<_> = stamps.iter().map(see).collect();
         let is_same = stamps.iter().zip(&seen).all(|(stamp, seen)| stamp.is(*seen));
@@ -122,12 +122,12 @@ impl Looks {
 }
 
 impl Stamp {
-    pub(crate) fn new(path: &Path, seen: Seen) -> Stamp {
+    pub(crate) fn new(path: &Path, seen: FileIdentity) -> Stamp {
         Stamp { path: path.to_owned(), seen }
     }
 
     /// Whether this is what was seen.
-    pub(crate) fn is(&self, seen: Option<Seen>) -> bool {
+    pub(crate) fn is(&self, seen: Option<FileIdentity>) -> bool {
         seen == Some(self.seen)
     }
 
@@ -141,6 +141,6 @@ impl Stamp {
 
     /// Whether the file is still the same.
     pub(crate) fn is_current(&self) -> bool {
-        Seen::at(&self.path) == Some(self.seen)
+        FileIdentity::at(&self.path) == Some(self.seen)
     }
 }

@@ -15,14 +15,14 @@ const THREADS_MAX: usize = 256;
 const FREE_MAX: usize = 2;
 
 /// Looks once; false: there is nothing left to look at.
-type Look = Box<dyn FnMut() -> bool + Send>;
+type WatchCallback = Box<dyn FnMut() -> bool + Send>;
 
 /// What is looked at, and how.
-struct Looked {
+struct WatchedItem {
     pause: Duration,
     /// The file system that it is on, where that is known.
     device: Option<Device>,
-    look: Look,
+    look: WatchCallback,
 }
 
 /// Everything that is looked at. The threads end with it.
@@ -37,7 +37,7 @@ struct Inner {
 #[derive(Default)]
 struct State {
     /// What nobody looks at now, by when it is looked at next, and by a number of its own.
-    waiting: BTreeMap<(Instant, u64), Looked>,
+    waiting: BTreeMap<(Instant, u64), WatchedItem>,
     next: u64,
     /// Looks under way, and those at each file system that is known.
     looking: usize,
@@ -108,20 +108,20 @@ impl FileWatch {
         device: Option<Device>,
         look: impl FnMut() -> bool + Send + 'static,
     ) {
-        let looked = Looked { pause, device, look: Box::new(look) };
+        let looked = WatchedItem { pause, device, look: Box::new(look) };
         lock(&self.0.state).wait_until(Instant::now(), looked);
         self.0.changed.notify_one();
     }
 }
 
 impl State {
-    fn wait_until(&mut self, due: Instant, looked: Looked) {
+    fn wait_until(&mut self, due: Instant, looked: WatchedItem) {
         self.waiting.insert((due, self.next), looked);
         self.next += 1;
     }
 
     /// Begins with what is due, or says how long nothing is.
-    fn take_due(&mut self, now: Instant) -> Result<Looked, Duration> {
+    fn take_due(&mut self, now: Instant) -> Result<WatchedItem, Duration> {
         let mut due = self.waiting.range(..=(now, u64::MAX));
         let key = due.find(|(_, looked)| self.may_look(looked.device)).map(|(key, _)| *key);
         if let Some(looked) = key.and_then(|key| self.waiting.remove(&key)) {

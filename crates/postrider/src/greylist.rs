@@ -7,7 +7,7 @@ use crate::console::ConsoleLog;
 use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::record_file::Unreadable;
-use crate::services::{Adoption, Next, Service};
+use crate::services::{Adoption, CandidateConfig, Service};
 use crate::world::clock::wall_now;
 use auth::greylist::{Changes, GreylistLedger, GreylistPolicy, GreylistResult, Triplet};
 use config::{Config, Problem};
@@ -40,14 +40,14 @@ const COMPLAINTS_EVERY_MS: u64 = 600_000;
 
 /// What is known; clones are of one book.
 #[derive(Clone)]
-pub(crate) struct Greylisting(Arc<Inner>);
+pub(crate) struct Greylisting(Arc<GreylistStore>);
 
-struct Inner {
+struct GreylistStore {
     directory: PathBuf,
     book: Mutex<GreylistLedger>,
-    keeps: Mutex<Keeps>,
+    keeps: Mutex<GreylistStorage>,
     /// The file and what is to be written to it; locked while the disk is waited for.
-    file: Mutex<Option<Kept>>,
+    file: Mutex<Option<GreylistWriter>>,
     watch: Arc<FileWatch>,
     /// What is wrong with the file.
     troubles: Conditions,
@@ -56,7 +56,7 @@ struct Inner {
 
 /// Whether there is a file.
 #[derive(PartialEq, Eq)]
-enum Keeps {
+enum GreylistStorage {
     /// Nobody has asked for greylisting yet.
     NotYet,
     File,
@@ -65,7 +65,7 @@ enum Keeps {
 }
 
 /// The file, while it is written.
-struct Kept {
+struct GreylistWriter {
     file: File,
     /// When the last failure was reported.
     told_at: Option<u64>,
@@ -80,10 +80,10 @@ impl Greylisting {
         troubles: Conditions,
         (watch, console): (&Arc<FileWatch>, &Arc<ConsoleLog>),
     ) -> Greylisting {
-        Greylisting(Arc::new(Inner {
+        Greylisting(Arc::new(GreylistStore {
             directory: directory.to_owned(),
             book: Mutex::default(),
-            keeps: Mutex::new(Keeps::NotYet),
+            keeps: Mutex::new(GreylistStorage::NotYet),
             file: Mutex::default(),
             watch: Arc::clone(watch),
             troubles,
@@ -94,22 +94,22 @@ impl Greylisting {
     /// Reads the file, if this configuration is the first that asks for greylisting.
     fn open_for(&self, config: &Config) {
         let mut keeps = lock(&self.0.keeps);
-        if *keeps != Keeps::NotYet || !channels::asks_for_greylisting(config) {
+        if *keeps != GreylistStorage::NotYet || !channels::asks_for_greylisting(config) {
             return;
         }
         *keeps = match self.0.open() {
             Some(file) => {
-                let kept = Kept { file, told_at: None, unwritten: Changes::new() };
+                let kept = GreylistWriter { file, told_at: None, unwritten: Changes::new() };
                 *lock(&self.0.file) = Some(kept);
                 self.0.watch.follow_every(WRITTEN_EVERY, &self.0, |inner| inner.write(false));
-                Keeps::File
+                GreylistStorage::File
             }
-            None => Keeps::Nothing,
+            None => GreylistStorage::Nothing,
         };
     }
 
     fn close(&self) {
-        *lock(&self.0.keeps) = Keeps::Nothing;
+        *lock(&self.0.keeps) = GreylistStorage::Nothing;
         self.0.write(true);
     }
 }
@@ -120,7 +120,7 @@ impl Service for Greylisting {
     }
 
     /// Without its file it goes on in memory.
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let (this, config) = (self.clone(), Arc::clone(next.config));
         Ok(Box::new(move || this.open_for(&config)))
     }
@@ -136,7 +136,7 @@ impl Greylist for Greylisting {
     }
 }
 
-impl Inner {
+impl GreylistStore {
     /// Opens the file and reads it; one that can't be read is put aside.
     fn open(&self) -> Option<File> {
         let path = self.directory.join(NAME);
@@ -181,7 +181,7 @@ impl Inner {
     /// Writes what has changed; the last time the file is sealed and closed.
     fn write(&self, is_last: bool) {
         let mut file = lock(&self.file);
-        let Some(Kept { file: records, told_at, unwritten }) = &mut *file else { return };
+        let Some(GreylistWriter { file: records, told_at, unwritten }) = &mut *file else { return };
         let mut written = self.write_changes(|changes| records.write(changes), unwritten);
         if is_last {
             written = written.and_then(|()| records.seal());

@@ -23,9 +23,9 @@ use tokio_rustls::TlsConnector;
 pub(crate) const USER_AGENT_NAME: &str = concat!("postrider/", env!("CARGO_PKG_VERSION"));
 
 /// A connection to a web server.
-pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait HttpsStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<W: AsyncRead + AsyncWrite + Unpin + Send> Wire for W {}
+impl<W: AsyncRead + AsyncWrite + Unpin + Send> HttpsStream for W {}
 
 /// What handshakes begin with: certificates are valid by these authorities, or by the roots of this machine.
 ///
@@ -78,7 +78,7 @@ pub(crate) async fn connect(
     host: &str,
     port: u16,
     client: Option<Arc<ClientConfig>>,
-) -> Result<Box<dyn Wire>, String> {
+) -> Result<Box<dyn HttpsStream>, String> {
     let told = |error: &dyn std::fmt::Display| format!("{host}: {error}");
     let stream = TcpStream::connect((host, port)).await.map_err(|error| told(&error))?;
     let Some(client) = client else { return Ok(Box::new(stream)) };
@@ -92,7 +92,7 @@ pub(crate) async fn connect(
 /// # Errors
 /// What went wrong, in words.
 pub(crate) async fn exchange<B>(
-    stream: Box<dyn Wire>,
+    stream: Box<dyn HttpsStream>,
     request: Request<B>,
     bytes_max: usize,
 ) -> Result<(StatusCode, Bytes), String>
@@ -110,7 +110,7 @@ where
 /// # Errors
 /// What went wrong, in words.
 pub(crate) async fn exchange_whole<B>(
-    stream: Box<dyn Wire>,
+    stream: Box<dyn HttpsStream>,
     request: Request<B>,
     bytes_max: usize,
 ) -> Result<Response<Bytes>, String>

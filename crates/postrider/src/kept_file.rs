@@ -9,7 +9,7 @@
 
 use crate::console::ConsoleLog;
 use crate::kept_secret::damaged;
-use crate::sealed_text::{self, SEAL_BYTES, Sealed};
+use crate::sealed_text::{self, SEAL_BYTES, SealedContent};
 use crate::world::clock::wall_now;
 use mta::console::{Console as _, Level};
 use mta::problems::{Conditions, DetectedProblem};
@@ -25,7 +25,7 @@ pub(crate) const BYTES_MAX: u64 = 8 << 20;
 
 /// Where something is kept.
 #[derive(Debug)]
-pub(crate) struct KeptFile {
+pub(crate) struct StateFile {
     path: PathBuf,
     /// What it is: "what is suspended".
     what: &'static str,
@@ -33,16 +33,16 @@ pub(crate) struct KeptFile {
 
 /// What stood in a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Held<T> {
+pub(crate) struct StoredEntries<T> {
     /// What can be understood.
     pub(crate) entries: Vec<T>,
     /// Why that is not all: a sentence.
     pub(crate) lost: Option<String>,
 }
 
-impl KeptFile {
-    pub(crate) fn new(directory: &Path, name: &str, what: &'static str) -> KeptFile {
-        KeptFile { path: directory.join(name), what }
+impl StateFile {
+    pub(crate) fn new(directory: &Path, name: &str, what: &'static str) -> StateFile {
+        StateFile { path: directory.join(name), what }
     }
 
     /// Where it is, as it is shown.
@@ -52,11 +52,11 @@ impl KeptFile {
 
     /// Reads what an earlier server kept; nothing, where there is no file. One that can't be read or understood
     /// wholly is put aside.
-    pub(crate) fn read<T: DeserializeOwned>(&self) -> Held<T> {
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> StoredEntries<T> {
         match self.entries() {
-            Ok((entries, None)) => Held { entries, lost: None },
-            Ok((entries, Some(why))) => Held { entries, lost: Some(self.put_aside(&why)) },
-            Err(why) => Held { entries: Vec::new(), lost: Some(self.put_aside(&why)) },
+            Ok((entries, None)) => StoredEntries { entries, lost: None },
+            Ok((entries, Some(why))) => StoredEntries { entries, lost: Some(self.put_aside(&why)) },
+            Err(why) => StoredEntries { entries: Vec::new(), lost: Some(self.put_aside(&why)) },
         }
     }
 
@@ -74,9 +74,9 @@ impl KeptFile {
             return Err(format!("it is longer than {BYTES_MAX} octets"));
         }
         let (text, wrong) = match sealed_text::opened(&bytes) {
-            Sealed::Whole(text) | Sealed::Without(text) => (text, None),
+            SealedContent::Whole(text) | SealedContent::Without(text) => (text, None),
             // Which of the entries it is nobody can know.
-            Sealed::Damaged(text) => (text, Some(sealed_text::DAMAGED.to_owned())),
+            SealedContent::Damaged(text) => (text, Some(sealed_text::DAMAGED.to_owned())),
         };
         let all: Vec<serde_json::Value> =
             serde_json::from_slice(text).map_err(|error| error.to_string())?;
@@ -210,18 +210,18 @@ fn written(file: &Path) -> String {
 mod tests {
     use super::*;
 
-    fn all<T>(entries: Vec<T>) -> Held<T> {
-        Held { entries, lost: None }
+    fn all<T>(entries: Vec<T>) -> StoredEntries<T> {
+        StoredEntries { entries, lost: None }
     }
 
-    fn write<T: Serialize>(file: &KeptFile, entries: &[T]) -> Result<(), String> {
+    fn write<T: Serialize>(file: &StateFile, entries: &[T]) -> Result<(), String> {
         file.put(&file.content(entries)?)
     }
 
     #[test]
     fn what_is_kept_is_read_again() {
         let directory = tempfile::tempdir().unwrap();
-        let file = KeptFile::new(directory.path(), "numbers.json", "numbers");
+        let file = StateFile::new(directory.path(), "numbers.json", "numbers");
         assert_eq!(file.read::<u32>(), all(Vec::new()));
         for numbers in [&[1, 2, 3][..], &[]] {
             write(&file, numbers).unwrap();
@@ -229,7 +229,7 @@ mod tests {
         }
         let names: Vec<_> = fs::read_dir(directory.path()).unwrap().flatten().collect();
         assert_eq!(names.len(), 1);
-        let nowhere = KeptFile::new(Path::new("/nonexistent"), "x.json", "x");
+        let nowhere = StateFile::new(Path::new("/nonexistent"), "x.json", "x");
         assert!(write(&nowhere, &[1]).unwrap_err().starts_with("cannot write /nonexistent/x.json"));
     }
 
@@ -237,7 +237,7 @@ mod tests {
     fn what_can_not_be_read_is_put_aside() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("numbers.json");
-        let file = KeptFile::new(directory.path(), "numbers.json", "numbers");
+        let file = StateFile::new(directory.path(), "numbers.json", "numbers");
         let long = vec![b' '; BYTES_MAX as usize + 1];
         for (content, left, why) in [
             (b"[1".to_vec(), vec![], "EOF"),
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn what_can_be_written_can_be_read() {
         let directory = tempfile::tempdir().unwrap();
-        let file = KeptFile::new(directory.path(), "texts.json", "texts");
+        let file = StateFile::new(directory.path(), "texts.json", "texts");
         // Twice as much as there is room for; each octet of it takes two.
         let texts: Vec<String> =
             (0..1_000).map(|n| format!("{n}{}", "\"".repeat(BYTES_MAX as usize / 1_000))).collect();

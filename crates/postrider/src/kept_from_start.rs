@@ -5,9 +5,9 @@ use mta::event::EventSettings;
 use std::sync::Arc;
 
 /// Something that holds until the next start, in words; whether two configurations have the same.
-type Kept = (&'static str, fn(&Config, &Config) -> bool);
+type StartupSetting = (&'static str, fn(&Config, &Config) -> bool);
 
-const KEPT: [Kept; 6] = [
+const KEPT: [StartupSetting; 6] = [
     ("listener names and addresses", |one, other| listens(one) == listens(other)),
     ("spool paths", |one, other| one.spool.paths == other.spool.paths),
     (

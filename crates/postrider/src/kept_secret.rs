@@ -21,7 +21,7 @@ pub(crate) const SPOOL_SALT: &str = "spool-salt";
 
 /// One that was read or made.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Kept<const N: usize> {
+pub(crate) struct StoredSecret<const N: usize> {
     pub(crate) bytes: [u8; N],
     /// Why it is not the one that was kept before, or not the one of the next start: a sentence.
     pub(crate) trouble: Option<String>,
@@ -42,11 +42,15 @@ fn numbers<const N: usize>(file: &[u8]) -> Option<[u8; N]> {
 
 /// Reads a file in the first spool directory; makes it of `fresh` if there is none. One that is damaged is put
 /// aside: it keeps nobody from starting.
-pub(crate) fn kept<const N: usize>(directory: &Path, name: &str, fresh: [u8; N]) -> Kept<N> {
+pub(crate) fn kept<const N: usize>(
+    directory: &Path,
+    name: &str,
+    fresh: [u8; N],
+) -> StoredSecret<N> {
     let path = directory.join(name);
     let damage = match read(&path, N + CHECKSUM_BYTES + 1) {
         Ok(file) => match numbers(&file) {
-            Some(bytes) => return Kept { bytes, trouble: None },
+            Some(bytes) => return StoredSecret { bytes, trouble: None },
             None => {
                 let aside = damaged(&path);
                 let moved = fs::rename(&path, &aside).err();
@@ -61,12 +65,12 @@ pub(crate) fn kept<const N: usize>(directory: &Path, name: &str, fresh: [u8; N])
         Err(error) if error.kind() == io::ErrorKind::NotFound && !path.is_symlink() => None,
         Err(error) => {
             let trouble = Some(format!("cannot read {}: {error}", path.display()));
-            return Kept { bytes: fresh, trouble };
+            return StoredSecret { bytes: fresh, trouble };
         }
     };
     let written = write(directory, name, &with_checksum(&fresh)).err();
     let unwritten = written.map(|error| format!("cannot write {}: {error}", path.display()));
-    Kept { bytes: fresh, trouble: unwritten.or(damage) }
+    StoredSecret { bytes: fresh, trouble: unwritten.or(damage) }
 }
 
 fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
@@ -76,7 +80,7 @@ fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
 }
 
 /// What salts are made of.
-pub(crate) fn login_salts(directory: &Path) -> Kept<16> {
+pub(crate) fn login_salts(directory: &Path) -> StoredSecret<16> {
     kept(directory, LOGIN_SALTS, HashingThreads::new().secret())
 }
 
@@ -93,7 +97,7 @@ fn of_return_paths(login_salts: &[u8; 16]) -> [u8; 16] {
 /// Has return paths made that are known again after a restart. Why those of earlier mail are not, in a sentence.
 pub(crate) fn keep_return_paths(config: &Config, directory: &Path) -> Option<String> {
     let gateway = config.of::<X400>()?.gateway.as_ref()?;
-    let Kept { bytes, trouble } = login_salts(directory);
+    let StoredSecret { bytes, trouble } = login_salts(directory);
     gateway.set_secret(of_return_paths(&bytes));
     trouble
 }
@@ -128,7 +132,7 @@ mod tests {
     fn it_is_made_once_and_for_us_alone() {
         let directory = tempfile::tempdir().unwrap();
         let made = kept(directory.path(), LOGIN_SALTS, [7; 16]);
-        assert_eq!(made, Kept { bytes: [7; 16], trouble: None });
+        assert_eq!(made, StoredSecret { bytes: [7; 16], trouble: None });
         assert_eq!(kept(directory.path(), LOGIN_SALTS, [8; 16]), made);
         let mode = fs::metadata(directory.path().join(LOGIN_SALTS)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
@@ -146,7 +150,7 @@ mod tests {
         assert_eq!(aside, b"short");
         assert_eq!(
             kept(directory.path(), SPOOL_SALT, [2; 8]),
-            Kept { bytes: [1; 8], trouble: None }
+            StoredSecret { bytes: [1; 8], trouble: None }
         );
         // Any bit, and any end.
         let path = directory.path().join(SPOOL_SALT);
@@ -165,7 +169,7 @@ mod tests {
         // One of an earlier version.
         fs::write(&path, [5; 8]).unwrap();
         let old = kept(directory.path(), SPOOL_SALT, [9; 8]);
-        assert_eq!(old, Kept { bytes: [5; 8], trouble: None });
+        assert_eq!(old, StoredSecret { bytes: [5; 8], trouble: None });
         let nowhere = kept(Path::new("/nonexistent"), SPOOL_SALT, [3; 8]);
         assert_eq!(nowhere.bytes, [3; 8]);
         assert!(nowhere.trouble.is_some());

@@ -5,7 +5,7 @@
 use crate::file_watch::FileWatch;
 use crate::kept_file::StateFiles;
 use crate::kept_secret;
-use crate::sealed_text::{self, SEAL_BYTES, Sealed};
+use crate::sealed_text::{self, SEAL_BYTES, SealedContent};
 use mta::shared::SharedState;
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -67,9 +67,9 @@ fn read(path: &Path, shared: &SharedState) -> Result<(), String> {
         return Err("it is too long".to_owned());
     }
     let text = match sealed_text::opened(&bytes) {
-        Sealed::Whole(text) => text,
-        Sealed::Without(_) => return Err("it was cut".to_owned()),
-        Sealed::Damaged(_) => return Err(sealed_text::DAMAGED.to_owned()),
+        SealedContent::Whole(text) => text,
+        SealedContent::Without(_) => return Err("it was cut".to_owned()),
+        SealedContent::Damaged(_) => return Err(sealed_text::DAMAGED.to_owned()),
     };
     let text = str::from_utf8(text).map_err(|error| error.to_string())?;
     shared.known_clients.read(text).map_err(|line| format!("line {line} is none"))

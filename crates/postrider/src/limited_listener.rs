@@ -19,7 +19,7 @@ use tokio::time::Sleep;
 
 /// What connections may have.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct ConnectionLimits {
     /// At once.
     pub(crate) connections_max: u32,
     /// A connection lives no longer, however slowly its peer sends or reads.
@@ -42,7 +42,7 @@ impl Pool {
 }
 
 /// Who may have a place.
-enum Places {
+enum ConnectionAdmission {
     /// The operator's own: further connections wait in the kernel's backlog.
     Ours(Arc<Semaphore>),
     /// Anybody: the oldest gives way of the networks that have most, and none has more than so many.
@@ -52,30 +52,31 @@ enum Places {
 /// Accepts connections within the limits.
 pub(crate) struct LimitedListener {
     listener: TcpListener,
-    limits: Limits,
-    places: Places,
+    limits: ConnectionLimits,
+    places: ConnectionAdmission,
 }
 
 impl LimitedListener {
     /// For the operator's own. Must be called within the runtime.
     pub(crate) fn new(
         listener: std::net::TcpListener,
-        limits: Limits,
+        limits: ConnectionLimits,
     ) -> io::Result<LimitedListener> {
-        let places = Places::Ours(Arc::new(Semaphore::new(limits.connections_max as usize)));
+        let places =
+            ConnectionAdmission::Ours(Arc::new(Semaphore::new(limits.connections_max as usize)));
         Ok(LimitedListener { listener: TcpListener::from_std(listener)?, limits, places })
     }
 
     /// For anybody: a network has so many at most. Must be called within the runtime.
     pub(crate) fn public(
         listener: std::net::TcpListener,
-        limits: Limits,
+        limits: ConnectionLimits,
         network_max: u32,
         pool: Pool,
     ) -> io::Result<LimitedListener> {
         let seats = Seats::new(limits.connections_max);
         pool.pressures.register(pool.id, &seats);
-        let places = Places::Public { seats, network_max, pool };
+        let places = ConnectionAdmission::Public { seats, network_max, pool };
         Ok(LimitedListener { listener: TcpListener::from_std(listener)?, limits, places })
     }
 }
@@ -88,14 +89,14 @@ impl Listener for LimitedListener {
         loop {
             // The semaphore is never closed; without a place there would simply be no limit.
             let place = match &self.places {
-                Places::Ours(places) => Arc::clone(places).acquire_owned().await.ok(),
-                Places::Public { .. } => None,
+                ConnectionAdmission::Ours(places) => Arc::clone(places).acquire_owned().await.ok(),
+                ConnectionAdmission::Public { .. } => None,
             };
             // axum's own accept retries when file descriptors are short.
             let (stream, peer) = Listener::accept(&mut self.listener).await;
             let seat = match &self.places {
-                Places::Ours(_) => None,
-                Places::Public { seats, network_max, pool } => {
+                ConnectionAdmission::Ours(_) => None,
+                ConnectionAdmission::Public { seats, network_max, pool } => {
                     let limits = seats::SeatLimits {
                         all: self.limits.connections_max,
                         network: *network_max,
@@ -177,7 +178,8 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpSocket;
 
-    const LIMITS: Limits = Limits { connections_max: 20, life_max: Duration::from_secs(600) };
+    const LIMITS: ConnectionLimits =
+        ConnectionLimits { connections_max: 20, life_max: Duration::from_secs(600) };
 
     async fn connect(from: [u8; 4], to: SocketAddr) -> TcpStream {
         let socket = TcpSocket::new_v4().unwrap();

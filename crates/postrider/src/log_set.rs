@@ -20,7 +20,7 @@ const BYTES_MAX: u64 = 2 << 20;
 
 /// What stands in one directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Known {
+struct LogDirectoryRecord {
     /// Its own path then: a directory that was moved is not missed under its old name.
     directory: PathBuf,
     /// All that were in use with it, or are missed.
@@ -34,7 +34,7 @@ pub(crate) struct LogSet {
     /// Not there, or not readable: told at each start.
     missed: BTreeSet<PathBuf>,
     /// What stands in each of `directories`.
-    known: Vec<Option<Known>>,
+    known: Vec<Option<LogDirectoryRecord>>,
 }
 
 impl LogSet {
@@ -104,7 +104,7 @@ impl LogSet {
     pub(crate) fn note(self, console: &ConsoleLog) {
         let all: BTreeSet<PathBuf> = self.directories.iter().cloned().chain(self.missed).collect();
         for (directory, known) in self.directories.into_iter().zip(self.known) {
-            let now = Known { directory, all: all.clone() };
+            let now = LogDirectoryRecord { directory, all: all.clone() };
             if known.as_ref() == Some(&now) {
                 continue;
             }
@@ -128,7 +128,7 @@ fn count_queued(directory: &Path) -> Result<u64, String> {
     spool::count_queued(&disk).map_err(|error| error.to_string())
 }
 
-fn read(directory: &Path) -> io::Result<Option<Known>> {
+fn read(directory: &Path) -> io::Result<Option<LogDirectoryRecord>> {
     let path = directory.join(NAME);
     let mut bytes = Vec::new();
     match File::open(&path) {
@@ -146,7 +146,7 @@ fn read(directory: &Path) -> io::Result<Option<Known>> {
 }
 
 /// Writes another file, syncs it and puts it in place of the old one.
-fn write(known: &Known) -> io::Result<()> {
+fn write(known: &LogDirectoryRecord) -> io::Result<()> {
     let path = known.directory.join(NAME);
     let fresh = path.with_extension("json.new");
     let mut file = File::create(&fresh)?;

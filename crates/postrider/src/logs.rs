@@ -3,7 +3,7 @@
 //! than some batches of it are in memory beside the queue. Nothing is done about it, and nothing
 //! listens, until all logs are ready.
 
-use crate::commit_thread::{Inbound, Log, Tell, mib};
+use crate::commit_thread::{Inbound, Log, LogStateReporter, mib};
 use crate::console::ConsoleLog;
 use crate::file_disk::{FileDisk, OPENED_WITHIN, no_answer};
 use crate::kept_file::StateFiles;
@@ -29,7 +29,7 @@ const BATCH: usize = 256;
 const BATCHES_MAX: usize = 4;
 
 /// What a shard gets before it runs.
-pub(crate) enum Recovered {
+pub(crate) enum RecoveryEvent {
     /// Messages that were queued when the server stopped.
     Messages(Vec<RecoveredMessage>),
     /// All logs are ready. Without it the start has failed, and nothing may be sent.
@@ -37,11 +37,11 @@ pub(crate) enum Recovered {
 }
 
 /// Where a shard receives them.
-pub(crate) type RecoveredReceiver = std_mpsc::Receiver<Recovered>;
+pub(crate) type RecoveredReceiver = std_mpsc::Receiver<RecoveryEvent>;
 
 /// Messages on their way from the logs to the shards that adopt them.
 pub(crate) struct Distribution {
-    shards: Vec<std_mpsc::SyncSender<Recovered>>,
+    shards: Vec<std_mpsc::SyncSender<RecoveryEvent>>,
     waiting: Vec<Vec<RecoveredMessage>>,
 }
 
@@ -65,7 +65,7 @@ impl Distribution {
         let messages = std::mem::take(&mut self.waiting[shard]);
         if !messages.is_empty() {
             // A shard that could not be started has dropped its end, and says why elsewhere.
-            let _ = self.shards[shard].send(Recovered::Messages(messages));
+            let _ = self.shards[shard].send(RecoveryEvent::Messages(messages));
         }
     }
 
@@ -73,7 +73,7 @@ impl Distribution {
     pub(crate) fn finish(mut self) {
         for shard in 0..self.shards.len() {
             self.send(shard);
-            let _ = self.shards[shard].send(Recovered::Ready);
+            let _ = self.shards[shard].send(RecoveryEvent::Ready);
         }
     }
 }
@@ -236,7 +236,7 @@ fn tell_of_log(
     path: &Path,
     status: &SpoolStatus,
     section: &config::SpoolSection,
-) -> Tell {
+) -> LogStateReporter {
     let needed = section.min_free_bytes.max(section.segment_bytes);
     if status.full {
         let (free, needed) = (mib(status.free_bytes.unwrap_or(0)), mib(needed));

@@ -13,9 +13,9 @@ use crate::tls_reports::TlsReporting;
 use crate::world::clock::wall_now;
 use crate::world::resolver::Resolver;
 use auth::mta_sts::Policy;
-use cache::Cached;
+use cache::PolicyCacheEntry;
 use fetch::{FetchError, Fetcher};
-use keeper::{Answer, Ask, Seed, SharedShelf};
+use keeper::{OptionalPolicies, PolicyFetchRequest, PolicyResult, Seed};
 use mta::console::{Console as _, Level};
 use mta::metrics::PolicyMetrics;
 use mta::pressure::Pressures;
@@ -40,16 +40,16 @@ const CHANGED_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// The policies of domains; clones are of one cache.
 #[derive(Clone)]
-pub(crate) struct MtaSts(Arc<Inner>);
+pub(crate) struct MtaSts(Arc<PolicyService>);
 
-struct Inner {
+struct PolicyService {
     directory: PathBuf,
     resolver: Resolver,
     /// Fetches at once.
     fetches_max: usize,
-    shelf: SharedShelf,
+    shelf: OptionalPolicies,
     /// To the thread that fetches: without a route that wants policies there is none.
-    asks: Mutex<Option<mpsc::UnboundedSender<Ask>>>,
+    asks: Mutex<Option<mpsc::UnboundedSender<PolicyFetchRequest>>>,
     metrics: Arc<PolicyMetrics>,
     pools: Arc<Pressures>,
     reports: TlsReporting,
@@ -76,11 +76,11 @@ impl MtaSts {
         reports: TlsReporting,
         (files, console): (StateFiles, Arc<ConsoleLog>),
     ) -> MtaSts {
-        MtaSts(Arc::new(Inner {
+        MtaSts(Arc::new(PolicyService {
             directory: spool.join(NAME),
             resolver,
             fetches_max,
-            shelf: SharedShelf::default(),
+            shelf: OptionalPolicies::default(),
             asks: Mutex::default(),
             metrics: Arc::clone(metrics),
             pools: Arc::clone(pools),
@@ -99,7 +99,10 @@ impl MtaSts {
         self.keeper(public_only).map(drop)
     }
 
-    fn keeper(&self, public_only: bool) -> Result<mpsc::UnboundedSender<Ask>, String> {
+    fn keeper(
+        &self,
+        public_only: bool,
+    ) -> Result<mpsc::UnboundedSender<PolicyFetchRequest>, String> {
         let inner = &*self.0;
         let mut asks = lock(&inner.asks);
         if let Some(asks) = &*asks {
@@ -132,7 +135,7 @@ impl MtaSts {
     }
 
     /// What is in memory for a domain that has mail.
-    fn held(&self, domain: &str) -> Option<Cached> {
+    fn held(&self, domain: &str) -> Option<PolicyCacheEntry> {
         let mut shelf = lock(&self.0.shelf);
         shelf.as_mut()?.cache.used(domain, wall_now()).cloned()
     }
@@ -142,12 +145,14 @@ impl MtaSts {
         &self,
         question: PolicyQuestion<'_>,
         waits: bool,
-    ) -> Result<oneshot::Receiver<Answer>, String> {
+    ) -> Result<oneshot::Receiver<PolicyResult>, String> {
         let (answer, answered) = oneshot::channel();
         let PolicyQuestion { domain, id, public_only } = question;
         let (domain, id, answer) = (domain.into(), id.map(Into::into), waits.then_some(answer));
         let ended = |_| "the thread that fetches policies has ended".to_owned();
-        self.keeper(public_only)?.send(Ask { domain, id, public_only, answer }).map_err(ended)?;
+        self.keeper(public_only)?
+            .send(PolicyFetchRequest { domain, id, public_only, answer })
+            .map_err(ended)?;
         Ok(answered)
     }
 }
@@ -159,7 +164,7 @@ impl Policies for MtaSts {
     ) -> Result<Option<Arc<Policy>>, Unfetched> {
         let held = self.held(question.domain);
         // RFC 8461 §5.1: a record that has gone does not end a policy, its age does.
-        let is_of_id = |cached: &Cached| question.id.is_none_or(|id| *cached.id == *id);
+        let is_of_id = |cached: &PolicyCacheEntry| question.id.is_none_or(|id| *cached.id == *id);
         if let Some(cached) = held.as_ref().filter(|cached| is_of_id(cached)) {
             if cached.wants_renewal(wall_now()) {
                 // It holds, whatever comes of that.

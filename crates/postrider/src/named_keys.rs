@@ -23,14 +23,14 @@ const READS_MAX: usize = 64;
 /// Those of one shard. However many ask for a file, it is read once at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedKeys {
-    waiting: Arc<Mutex<Waiting>>,
+    waiting: Arc<Mutex<KeyWaiters>>,
     reads: Arc<Semaphore>,
     /// Nobody waits longer for a file.
     wait_max: Duration,
 }
 
 /// Who waits for each file that is read now.
-type Waiting = BTreeMap<PathBuf, Vec<oneshot::Sender<ReadKey>>>;
+type KeyWaiters = BTreeMap<PathBuf, Vec<oneshot::Sender<ReadKey>>>;
 
 impl Default for NamedKeys {
     fn default() -> NamedKeys {
@@ -96,7 +96,7 @@ impl NamedKeys {
 }
 
 /// Whether anybody waits for it still; it is forgotten otherwise.
-fn is_waited_for(waiting: &Mutex<Waiting>, path: &Path) -> bool {
+fn is_waited_for(waiting: &Mutex<KeyWaiters>, path: &Path) -> bool {
     let mut waiting = lock(waiting);
     let is_waited = waiting.get(path).is_some_and(|all| all.iter().any(|one| !one.is_closed()));
     if !is_waited {

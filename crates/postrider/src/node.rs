@@ -13,7 +13,7 @@ use crate::poisoned;
 use crate::problems::{ProblemFinder, ProblemList};
 use crate::reload::Reloadable;
 use crate::tables::{Registry, TableNumbers};
-use crate::warmup::KeptWarmups;
+use crate::warmup::StoredWarmups;
 use crate::world::clock::Start;
 use crate::world::listening_socket::AcceptedSocket;
 use config::ConfigErrors;
@@ -85,7 +85,7 @@ pub(crate) struct Node {
     pub(crate) orders: Orders,
     shared: Arc<SharedState>,
     tables: Arc<Registry>,
-    warmups: KeptWarmups,
+    warmups: StoredWarmups,
     problems: Arc<ProblemList>,
     pub(crate) reloadable: Arc<Reloadable>,
 }

@@ -2,11 +2,11 @@
 //! which is written as well: on a thread of their own, as the disk may hang.
 
 use crate::console::ConsoleLog;
-use crate::effects::KeptEffects;
+use crate::effects::EffectStore;
 use crate::kept_file::StateFiles;
 use crate::mutex::lock;
 use crate::suspensions::Suspensions;
-use crate::under_way::{HANGS_AFTER, UnderWay};
+use crate::under_way::{HANGS_AFTER, WorkRegistry};
 use crate::world::clock::wall_now;
 use crate::world::listening_socket::AcceptedSocket;
 use mta::console::{Console as _, Level};
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 const KEPT_AGAIN: Duration = Duration::from_secs(10);
 
 /// What came of an order.
-pub(crate) type Told = Result<String, String>;
+pub(crate) type OrderResult = Result<String, String>;
 
 /// What is to be done.
 pub(crate) enum Order {
@@ -36,18 +36,18 @@ pub(crate) enum Order {
 
 /// Orders that wait for the thread, and what it has told.
 pub(crate) struct Orders {
-    orders: mpsc::UnboundedSender<(Order, oneshot::Sender<Told>)>,
+    orders: mpsc::UnboundedSender<(Order, oneshot::Sender<OrderResult>)>,
     suspended: Arc<Mutex<Arc<[Suspension]>>>,
-    pub(crate) under_way: UnderWay,
+    pub(crate) under_way: WorkRegistry,
 }
 
 /// What the thread has.
-struct Clerk {
+struct OrderWorker {
     suspensions: Suspensions,
-    effects: KeptEffects,
+    effects: EffectStore,
     shards: Vec<ShardSender<AcceptedSocket>>,
     suspended: Arc<Mutex<Arc<[Suspension]>>>,
-    under_way: UnderWay,
+    under_way: WorkRegistry,
     files: StateFiles,
     console: Arc<ConsoleLog>,
 }
@@ -59,7 +59,7 @@ impl Orders {
     /// When the system gives none.
     pub(crate) fn start(
         suspensions: Suspensions,
-        effects: KeptEffects,
+        effects: EffectStore,
         shards: Vec<ShardSender<AcceptedSocket>>,
         (files, console): (&StateFiles, &Arc<ConsoleLog>),
     ) -> Result<Orders, String> {
@@ -68,8 +68,8 @@ impl Orders {
             tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
         let (orders, taken) = mpsc::unbounded_channel();
         let suspended = Arc::new(Mutex::new(suspensions.in_force(wall_now())));
-        let under_way = UnderWay::default();
-        let clerk = Clerk {
+        let under_way = WorkRegistry::default();
+        let clerk = OrderWorker {
             suspensions,
             effects,
             shards,
@@ -92,7 +92,7 @@ impl Orders {
 
     /// Has an order carried out. Where the disk hangs the answer says so, and the order is carried out when it
     /// does not any more.
-    pub(crate) fn give(&self, order: Order) -> impl Future<Output = Told> + use<> {
+    pub(crate) fn give(&self, order: Order) -> impl Future<Output = OrderResult> + use<> {
         let (answer, answered) = oneshot::channel();
         let is_given = self.orders.send((order, answer)).is_ok();
         let hanging = self.under_way.oldest();
@@ -114,8 +114,11 @@ impl Orders {
     }
 }
 
-impl Clerk {
-    async fn run(mut self, mut orders: mpsc::UnboundedReceiver<(Order, oneshot::Sender<Told>)>) {
+impl OrderWorker {
+    async fn run(
+        mut self,
+        mut orders: mpsc::UnboundedReceiver<(Order, oneshot::Sender<OrderResult>)>,
+    ) {
         let mut effects = self.effects.follow();
         loop {
             tokio::select! {
@@ -142,7 +145,7 @@ impl Clerk {
         }
     }
 
-    fn carry_out(&mut self, order: Order) -> Told {
+    fn carry_out(&mut self, order: Order) -> OrderResult {
         let done = match order {
             Order::Suspend(suspension) => self.suspensions.suspend(suspension, wall_now()),
             Order::Resume(scope) => self.suspensions.resume(&scope, wall_now()),
@@ -175,7 +178,7 @@ impl Clerk {
 }
 
 /// Notes on the console what an operator has done.
-pub(crate) fn told(done: Told, console: &ConsoleLog) -> Told {
+pub(crate) fn told(done: OrderResult, console: &ConsoleLog) -> OrderResult {
     if let Ok(text) = &done {
         console.line(Level::Info, "operator", format_args!("{text}"));
     }

@@ -3,7 +3,7 @@
 
 use crate::console::ConsoleLog;
 use crate::file_watch::FileWatch;
-use crate::world::mailbox_files::{Counted, count_at};
+use crate::world::mailbox_files::{QuotaUsage, count_at};
 use mta::console::{Console as _, Level};
 use mta::own_mailbox::{MailboxUsage, OWN_MAILBOX_BYTES_MAX};
 use mta::shared::SharedState;
@@ -19,18 +19,18 @@ const LOGGED_EVERY: Duration = Duration::from_secs(86_400);
 pub(crate) fn watch(shared: &Arc<SharedState>, files: &FileWatch, console: &Arc<ConsoleLog>) {
     look(shared);
     let console = Arc::clone(console);
-    let mut looks = Looks { looked: Instant::now(), logged: None, was_full: false };
+    let mut looks = MailboxSightings { looked: Instant::now(), logged: None, was_full: false };
     files.follow(shared, move |shared| looks.go_on(shared, &console));
 }
 
 /// What of the mailbox was seen and logged.
-struct Looks {
+struct MailboxSightings {
     looked: Instant,
     logged: Option<Instant>,
     was_full: bool,
 }
 
-impl Looks {
+impl MailboxSightings {
     fn go_on(&mut self, shared: &SharedState, console: &ConsoleLog) {
         if self.looked.elapsed() < LOOK_EVERY && self.logged.is_some() {
             return;
@@ -65,9 +65,9 @@ impl Looks {
 fn look(shared: &SharedState) {
     let Some(path) = shared.own_mailbox.path() else { return };
     let counted = match count_at(&path) {
-        Err(rustix::io::Errno::NOENT) => Counted::default(),
+        Err(rustix::io::Errno::NOENT) => QuotaUsage::default(),
         // More messages than can be counted: whatever they are, it is enough.
-        Err(rustix::io::Errno::TOOBIG) => Counted { bytes: OWN_MAILBOX_BYTES_MAX, messages: 1 },
+        Err(rustix::io::Errno::TOOBIG) => QuotaUsage { bytes: OWN_MAILBOX_BYTES_MAX, messages: 1 },
         Err(_) => return,
         Ok(counted) => counted,
     };

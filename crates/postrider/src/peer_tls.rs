@@ -73,13 +73,13 @@ fn by_records(trust: &Arc<DaneTrust>) -> io::Result<Arc<ClientConfig>> {
 }
 
 fn taking_anyone() -> io::Result<ClientConfig> {
-    judged_by(Anyone)
+    judged_by(AnyPeerCertificate)
 }
 
 /// Takes the certificates that a judge lets pass.
-fn judged_by(judge: impl Judge) -> io::Result<ClientConfig> {
+fn judged_by(judge: impl PeerCertPolicy) -> io::Result<ClientConfig> {
     let provider = mutex::provider();
-    let verifier = Arc::new(Judged { judge, provider: Arc::clone(&provider) });
+    let verifier = Arc::new(PeerCertVerifier { judge, provider: Arc::clone(&provider) });
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
@@ -114,7 +114,7 @@ pub(crate) fn verifying_by(roots: RootCertStore) -> io::Result<ClientConfig> {
 }
 
 /// Whose certificate will do.
-trait Judge: fmt::Debug + Send + Sync + 'static {
+trait PeerCertPolicy: fmt::Debug + Send + Sync + 'static {
     /// The peer has to show that it has the key of its certificate.
     const WITH_ITS_KEY: bool = true;
 
@@ -134,9 +134,9 @@ trait Judge: fmt::Debug + Send + Sync + 'static {
 /// and have its key, so asking for that would only send more mail in clear. What is said stays secret by the
 /// ephemeral keys, which no certificate has a part in.
 #[derive(Debug)]
-struct Anyone;
+struct AnyPeerCertificate;
 
-impl Judge for Anyone {
+impl PeerCertPolicy for AnyPeerCertificate {
     const WITH_ITS_KEY: bool = false;
 
     fn judge(
@@ -152,12 +152,12 @@ impl Judge for Anyone {
 
 /// What the judge says of the certificate, and whether the peer has its key.
 #[derive(Debug)]
-struct Judged<J> {
+struct PeerCertVerifier<J> {
     judge: J,
     provider: Arc<CryptoProvider>,
 }
 
-impl<J: Judge> ServerCertVerifier for Judged<J> {
+impl<J: PeerCertPolicy> ServerCertVerifier for PeerCertVerifier<J> {
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,

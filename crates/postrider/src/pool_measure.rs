@@ -24,19 +24,19 @@ pub(crate) fn healthy(n: u8) -> IpAddr {
 }
 
 /// A pool, as the list of problems has it.
-pub(crate) struct Measured {
+pub(crate) struct PoolGauge {
     word: &'static str,
     pub(crate) pools: Arc<Pressures>,
     problems: Problems,
     started: Instant,
 }
 
-impl Measured {
-    pub(crate) fn new(id: PoolId) -> Measured {
+impl PoolGauge {
+    pub(crate) fn new(id: PoolId) -> PoolGauge {
         let pool = POOLS.iter().find(|pool| pool.id == id).expect("it is in the list");
         let (pools, problems) = (Arc::<Pressures>::default(), Problems::default());
         problems.register(Arc::clone(&pools) as _);
-        Measured { word: pool.word(), pools, problems, started: Instant::now() }
+        PoolGauge { word: pool.word(), pools, problems, started: Instant::now() }
     }
 
     /// What `status` says of its pressure, if it names the pool.

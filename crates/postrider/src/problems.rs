@@ -9,7 +9,7 @@ use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
 use crate::file_watch::FileWatch;
 use crate::secret_place;
-use crate::shard_thread::Common;
+use crate::shard_thread::ShardContext;
 use crate::tables::TableProblems;
 use crate::world::clock::{Start, wall_now};
 use crate::world::mailbox_files::HangingMailboxes;
@@ -33,18 +33,18 @@ pub(crate) struct ProblemList {
     mailboxes: Arc<NeededPaths>,
     started: Start,
     /// As long as somebody is to see it.
-    _watching: Watching,
+    _watching: ProblemWatch,
 }
 
 impl ProblemList {
     /// Registers the kinds, a line for each, and has the console follow them.
     pub(crate) fn start(
-        common: &Common,
+        common: &ShardContext,
         logs: &[Log],
         watch: &Arc<FileWatch>,
         hanging: Vec<Arc<dyn ProblemKind>>,
     ) -> ProblemList {
-        let Common { config, shared, console, started, .. } = common;
+        let ShardContext { config, shared, console, started, .. } = common;
         let started = *started;
         let problems = Arc::clone(&shared.problems);
         let mailboxes = Arc::new(NeededPaths::mailboxes(watch, started));
@@ -67,7 +67,7 @@ impl ProblemList {
         problems.register(Arc::new(common.certificates.under_way.clone()));
         problems.register(Arc::new(secret_place::reads()));
         hanging.into_iter().for_each(|kind| problems.register(kind));
-        let watching = Watching::start(watch, &problems, started, console);
+        let watching = ProblemWatch::start(watch, &problems, started, console);
         ProblemList { problems, mailboxes, started, _watching: watching }
     }
 
@@ -106,18 +106,18 @@ pub(crate) fn sentence(problem: &Problem) -> String {
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// They are written as long as this is there.
-struct Watching(Arc<()>);
+struct ProblemWatch(Arc<()>);
 
-impl Watching {
+impl ProblemWatch {
     /// A look at the list waits for nothing: it needs a thread of its own as little as a file does that is looked at.
     fn start(
         watch: &FileWatch,
         problems: &Arc<Problems>,
         started: Start,
         console: &Arc<ConsoleLog>,
-    ) -> Watching {
+    ) -> ProblemWatch {
         let (problems, console) = (Arc::clone(problems), Arc::clone(console));
-        let watching = Watching(Arc::default());
+        let watching = ProblemWatch(Arc::default());
         // What is wrong for less than a second has no line.
         let mut known = None;
         watch.follow_every(ASKED_EVERY, &watching.0, move |_| match &mut known {
@@ -129,10 +129,10 @@ impl Watching {
 }
 
 /// Problems that have had their line, by kind and by what they are about.
-type Known = BTreeMap<(String, String), String>;
+type ReportedProblems = BTreeMap<(String, String), String>;
 
-fn follow(problems: &Problems, started: Start, console: &ConsoleLog, known: &mut Known) {
-    let mut here = Known::new();
+fn follow(problems: &Problems, started: Start, console: &ConsoleLog, known: &mut ReportedProblems) {
+    let mut here = ReportedProblems::new();
     for problem in problems.ask_for_console(now(started)) {
         let key = (problem.kind.clone(), problem.about.clone());
         let text = sentence(&problem);

@@ -3,7 +3,7 @@
 
 mod format;
 
-use crate::file_lock::{self, Locked};
+use crate::file_lock::{self, LockedFile};
 use crate::replacement::{Replacement, salt};
 use format::{Damage, HEADER_BYTES, Live, Salt};
 use std::fmt;
@@ -26,7 +26,7 @@ const RECORDS_AT_ONCE: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct RecordFile {
     path: PathBuf,
-    file: Arc<Locked>,
+    file: Arc<LockedFile>,
     salt: Salt,
     /// Where the next batch goes: all before it is synced.
     end: u64,
@@ -89,7 +89,7 @@ impl RecordFile {
     }
 
     /// One that begins with this salt, and is going to hold this.
-    fn new(path: &Path, file: Arc<Locked>, salt: Salt, live: &Live<'_>) -> RecordFile {
+    fn new(path: &Path, file: Arc<LockedFile>, salt: Salt, live: &Live<'_>) -> RecordFile {
         let rewritten_at = (2 * format::bytes_for(live)).max(REWRITTEN_BYTES_MIN);
         RecordFile {
             path: path.to_owned(),
@@ -213,7 +213,7 @@ impl RecordFile {
 }
 
 /// Opens a file that is there, under a lock.
-fn locked(path: &Path) -> Result<Option<Locked>, Unreadable> {
+fn locked(path: &Path) -> Result<Option<LockedFile>, Unreadable> {
     match file_lock::open(path, OpenOptions::new().read(true).write(true)) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => match path.is_symlink() {

@@ -6,7 +6,7 @@ use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::kept_from_start::kept_from_start;
 use crate::mutex::lock;
-use crate::orders::Told;
+use crate::orders::OrderResult;
 use crate::services::{Prepared, Services};
 use crate::under_way::HANGS_AFTER;
 use config::Config;
@@ -50,7 +50,7 @@ impl Reloadable {
     fn reload(
         &self,
         file: Option<&Path>,
-        step: &Step,
+        step: &ReloadStep,
         console: &Arc<ConsoleLog>,
     ) -> Option<Result<String, String>> {
         let prepared = self.prepare(file, &|what| step.is_at(what));
@@ -80,7 +80,7 @@ impl Reloadable {
 
 /// How far a reload is.
 #[derive(Debug, Default)]
-struct Step {
+struct ReloadStep {
     stage: AtomicU8,
     /// What it reads.
     what: Mutex<String>,
@@ -90,7 +90,7 @@ const READS: u8 = 0;
 const ADOPTS: u8 = 1;
 const IS_GIVEN_UP: u8 = 2;
 
-impl Step {
+impl ReloadStep {
     fn is_at(&self, what: &str) {
         what.clone_into(&mut lock(&self.what));
     }
@@ -120,7 +120,7 @@ pub(crate) struct Reloads {
     reloadable: Arc<Reloadable>,
     file: Option<PathBuf>,
     console: Arc<ConsoleLog>,
-    current: Option<Current>,
+    current: Option<PendingReload>,
     /// A signal came meanwhile: what is read now may be older than what it was about.
     is_wanted_again: bool,
     /// Those that were given up, and wait for files still.
@@ -130,7 +130,7 @@ pub(crate) struct Reloads {
 
 /// The reload that is under way, for others to see: since when, and how far it is.
 #[derive(Debug, Default)]
-struct LateReload(Mutex<Option<(Instant, Arc<Step>)>>);
+struct LateReload(Mutex<Option<(Instant, Arc<ReloadStep>)>>);
 
 impl ProblemKind for LateReload {
     fn name(&self) -> &'static str {
@@ -154,10 +154,10 @@ impl ProblemKind for LateReload {
 }
 
 /// A reload that is under way.
-struct Current {
+struct PendingReload {
     began: Instant,
-    step: Arc<Step>,
-    done: oneshot::Receiver<Told>,
+    step: Arc<ReloadStep>,
+    done: oneshot::Receiver<OrderResult>,
     thread: thread::JoinHandle<()>,
     /// Who waits for it; `None`: nobody, or it was answered.
     answer: Option<NodeAnswer>,
@@ -188,7 +188,7 @@ impl Reloads {
     /// files since long makes room for another.
     pub(crate) fn begin(&mut self, answer: Option<NodeAnswer>) {
         match self.start() {
-            Ok(current) => self.current = Some(Current { answer, ..current }),
+            Ok(current) => self.current = Some(PendingReload { answer, ..current }),
             Err(why) => {
                 self.console.line(Level::Error, "reload", format_args!("{why}"));
                 match answer {
@@ -199,7 +199,7 @@ impl Reloads {
         }
     }
 
-    fn start(&mut self) -> Result<Current, String> {
+    fn start(&mut self) -> Result<PendingReload, String> {
         if let Some(current) = self.current.take() {
             if !current.is_late || !current.step.give_up() {
                 let (what, seconds) = (current.step.what(), current.began.elapsed().as_secs());
@@ -215,7 +215,7 @@ impl Reloads {
             return Err(format!("{HANGING_MAX} {text}"));
         }
         let (reloadable, file) = (Arc::clone(&self.reloadable), self.file.clone());
-        let (step, console) = (Arc::new(Step::default()), Arc::clone(&self.console));
+        let (step, console) = (Arc::new(ReloadStep::default()), Arc::clone(&self.console));
         let (told, done) = oneshot::channel();
         let of_thread = Arc::clone(&step);
         let reload = move || {
@@ -227,7 +227,7 @@ impl Reloads {
         let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
         let (began, is_late) = (Instant::now(), false);
         *lock(&self.late.0) = Some((began, Arc::clone(&step)));
-        Ok(Current { began, step, done, thread, answer: None, is_late })
+        Ok(PendingReload { began, step, done, thread, answer: None, is_late })
     }
 
     /// Waits for what comes of the one that is under way, and answers. May be dropped and called again.
@@ -265,12 +265,12 @@ mod tests {
 
     #[test]
     fn what_was_given_up_is_not_put_in_force_and_what_is_in_force_is_not_given_up() {
-        let step = Step::default();
+        let step = ReloadStep::default();
         step.is_at("table users");
         assert!(step.give_up());
         assert!(!step.begin_adoption() && !step.give_up());
         assert_eq!(step.what(), "table users");
-        let step = Step::default();
+        let step = ReloadStep::default();
         assert!(step.begin_adoption());
         assert!(!step.give_up());
     }

@@ -1,6 +1,6 @@
 //! A file that is written beside another and then takes its place.
 
-use crate::file_lock::{self, Locked};
+use crate::file_lock::{self, LockedFile};
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -15,7 +15,7 @@ const MODE: u32 = 0o644;
 /// [`Replacement::place`] it goes away again.
 #[derive(Debug)]
 pub(crate) struct Replacement {
-    file: Arc<Locked>,
+    file: Arc<LockedFile>,
     fresh: PathBuf,
     target: PathBuf,
     /// That of the target.
@@ -73,7 +73,7 @@ impl Replacement {
     }
 
     /// The file with its lock, for whoever goes on with it when it is placed.
-    pub(crate) fn shared(&self) -> Arc<Locked> {
+    pub(crate) fn shared(&self) -> Arc<LockedFile> {
         Arc::clone(&self.file)
     }
 
@@ -131,7 +131,7 @@ pub(crate) fn salt() -> Result<[u8; 16], String> {
 }
 
 /// Opens a file that nobody else writes, with whatever was left in it earlier.
-fn open_locked(path: &Path) -> Result<Locked, String> {
+fn open_locked(path: &Path) -> Result<LockedFile, String> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     options.custom_flags(OFlags::NOFOLLOW.bits() as i32);

@@ -8,7 +8,7 @@ pub(crate) const SEAL_BYTES: usize = BEGIN.len() + 8 + END.len();
 
 /// Text without the line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sealed<'t> {
+pub(crate) enum SealedContent<'t> {
     /// As it was written.
     Whole(&'t [u8]),
     /// It has no such line: an earlier version has written it, or it was cut.
@@ -34,13 +34,13 @@ pub(crate) fn sealed(mut text: Vec<u8>) -> Vec<u8> {
 }
 
 /// Looks at the line.
-pub(crate) fn opened(file: &[u8]) -> Sealed<'_> {
+pub(crate) fn opened(file: &[u8]) -> SealedContent<'_> {
     let at = file.len().saturating_sub(SEAL_BYTES);
     let (text, line) = file.split_at(at);
     if line.len() < SEAL_BYTES || !line.starts_with(BEGIN) || !line.ends_with(END) {
-        return Sealed::Without(file);
+        return SealedContent::Without(file);
     }
-    if line == seal_of(text) { Sealed::Whole(text) } else { Sealed::Damaged(text) }
+    if line == seal_of(text) { SealedContent::Whole(text) } else { SealedContent::Damaged(text) }
 }
 
 /// The text, where it may have been written by an earlier version.
@@ -49,8 +49,8 @@ pub(crate) fn opened(file: &[u8]) -> Sealed<'_> {
 /// It is not what was written, in words.
 pub(crate) fn checked(file: &[u8]) -> Result<&[u8], &'static str> {
     match opened(file) {
-        Sealed::Whole(text) | Sealed::Without(text) => Ok(text),
-        Sealed::Damaged(_) => Err(DAMAGED),
+        SealedContent::Whole(text) | SealedContent::Without(text) => Ok(text),
+        SealedContent::Damaged(_) => Err(DAMAGED),
     }
 }
 
@@ -62,25 +62,25 @@ mod tests {
     fn whatever_is_not_what_was_written_shows() {
         let text = b"[\n1,\n2\n]\n";
         let file = sealed(text.to_vec());
-        assert_eq!(opened(&file), Sealed::Whole(text));
+        assert_eq!(opened(&file), SealedContent::Whole(text));
         assert_eq!(file.len(), text.len() + SEAL_BYTES);
         for bit in 0..file.len() * 8 {
             let mut turned = file.clone();
             turned[bit / 8] ^= 1 << (bit % 8);
             match opened(&turned) {
-                Sealed::Damaged(_) => {}
+                SealedContent::Damaged(_) => {}
                 // The line is none any more, and is no part of such a text either.
-                Sealed::Without(all) => {
+                SealedContent::Without(all) => {
                     assert_eq!(all, turned);
                     assert!(serde_json::from_slice::<Vec<u32>>(all).is_err(), "{bit}");
                 }
-                Sealed::Whole(_) => panic!("{bit}"),
+                SealedContent::Whole(_) => panic!("{bit}"),
             }
         }
         for length in 0..file.len() {
-            assert_eq!(opened(&file[..length]), Sealed::Without(&file[..length]));
+            assert_eq!(opened(&file[..length]), SealedContent::Without(&file[..length]));
         }
         assert_eq!(checked(text), Ok(&text[..]));
-        assert_eq!(opened(&sealed(Vec::new())), Sealed::Whole(b""));
+        assert_eq!(opened(&sealed(Vec::new())), SealedContent::Whole(b""));
     }
 }

@@ -1,7 +1,7 @@
 //! Where a secret stands that the configuration names: in a file, in one that systemd hands over
 //! (`$CREDENTIALS_DIRECTORY/NAME`), or in the environment (`env:NAME`).
 
-use crate::under_way::UnderWay;
+use crate::under_way::WorkRegistry;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,36 +21,36 @@ const VARIABLE: &[u8] = b"env:";
 const READS_MAX: usize = 4;
 
 /// What is read aside, all of the process.
-static READS: LazyLock<UnderWay> = LazyLock::new(UnderWay::default);
+static READS: LazyLock<WorkRegistry> = LazyLock::new(WorkRegistry::default);
 
 /// What is read aside now, for the list of problems.
-pub(crate) fn reads() -> UnderWay {
+pub(crate) fn reads() -> WorkRegistry {
     READS.clone()
 }
 
 /// Where it stands.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Place<'a> {
+pub(crate) enum SecretLocation<'a> {
     File(Cow<'a, Path>),
     /// This variable of the environment.
     Variable(&'a OsStr),
 }
 
-impl<'a> Place<'a> {
+impl<'a> SecretLocation<'a> {
     /// The place that is written so.
     ///
     /// # Errors
     /// It would be one of systemd's, and there are none.
-    pub(crate) fn of(written: &'a Path) -> Result<Place<'a>, String> {
+    pub(crate) fn of(written: &'a Path) -> Result<SecretLocation<'a>, String> {
         if let Some(name) = written.as_os_str().as_bytes().strip_prefix(VARIABLE) {
-            return Ok(Place::Variable(OsStr::from_bytes(name)));
+            return Ok(SecretLocation::Variable(OsStr::from_bytes(name)));
         }
         let Ok(name) = written.strip_prefix(format!("${CREDENTIALS}")) else {
-            return Ok(Place::File(Cow::Borrowed(written)));
+            return Ok(SecretLocation::File(Cow::Borrowed(written)));
         };
         let directory = std::env::var_os(CREDENTIALS)
             .ok_or_else(|| format!("the environment has no {CREDENTIALS}: systemd sets it"))?;
-        Ok(Place::File(Cow::Owned(PathBuf::from(directory).join(name))))
+        Ok(SecretLocation::File(Cow::Owned(PathBuf::from(directory).join(name))))
     }
 
     /// What stands there; of what is longer than `bytes_max` one byte more.
@@ -61,10 +61,10 @@ impl<'a> Place<'a> {
         let mut content = Zeroizing::new(Vec::new());
         let most = bytes_max.saturating_add(1);
         match self {
-            Place::File(path) => {
+            SecretLocation::File(path) => {
                 File::open(path)?.take(most).read_to_end(&mut content)?;
             }
-            Place::Variable(name) => {
+            SecretLocation::Variable(name) => {
                 let none = || io::Error::new(io::ErrorKind::NotFound, "no such variable is set");
                 let value = std::env::var_os(name).ok_or_else(none)?;
                 value.as_bytes().take(most).read_to_end(&mut content)?;
@@ -85,7 +85,7 @@ pub(crate) fn first_line(
     bytes_max: usize,
 ) -> Result<Zeroizing<String>, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{key} {}: {why}", written.display());
-    let place = Place::of(written).map_err(|why| wrong(&why))?;
+    let place = SecretLocation::of(written).map_err(|why| wrong(&why))?;
     // With its line end.
     let content = place.read(bytes_max as u64 + 2).map_err(|error| wrong(&error))?;
     let line = content.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -137,10 +137,10 @@ mod tests {
 
     #[test]
     fn a_place_is_a_file_or_a_variable() {
-        let of = |written: &'static str| Place::of(Path::new(written));
-        assert_eq!(of("/etc/x"), Ok(Place::File(Path::new("/etc/x").into())));
-        assert_eq!(of("env:RELAY"), Ok(Place::Variable(OsStr::new("RELAY"))));
-        assert_eq!(of("./env:RELAY"), Ok(Place::File(Path::new("./env:RELAY").into())));
+        let of = |written: &'static str| SecretLocation::of(Path::new(written));
+        assert_eq!(of("/etc/x"), Ok(SecretLocation::File(Path::new("/etc/x").into())));
+        assert_eq!(of("env:RELAY"), Ok(SecretLocation::Variable(OsStr::new("RELAY"))));
+        assert_eq!(of("./env:RELAY"), Ok(SecretLocation::File(Path::new("./env:RELAY").into())));
         let handed = of("$CREDENTIALS_DIRECTORY/relay");
         assert_eq!(handed.is_ok(), std::env::var_os(CREDENTIALS).is_some());
         let path = first_line("secret", Path::new("env:PATH"), 65_536).unwrap();

@@ -1,11 +1,11 @@
 //! Secrets that stand in places of their own: those of `[srs]`, and what routes log in with.
 
 use crate::console::ConsoleLog;
-use crate::file_stamp::{Seen, Settling};
+use crate::file_stamp::{FileIdentity, Settling};
 use crate::file_watch::FileWatch;
-use crate::secret_place::Place;
-use crate::services::{Adoption, Next, Service};
-use crate::under_way::UnderWay;
+use crate::secret_place::SecretLocation;
+use crate::services::{Adoption, CandidateConfig, Service};
+use crate::under_way::WorkRegistry;
 use crate::world::clock::wall_now;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -74,7 +74,7 @@ fn read_srs(config: &mut Config) -> Result<(), String> {
     let wrong = |why: &dyn std::fmt::Display| {
         format!("cannot take the secrets of [srs] from {}: {why}", srs.secret_file.display())
     };
-    let place = Place::of(&srs.secret_file).map_err(|why| wrong(&why))?;
+    let place = SecretLocation::of(&srs.secret_file).map_err(|why| wrong(&why))?;
     let content = place.read(FILE_BYTES_MAX).map_err(|error| wrong(&error))?;
     let trimmed = content.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let secrets = trimmed.filter(|line| !line.is_empty()).map(|line| Secret(line.into()));
@@ -108,8 +108,8 @@ fn read_login(file: &SecretFile) -> Result<(), String> {
 /// The only line of what not everybody may read.
 fn line_of(written: &Path, max: usize) -> Result<Vec<u8>, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", written.display());
-    let place = Place::of(written).map_err(|why| wrong(&why))?;
-    if let Place::File(path) = &place {
+    let place = SecretLocation::of(written).map_err(|why| wrong(&why))?;
+    if let SecretLocation::File(path) = &place {
         let mode = std::fs::metadata(path).map_err(|error| wrong(&error))?.mode();
         if mode & OTHERS != 0 {
             let mode = mode & 0o777;
@@ -155,13 +155,13 @@ pub(crate) struct WatchedSecrets {
     /// Why files that have changed are not used.
     pub(crate) troubles: Conditions,
     /// Looks at them.
-    pub(crate) under_way: UnderWay,
+    pub(crate) under_way: WorkRegistry,
 }
 
 /// One file, as it was seen.
-struct Watched {
+struct WatchedSecret {
     file: Weak<SecretFile>,
-    seen: Settling<Option<Seen>>,
+    seen: Settling<Option<FileIdentity>>,
     /// It can't be used as it is: where it is, as that was reported.
     reported: Option<String>,
 }
@@ -169,39 +169,39 @@ struct Watched {
 impl WatchedSecrets {
     pub(crate) fn new(watch: &Arc<FileWatch>, console: &Arc<ConsoleLog>) -> WatchedSecrets {
         let (console, watch) = (Arc::clone(console), Arc::clone(watch));
-        let (troubles, under_way) = (Conditions::new("secret"), UnderWay::default());
+        let (troubles, under_way) = (Conditions::new("secret"), WorkRegistry::default());
         WatchedSecrets { console, watch, troubles, under_way }
     }
 
     /// Those of a configuration, as they are now.
-    fn seen(&self, config: &Config) -> Vec<Watched> {
+    fn seen(&self, config: &Config) -> Vec<WatchedSecret> {
         let seen = |file: &Arc<SecretFile>| {
             let (seen, file) = (Settling::on(self.see(file)), Arc::downgrade(file));
-            Watched { file, seen, reported: None }
+            WatchedSecret { file, seen, reported: None }
         };
         config.secret_files().map(|(_, file)| seen(file)).collect()
     }
 
     /// Looks at each for as long as the configuration that names it is in force.
-    fn watch(&self, all: Vec<Watched>) {
+    fn watch(&self, all: Vec<WatchedSecret>) {
         for mut watched in all {
             let this = self.clone();
-            let device = watched.seen.read().as_ref().map(Seen::device);
+            let device = watched.seen.read().as_ref().map(FileIdentity::device);
             self.watch.add(device, move || this.look(&mut watched));
         }
     }
 
-    fn see(&self, file: &SecretFile) -> Option<Seen> {
+    fn see(&self, file: &SecretFile) -> Option<FileIdentity> {
         let _work = self.under_way.begin(file.source().to_string());
-        match Place::of(file.path()?).ok()? {
-            Place::File(path) => Seen::at(&path),
+        match SecretLocation::of(file.path()?).ok()? {
+            SecretLocation::File(path) => FileIdentity::at(&path),
             // The environment is what it was at the start.
-            Place::Variable(_) => None,
+            SecretLocation::Variable(_) => None,
         }
     }
 
     /// Looks at one of them; whether anybody needs it still.
-    fn look(&self, watched: &mut Watched) -> bool {
+    fn look(&self, watched: &mut WatchedSecret) -> bool {
         let Some(file) = watched.file.upgrade() else {
             watched.reported.iter().for_each(|source| self.troubles.clear(source));
             return false;
@@ -240,7 +240,7 @@ impl Service for WatchedSecrets {
     }
 
     /// They were read into the configuration.
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let (this, seen) = (self.clone(), self.seen(next.config));
         Ok(Box::new(move || this.watch(seen)))
     }

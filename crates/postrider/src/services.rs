@@ -10,26 +10,26 @@ use crate::kept_file::StateFiles;
 use crate::limited_listener::Pool;
 use crate::problems::ProblemList;
 use crate::secrets::{self, WatchedSecrets};
-use crate::shard_thread::Common;
+use crate::shard_thread::ShardContext;
 use crate::tokens::Tokens;
 use config::{Config, ConfigErrors};
 pub(crate) use files::FileServices;
 use mta::pools::PoolId;
 pub(crate) use service::{
-    Adoption, EventTaker, Next, Prepared, Service, Services, nothing_to_adopt,
+    Adoption, CandidateConfig, EventTaker, Prepared, Service, Services, nothing_to_adopt,
 };
 use small::{KnownClients, ReturnPaths, Shards};
 use std::sync::Arc;
 
 /// What shards are not given.
-pub(crate) struct Others<'a> {
+pub(crate) struct ServiceContext<'a> {
     pub(crate) secrets: &'a WatchedSecrets,
     pub(crate) files: &'a StateFiles,
     pub(crate) acme: &'a Arc<AcmeFiles>,
 }
 
 /// Services that the start itself does not open. They are started before the shards, which ask some of them.
-pub(crate) fn beside(common: &Common, others: &Others<'_>) -> Services {
+pub(crate) fn beside(common: &ShardContext, others: &ServiceContext<'_>) -> Services {
     let (shared, console) = (&common.shared, &common.console);
     let directory = common.config.spool.paths[0].clone();
     let pressures = Arc::clone(&shared.pressures);
@@ -47,7 +47,7 @@ pub(crate) fn beside(common: &Common, others: &Others<'_>) -> Services {
 
 /// All services, in the order in which they adopt a configuration: what mail needs first, the shards last.
 pub(crate) fn services(
-    common: &Common,
+    common: &ShardContext,
     files: &FileServices,
     beside: Services,
     problems: Arc<ProblemList>,
@@ -77,7 +77,7 @@ impl Services {
         let mut mistakes = secrets::read(&mut config, progress);
         let config = Arc::new(config);
         let is_shaped = of_files.is_none();
-        match self.prepare(&Next { config: &config, progress, is_check, is_shaped }) {
+        match self.prepare(&CandidateConfig { config: &config, progress, is_check, is_shaped }) {
             Ok(adoptions) if mistakes.is_empty() && is_shaped => {
                 return Ok(Prepared { config, adoptions });
             }

@@ -1,10 +1,10 @@
 //! The thread of one shard: its runtime, what the logs held for it, and for shard 0 the listeners.
 
-use crate::advisers::Books;
+use crate::advisers::PersistentState;
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::dmarc_reports::DmarcReporting;
-use crate::logs::{Recovered, RecoveredReceiver};
+use crate::logs::{RecoveredReceiver, RecoveryEvent};
 use crate::mta_sts::MtaSts;
 use crate::named_keys::NamedKeys;
 use crate::peer_tls::PeerTls;
@@ -18,7 +18,7 @@ use crate::world::long_work::LongWork;
 use crate::world::mailbox_files::MailboxFiles;
 use crate::world::resolver::Resolver;
 use crate::world::sockets::Sockets;
-use crate::world::{LocalSpawn, Parts, Real};
+use crate::world::{LocalSpawn, PlatformParts, Real};
 use config::Config;
 use mta::acceptor;
 use mta::console::{Console, Level};
@@ -41,7 +41,7 @@ use tokio::task::LocalSet;
 
 /// What every shard thread is given alike.
 #[derive(Clone)]
-pub(crate) struct Common {
+pub(crate) struct ShardContext {
     pub(crate) config: Arc<Config>,
     pub(crate) ports: Vec<Arc<LogPort>>,
     pub(crate) shared: Arc<SharedState>,
@@ -61,13 +61,13 @@ pub(crate) struct Common {
     pub(crate) policies: MtaSts,
     pub(crate) dmarc_reports: DmarcReporting,
     pub(crate) tls_reports: TlsReporting,
-    pub(crate) books: Books,
+    pub(crate) books: PersistentState,
 }
 
 /// What one shard thread is given.
 pub(crate) struct ShardSeed {
     pub(crate) number: u16,
-    pub(crate) common: Common,
+    pub(crate) common: ShardContext,
     pub(crate) inbox: mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>,
     /// What the logs held.
     pub(crate) recovered: RecoveredReceiver,
@@ -79,12 +79,12 @@ pub(crate) struct ShardSeed {
 }
 
 /// Where acceptors listen, or why they can't.
-pub(crate) type Bound = io::Result<Vec<SocketAddr>>;
+pub(crate) type BoundAddresses = io::Result<Vec<SocketAddr>>;
 
 /// What the shard that listens is given.
 pub(crate) struct AcceptorSeed {
     /// Where to tell the addresses, or why one of them can't be had.
-    pub(crate) bound: std_mpsc::Sender<Bound>,
+    pub(crate) bound: std_mpsc::Sender<BoundAddresses>,
     pub(crate) stop: Watcher<bool>,
 }
 
@@ -114,7 +114,7 @@ fn run_shard(seed: ShardSeed) {
     LocalSet::new().block_on(&runtime, async move {
         let common = seed.common;
         let clock = Clock::new(common.started, seed_of(seed.number));
-        let world = Real::new(Parts {
+        let world = Real::new(PlatformParts {
             net: Sockets::new(common.certificates, common.peer_tls),
             dns: common.resolver,
             time: clock,
@@ -148,7 +148,7 @@ fn run_shard(seed: ShardSeed) {
             return;
         }
         if let Some(acceptor) = seed.acceptor {
-            let listening = Listening {
+            let listening = AcceptorContext {
                 world: &world,
                 config: &common.config,
                 shared: &common.shared,
@@ -181,15 +181,15 @@ fn sink(takers: Vec<EventTaker>) -> Rc<dyn EventSink> {
 fn adopt_all(shard: &Rc<Shard<Real>>, recovered: &RecoveredReceiver) -> bool {
     loop {
         match recovered.recv() {
-            Ok(Recovered::Messages(messages)) => shard.adopt(messages),
-            Ok(Recovered::Ready) => return true,
+            Ok(RecoveryEvent::Messages(messages)) => shard.adopt(messages),
+            Ok(RecoveryEvent::Ready) => return true,
             Err(_) => return false,
         }
     }
 }
 
 /// What the acceptors of all listeners need.
-struct Listening<'a> {
+struct AcceptorContext<'a> {
     world: &'a Real,
     config: &'a Config,
     shared: &'a Arc<SharedState>,
@@ -197,7 +197,7 @@ struct Listening<'a> {
     console: &'a Rc<dyn Console>,
 }
 
-impl Listening<'_> {
+impl AcceptorContext<'_> {
     /// Binds every listener, or none, and tells how that went.
     fn start(&self, seed: &AcceptorSeed) {
         let mut sockets = Vec::new();

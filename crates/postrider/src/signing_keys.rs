@@ -3,12 +3,12 @@
 
 use crate::commands::load::one_line;
 use crate::console::ConsoleLog;
-use crate::file_stamp::{Device, Looks, Seen, Stamp};
+use crate::file_stamp::{Device, FileIdentity, Stamp, StampWatch};
 use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::pem;
-use crate::services::{Adoption, Next, Service};
-use crate::under_way::UnderWay;
+use crate::services::{Adoption, CandidateConfig, Service};
+use crate::under_way::WorkRegistry;
 use auth::dkim::SigningKey;
 use channels::{KeyFile, key_files};
 use config::{Config, Problem};
@@ -26,18 +26,18 @@ pub(crate) struct SigningKeys {
     state: Mutex<State>,
     console: Arc<ConsoleLog>,
     /// Looks at their files.
-    pub(crate) under_way: UnderWay,
+    pub(crate) under_way: WorkRegistry,
 }
 
 #[derive(Default)]
 struct State {
-    keys: Vec<Arc<Followed>>,
+    keys: Vec<Arc<WatchedKeyFile>>,
     /// Looks at them, once there is one.
     watch: Option<Arc<FileWatch>>,
 }
 
 /// A key's file, looked at apart from all others: one may hang.
-struct Followed {
+struct WatchedKeyFile {
     config: Arc<Config>,
     file: Arc<KeyFile>,
     read: Mutex<ReadFile>,
@@ -50,7 +50,7 @@ struct ReadFile {
 }
 
 /// A key as it was read, with what its file was then.
-struct Read {
+struct LoadedSigningKey {
     key: SigningKey,
     stamps: Vec<Stamp>,
 }
@@ -70,11 +70,11 @@ impl SigningKeys {
     }
 
     /// Puts them into a configuration, which is in force from then on.
-    fn adopt(self: &Arc<SigningKeys>, config: &Arc<Config>, all: Vec<Read>) {
-        let followed = |(file, read): (&Arc<KeyFile>, Read)| {
+    fn adopt(self: &Arc<SigningKeys>, config: &Arc<Config>, all: Vec<LoadedSigningKey>) {
+        let followed = |(file, read): (&Arc<KeyFile>, LoadedSigningKey)| {
             file.set(Arc::new(read.key));
             let read = Mutex::new(ReadFile { stamps: read.stamps, unread: None });
-            Arc::new(Followed { config: Arc::clone(config), file: Arc::clone(file), read })
+            Arc::new(WatchedKeyFile { config: Arc::clone(config), file: Arc::clone(file), read })
         };
         let mut state = lock(&self.state);
         state.keys = key_files(config).zip(all).map(followed).collect();
@@ -86,7 +86,7 @@ impl SigningKeys {
         let Some(watch) = &state.watch else { return };
         for key in &state.keys {
             let (these, device) = (Arc::downgrade(self), key.device());
-            let (key, mut looks) = (Arc::downgrade(key), Looks::default());
+            let (key, mut looks) = (Arc::downgrade(key), StampWatch::default());
             watch.add(device, move || {
                 let both = these.upgrade().zip(key.upgrade());
                 both.map(|(these, key)| these.look(&key, &mut looks)).is_some()
@@ -95,7 +95,7 @@ impl SigningKeys {
     }
 
     /// Looks at a file, and reads it when it has changed.
-    fn look(&self, key: &Arc<Followed>, looks: &mut Looks) {
+    fn look(&self, key: &Arc<WatchedKeyFile>, looks: &mut StampWatch) {
         let stamps = lock(&key.read).stamps.clone();
         let mut work = None;
         let mut before =
@@ -108,7 +108,7 @@ impl SigningKeys {
         }
     }
 
-    fn read_anew(&self, key: &Arc<Followed>, before: &mut dyn FnMut(&Path)) {
+    fn read_anew(&self, key: &Arc<WatchedKeyFile>, before: &mut dyn FnMut(&Path)) {
         let (console, path): (&dyn Console, _) = (&*self.console, key.file.path().display());
         let read = read(&key.file, before);
         // A reload may have come in between: others are in force then.
@@ -116,7 +116,7 @@ impl SigningKeys {
             return;
         }
         match read {
-            Ok(Read { key: fresh, stamps }) => {
+            Ok(LoadedSigningKey { key: fresh, stamps }) => {
                 key.file.set(Arc::new(fresh));
                 *lock(&key.read) = ReadFile { stamps, unread: None };
                 console.info("signing", format_args!("signing key {path} read anew"));
@@ -132,7 +132,7 @@ impl SigningKeys {
     }
 }
 
-impl Followed {
+impl WatchedKeyFile {
     fn device(&self) -> Option<Device> {
         lock(&self.read).stamps.first().map(Stamp::device)
     }
@@ -165,7 +165,7 @@ impl Service for Arc<SigningKeys> {
         "signing keys"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let (mut all, mut mistakes) = (Vec::new(), Vec::new());
         let mut before = |path: &Path| (next.progress)(&format!("signing key {}", path.display()));
         for file in key_files(next.config) {
@@ -186,12 +186,12 @@ impl Service for Arc<SigningKeys> {
 ///
 /// # Errors
 /// What is wrong with it.
-fn read(file: &KeyFile, before: &mut dyn FnMut(&Path)) -> Result<Read, String> {
+fn read(file: &KeyFile, before: &mut dyn FnMut(&Path)) -> Result<LoadedSigningKey, String> {
     before(file.path());
     // Before it is read: what is written in between is noticed then.
-    let seen = Seen::at(file.path()).map(|seen| Stamp::new(file.path(), seen));
+    let seen = FileIdentity::at(file.path()).map(|seen| Stamp::new(file.path(), seen));
     let key = read_one(file.path())?;
-    Ok(Read { key, stamps: seen.into_iter().collect() })
+    Ok(LoadedSigningKey { key, stamps: seen.into_iter().collect() })
 }
 
 /// The key that a file has.

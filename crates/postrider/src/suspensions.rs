@@ -1,7 +1,7 @@
 //! What an operator has suspended, kept in a small file in the first spool directory: a suspension
 //! stands until it is resumed, whatever restarts in between.
 
-use crate::kept_file::{Held, KeptFile};
+use crate::kept_file::{StateFile, StoredEntries};
 use mail::Wall;
 use mta::control::{Scope, Suspension};
 use std::path::Path;
@@ -19,7 +19,7 @@ const NAME_BYTES_MAX: usize = 1_024;
 /// All suspensions, and where they are kept.
 #[derive(Debug)]
 pub(crate) struct Suspensions {
-    file: KeptFile,
+    file: StateFile,
     all: Vec<Suspension>,
     /// Why the file does not have all: a sentence.
     unkept: Option<String>,
@@ -29,8 +29,8 @@ impl Suspensions {
     /// Reads what an earlier server kept in `directory`. Where that can't be read, all delivery is suspended until
     /// it is resumed: what was suspended must not go out because of that. Why it is, in a sentence.
     pub(crate) fn open(directory: &Path, now: Wall) -> (Suspensions, Option<String>) {
-        let file = KeptFile::new(directory, NAME, "what is suspended");
-        let Held { entries, lost } = file.read();
+        let file = StateFile::new(directory, NAME, "what is suspended");
+        let StoredEntries { entries, lost } = file.read();
         let mut suspensions = Suspensions { file, all: entries, unkept: None };
         if let Some(why) = &lost {
             let (reason, scope) = (why.clone(), Scope::default());

@@ -8,7 +8,7 @@ mod request;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
-use crate::services::{Adoption, Next, Service, nothing_to_adopt};
+use crate::services::{Adoption, CandidateConfig, Service, nothing_to_adopt};
 use config::{Config, Problem, Secret, SecretFile, SecretSource, TokenSource};
 use mta::console::{Console as _, Level};
 use std::sync::{Arc, Mutex, Weak};
@@ -31,15 +31,15 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Those who renew tokens.
 #[derive(Clone)]
-pub(crate) struct Tokens(Arc<Inner>);
+pub(crate) struct Tokens(Arc<TokenRenewals>);
 
-struct Inner {
-    known: Mutex<Known>,
+struct TokenRenewals {
+    known: Mutex<RegisteredTokens>,
     console: Arc<ConsoleLog>,
 }
 
 #[derive(Default)]
-struct Known {
+struct RegisteredTokens {
     /// The way to the thread, once there is one.
     thread: Option<mpsc::UnboundedSender<Task>>,
     sources: Vec<(TokenSource, mpsc::UnboundedSender<Weak<SecretFile>>)>,
@@ -55,7 +55,7 @@ struct Task {
 impl Tokens {
     /// None, before a configuration is adopted.
     pub(crate) fn new(console: &Arc<ConsoleLog>) -> Tokens {
-        let inner = Inner { known: Mutex::default(), console: Arc::clone(console) };
+        let inner = TokenRenewals { known: Mutex::default(), console: Arc::clone(console) };
         Tokens(Arc::new(inner))
     }
 }
@@ -65,7 +65,7 @@ impl Service for Tokens {
         "tokens"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let thread = self.0.thread_for(next.config);
         let thread = thread.map_err(|why| vec![next.config.mistake_at("route", why)])?;
         let Some(thread) = thread else {
@@ -86,7 +86,7 @@ fn tokens_of(config: &Config) -> impl Iterator<Item = (&TokenSource, &Arc<Secret
     })
 }
 
-impl Inner {
+impl TokenRenewals {
     /// The way to the thread, for a configuration that names tokens.
     ///
     /// # Errors
@@ -161,7 +161,7 @@ impl State {
     }
 
     /// Takes what came of a request.
-    fn take(&mut self, answered: Result<answer::Granted, String>) {
+    fn take(&mut self, answered: Result<answer::TokenGrant, String>) {
         let now = Instant::now();
         self.asked_at = Some(now);
         match answered {
@@ -198,7 +198,7 @@ impl State {
 
 async fn renew(task: Task) {
     let Task { source, mut files, console } = task;
-    let mut asker = request::Asker::new(source);
+    let mut asker = request::TokenClient::new(source);
     let mut state = State {
         token: None,
         why: "there is none yet".into(),

@@ -12,36 +12,36 @@ pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(5);
 
 /// All that is under way. Clones are of one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct UnderWay(Arc<Mutex<Works>>);
+pub(crate) struct WorkRegistry(Arc<Mutex<WorkList>>);
 
 #[derive(Debug, Default)]
-struct Works {
+struct WorkList {
     next: u64,
     works: BTreeMap<u64, (Instant, String)>,
 }
 
 /// Work that ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Work {
-    under_way: UnderWay,
+pub(crate) struct WorkGuard {
+    under_way: WorkRegistry,
     number: u64,
 }
 
-impl UnderWay {
+impl WorkRegistry {
     /// Begins some; `what` reads on as "… has not answered for 7 s".
-    pub(crate) fn begin(&self, what: impl Into<String>) -> Work {
+    pub(crate) fn begin(&self, what: impl Into<String>) -> WorkGuard {
         let mut all = lock(&self.0);
         let number = all.next;
         all.next += 1;
         all.works.insert(number, (Instant::now(), what.into()));
-        Work { under_way: self.clone(), number }
+        WorkGuard { under_way: self.clone(), number }
     }
 
     /// Begins some, unless as much of the same is under way: what hangs must not take all threads.
     ///
     /// # Errors
     /// A sentence about the oldest of it.
-    pub(crate) fn begin_at_most(&self, most: usize, what: &str) -> Result<Work, String> {
+    pub(crate) fn begin_at_most(&self, most: usize, what: &str) -> Result<WorkGuard, String> {
         let (count, oldest) = {
             let all = lock(&self.0);
             let mut same = all.works.values().filter(|(_, known)| known == what);
@@ -73,7 +73,7 @@ impl UnderWay {
     }
 }
 
-impl ProblemKind for UnderWay {
+impl ProblemKind for WorkRegistry {
     fn name(&self) -> &'static str {
         "hanging_file"
     }
@@ -88,7 +88,7 @@ impl ProblemKind for UnderWay {
     }
 }
 
-impl Drop for Work {
+impl Drop for WorkGuard {
     fn drop(&mut self) {
         lock(&self.under_way.0).works.remove(&self.number);
     }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn what_takes_long_is_named_until_it_ends() {
-        let under_way = UnderWay::default();
+        let under_way = WorkRegistry::default();
         let first = under_way.clone().begin("/mnt/a");
         let second = under_way.begin("/mnt/b");
         assert_eq!(under_way.oldest(), None);

@@ -6,7 +6,7 @@ mod file;
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
 use crate::record_file::Unreadable;
-use crate::services::{Adoption, Next, Service};
+use crate::services::{Adoption, CandidateConfig, Service};
 use crate::world::clock::wall_now;
 use config::{Config, Problem, Source};
 use file::File;
@@ -46,12 +46,12 @@ const COMPLAINTS_EVERY_MS: u64 = 600_000;
 
 /// What is known; clones are of one book.
 #[derive(Clone)]
-pub(crate) struct KeptWarmups(Arc<Inner>);
+pub(crate) struct StoredWarmups(Arc<WarmupStore>);
 
-struct Inner {
+struct WarmupStore {
     directory: PathBuf,
     book: Mutex<WarmupLedger>,
-    keeper: Mutex<Keeper>,
+    keeper: Mutex<WarmupWriter>,
     /// Those of the configuration.
     sources: Mutex<Vec<Arc<Source>>>,
     /// What is wrong with the file.
@@ -60,38 +60,38 @@ struct Inner {
 }
 
 /// Whoever writes the file.
-enum Keeper {
+enum WarmupWriter {
     /// No source warms up.
     None,
-    Thread(mpsc::Sender<Request>, JoinHandle<()>),
+    Thread(mpsc::Sender<WarmupRequest>, JoinHandle<()>),
     /// Why there is no file that could be written.
     Failed(String),
 }
 
-enum Request {
+enum WarmupRequest {
     /// Answer this when what is reserved for it is written.
-    Ask(Waiting),
+    Ask(PendingReservation),
     /// Write the last, and end.
     Close,
 }
 
 /// Who waits for a write.
-struct Waiting {
+struct PendingReservation {
     ask: AllowanceRequest,
     answer: oneshot::Sender<Answered>,
 }
 
-impl KeptWarmups {
+impl StoredWarmups {
     /// Keeps its file in this directory, once a source warms up.
     pub(crate) fn new(
         directory: &Path,
         troubles: Conditions,
         console: &Arc<ConsoleLog>,
-    ) -> KeptWarmups {
-        KeptWarmups(Arc::new(Inner {
+    ) -> StoredWarmups {
+        StoredWarmups(Arc::new(WarmupStore {
             directory: directory.to_owned(),
             book: Mutex::default(),
-            keeper: Mutex::new(Keeper::None),
+            keeper: Mutex::new(WarmupWriter::None),
             sources: Mutex::default(),
             troubles,
             console: Arc::clone(console),
@@ -104,7 +104,7 @@ impl KeptWarmups {
         let mut keeper = lock(&self.0.keeper);
         let warming = config.sources.iter().filter(|source| source.warmup.is_some());
         let warming: BTreeSet<Arc<str>> = warming.map(|source| Arc::clone(&source.name)).collect();
-        if warming.is_empty() || matches!(*keeper, Keeper::Thread(..)) {
+        if warming.is_empty() || matches!(*keeper, WarmupWriter::Thread(..)) {
             return;
         }
         let started = self.0.open(&warming).and_then(|file| self.start(file));
@@ -112,23 +112,23 @@ impl KeptWarmups {
             let path = self.0.directory.join(NAME);
             let what = "nothing is sent from sources that warm up";
             self.0.warn(format_args!("cannot keep {}: {why}; {what}", path.display()));
-            Keeper::Failed(why)
+            WarmupWriter::Failed(why)
         });
     }
 
-    fn start(&self, file: File) -> Result<Keeper, String> {
+    fn start(&self, file: File) -> Result<WarmupWriter, String> {
         let inner = Arc::clone(&self.0);
         let (sender, requests) = mpsc::channel();
         let thread = thread::Builder::new().name("warmup".into());
         let thread = thread.spawn(move || inner.keep(file, &requests));
-        thread.map(|thread| Keeper::Thread(sender, thread)).map_err(|error| error.to_string())
+        thread.map(|thread| WarmupWriter::Thread(sender, thread)).map_err(|error| error.to_string())
     }
 
     fn close(&self) {
-        let closed = Keeper::Failed("the server is stopping".to_owned());
+        let closed = WarmupWriter::Failed("the server is stopping".to_owned());
         let keeper = std::mem::replace(&mut *lock(&self.0.keeper), closed);
-        if let Keeper::Thread(requests, thread) = keeper {
-            let _ = requests.send(Request::Close);
+        if let WarmupWriter::Thread(requests, thread) = keeper {
+            let _ = requests.send(WarmupRequest::Close);
             // A panic would have ended the process.
             let _ = thread.join();
         }
@@ -142,13 +142,13 @@ impl KeptWarmups {
     }
 }
 
-impl Service for KeptWarmups {
+impl Service for StoredWarmups {
     fn name(&self) -> &'static str {
         "sources that warm up"
     }
 
     /// Without its file nothing is sent from them.
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let (this, config) = (self.clone(), Arc::clone(next.config));
         Ok(Box::new(move || this.open_for(&config)))
     }
@@ -158,14 +158,14 @@ impl Service for KeptWarmups {
     }
 }
 
-impl Warmups for KeptWarmups {
+impl Warmups for StoredWarmups {
     fn ask(&self, ask: AllowanceRequest) -> Answer<'static, Answered> {
         let failed = |why: &str| closed(&ask.key, why, ask.now);
         let keeper = lock(&self.0.keeper);
         let requests = match &*keeper {
-            Keeper::Thread(requests, _) => requests,
-            Keeper::Failed(why) => return Answer::Now(failed(why)),
-            Keeper::None => return Answer::Now(failed("it is not open")),
+            WarmupWriter::Thread(requests, _) => requests,
+            WarmupWriter::Failed(why) => return Answer::Now(failed(why)),
+            WarmupWriter::None => return Answer::Now(failed("it is not open")),
         };
         if let AllowanceGrant::Answered(answered) = lock(&self.0.book).ask(&ask) {
             return Answer::Now(answered);
@@ -173,7 +173,7 @@ impl Warmups for KeptWarmups {
         let if_gone = failed("its file is not written any more");
         let (answer, answered) = oneshot::channel();
         // Where nobody is left to take it, the answer's sender is gone with it.
-        let _ = requests.send(Request::Ask(Waiting { ask, answer }));
+        let _ = requests.send(WarmupRequest::Ask(PendingReservation { ask, answer }));
         Answer::later(async move { answered.await.unwrap_or(if_gone) })
     }
 
@@ -193,7 +193,7 @@ fn closed(key: &WarmupKey, why: &str, now: Wall) -> Answered {
     Answered { allowance, turn: None }
 }
 
-impl Inner {
+impl WarmupStore {
     /// Opens the file and reads it; one that can't be read is put aside.
     fn open(&self, warming: &BTreeSet<Arc<str>>) -> Result<File, String> {
         let path = self.directory.join(NAME);
@@ -232,7 +232,7 @@ impl Inner {
     }
 
     /// Writes what changes and answers who waits for that, until the end.
-    fn keep(&self, mut file: File, requests: &mpsc::Receiver<Request>) {
+    fn keep(&self, mut file: File, requests: &mpsc::Receiver<WarmupRequest>) {
         let (mut waiting, mut told_at) = (Vec::new(), None);
         loop {
             let is_last = gather(requests, &mut waiting);
@@ -260,7 +260,7 @@ impl Inner {
             waiting = match &written {
                 Ok(()) => self.answer(waiting),
                 Err(why) => {
-                    for Waiting { ask, answer } in waiting {
+                    for PendingReservation { ask, answer } in waiting {
                         let _ = answer.send(closed(&ask.key, why, wall_now()));
                     }
                     Vec::new()
@@ -283,13 +283,13 @@ impl Inner {
     }
 
     /// Answers who waited for a write; gives those who wait for another.
-    fn answer(&self, waiting: Vec<Waiting>) -> Vec<Waiting> {
+    fn answer(&self, waiting: Vec<PendingReservation>) -> Vec<PendingReservation> {
         let mut still = Vec::new();
-        for Waiting { mut ask, answer } in waiting {
+        for PendingReservation { mut ask, answer } in waiting {
             ask.now = wall_now();
             let asked = lock(&self.book).ask(&ask);
             match asked {
-                AllowanceGrant::Reserved => still.push(Waiting { ask, answer }),
+                AllowanceGrant::Reserved => still.push(PendingReservation { ask, answer }),
                 AllowanceGrant::Answered(answered) => {
                     if let Err(unheard) = answer.send(answered)
                         && let Allowance::Granted { recipients, until } = unheard.allowance
@@ -310,7 +310,7 @@ impl Inner {
 }
 
 /// Takes what is asked, and waits for that for a while if nobody waits already; whether this is the end.
-fn gather(requests: &mpsc::Receiver<Request>, waiting: &mut Vec<Waiting>) -> bool {
+fn gather(requests: &mpsc::Receiver<WarmupRequest>, waiting: &mut Vec<PendingReservation>) -> bool {
     let mut next = if waiting.is_empty() {
         match requests.recv_timeout(WRITTEN_EVERY) {
             Ok(request) => Some(request),
@@ -322,8 +322,8 @@ fn gather(requests: &mpsc::Receiver<Request>, waiting: &mut Vec<Waiting>) -> boo
     };
     while let Some(request) = next {
         match request {
-            Request::Ask(asked) => waiting.push(asked),
-            Request::Close => return true,
+            WarmupRequest::Ask(asked) => waiting.push(asked),
+            WarmupRequest::Close => return true,
         }
         next = requests.try_recv().ok();
     }

@@ -545,13 +545,8 @@ impl<W: World> Slot<W> {
     }
 
     /// Has rules of shaping hear what a host said of a transaction, whatever is made of it.
-    pub fn heard(
-        &self,
-        message: &Message,
-        work: &TransactionWork,
-        outcomes: &[Result<Reply, Failure>],
-    ) {
-        hearing::outcomes(&self.delivery, self.ready, (message, work), outcomes);
+    pub fn heard(&self, of: (&Message, &TransactionWork), outcomes: &[Result<Reply, Failure>]) {
+        hearing::outcomes(&self.delivery, self.ready, of, outcomes);
     }
 
     /// The same of a host that turned a connection away. Whether a rule stops what goes there for that: then it is

@@ -30,7 +30,7 @@ struct Answers {
 /// An answer, which stands until this is dropped.
 #[must_use]
 #[derive(Debug)]
-pub(super) struct Standing {
+pub(super) struct PublishedChallenge {
     challenges: Challenges,
     key: String,
 }
@@ -40,23 +40,27 @@ impl Challenges {
     ///
     /// # Errors
     /// It is none.
-    pub(super) fn page(&self, token: &str, text: &str) -> Result<Standing, String> {
+    pub(super) fn page(&self, token: &str, text: &str) -> Result<PublishedChallenge, String> {
         let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         if token.is_empty() || token.len() > TOKEN_MAX || !token.bytes().all(is_known) {
             return Err("the authority's token is none".to_owned());
         }
         lock(&self.0).pages.insert(token.to_owned(), text.to_owned());
-        Ok(Standing { challenges: self.clone(), key: token.to_owned() })
+        Ok(PublishedChallenge { challenges: self.clone(), key: token.to_owned() })
     }
 
     /// Answers who asks for this name by [`ALPN`], with the digest of what is to be shown.
     ///
     /// # Errors
     /// No certificate can be made of it.
-    pub(super) fn certificate(&self, name: &str, digest: &[u8]) -> Result<Standing, String> {
+    pub(super) fn certificate(
+        &self,
+        name: &str,
+        digest: &[u8],
+    ) -> Result<PublishedChallenge, String> {
         let key = certificate(name, digest)?;
         lock(&self.0).certificates.insert(name.to_owned(), Arc::new(key));
-        Ok(Standing { challenges: self.clone(), key: name.to_owned() })
+        Ok(PublishedChallenge { challenges: self.clone(), key: name.to_owned() })
     }
 
     /// The page of a token.
@@ -65,7 +69,7 @@ impl Challenges {
     }
 }
 
-impl Drop for Standing {
+impl Drop for PublishedChallenge {
     fn drop(&mut self) {
         let mut answers = lock(&self.challenges.0);
         answers.pages.remove(&self.key);

@@ -30,20 +30,20 @@ const WORDS_MAX: usize = 512;
 const PORT: u16 = 443;
 
 /// A request as the library makes it.
-type Asked = Request<BodyWrapper<Bytes>>;
+type AcmeRequest = Request<BodyWrapper<Bytes>>;
 
 /// What an authority is asked by.
 #[derive(Clone)]
-pub(super) struct Directory {
+pub(super) struct AcmeClient {
     client: Arc<ClientConfig>,
     request_max: Duration,
     /// So long it does not want to be asked again.
     pause: Arc<Mutex<Option<Duration>>>,
 }
 
-impl Directory {
-    pub(super) fn new(client: &Arc<ClientConfig>) -> Directory {
-        Directory { client: Arc::clone(client), request_max: REQUEST_MAX, pause: Arc::default() }
+impl AcmeClient {
+    pub(super) fn new(client: &Arc<ClientConfig>) -> AcmeClient {
+        AcmeClient { client: Arc::clone(client), request_max: REQUEST_MAX, pause: Arc::default() }
     }
 
     /// For how long it wants not to be asked, if it has said so.
@@ -65,13 +65,13 @@ impl Directory {
         }
     }
 
-    async fn ask(self, request: Asked) -> Result<BytesResponse, String> {
+    async fn ask(self, request: AcmeRequest) -> Result<BytesResponse, String> {
         let most = self.request_max;
         let late = |_| Err(format!("no answer within {most:?}"));
         tokio::time::timeout(most, self.exchange(request)).await.unwrap_or_else(late)
     }
 
-    async fn exchange(self, request: Asked) -> Result<BytesResponse, String> {
+    async fn exchange(self, request: AcmeRequest) -> Result<BytesResponse, String> {
         let (mut parts, body) = request.into_parts();
         let (authority, path) = place(&parts.uri)?;
         let value = |text: &str| HeaderValue::from_str(text).map_err(|error| error.to_string());
@@ -106,10 +106,10 @@ impl Directory {
     }
 }
 
-impl HttpClient for Directory {
+impl HttpClient for AcmeClient {
     fn request(
         &self,
-        request: Asked,
+        request: AcmeRequest,
     ) -> Pin<Box<dyn Future<Output = Result<BytesResponse, Error>> + Send>> {
         let this = self.clone();
         Box::pin(async move { this.ask(request).await.map_err(|why| Error::Other(why.into())) })

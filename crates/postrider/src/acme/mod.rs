@@ -19,19 +19,19 @@ use crate::kept_file::StateFiles;
 use crate::limited_listener::Pool;
 use crate::mutex::lock;
 use crate::secrets;
-use crate::services::{Adoption, Next, Service, nothing_to_adopt};
+use crate::services::{Adoption, CandidateConfig, Service, nothing_to_adopt};
 use crate::world::clock::{seed_of, wall_now};
 use challenges::Challenges;
 use config::{Certificate, Config, Ordered, Problem, Secret};
-use directory::Directory;
+use directory::AcmeClient;
 use mail::Random;
 use mail::Wall;
 use mta::console::{Console as _, Level};
 use mta::metrics::{Grid, MetricSet};
-use order::Failure;
+use order::OrderError;
 use responder::Responder;
 use rustls::ClientConfig;
-use schedule::{JITTER_RANGE, OrderEnd, Tries};
+use schedule::{JITTER_RANGE, OrderAttempts, OrderEnd};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -58,9 +58,9 @@ mta::metric_set! {
 
 /// Orders certificates as long as it lives.
 #[derive(Clone)]
-pub(crate) struct Acme(Arc<Inner>);
+pub(crate) struct Acme(Arc<AcmeInner>);
 
-struct Inner {
+struct AcmeInner {
     state: Mutex<State>,
     certificates: Arc<Certificates>,
     read: Arc<AcmeFiles>,
@@ -74,14 +74,14 @@ struct Inner {
 struct State {
     plan: Option<Plan>,
     /// To the thread; without a certificate that is ordered there is none.
-    changes: Option<Changes>,
+    changes: Option<AcmeUpdateSender>,
 }
 
 /// The way to the thread.
-type Changes = mpsc::UnboundedSender<Change>;
+type AcmeUpdateSender = mpsc::UnboundedSender<AcmeUpdate>;
 
 /// What is to be done from now on.
-struct Change {
+struct AcmeUpdate {
     plan: Option<Plan>,
     /// Where answers are given; `None`: where they were.
     listener: Option<TcpListener>,
@@ -147,7 +147,7 @@ impl Acme {
         pool: Pool,
         (read, files, console): (&Arc<AcmeFiles>, &StateFiles, &Arc<ConsoleLog>),
     ) -> Acme {
-        Acme(Arc::new(Inner {
+        Acme(Arc::new(AcmeInner {
             state: Mutex::default(),
             certificates: Arc::clone(certificates),
             read: Arc::clone(read),
@@ -165,7 +165,7 @@ impl Service for Acme {
     }
 
     /// Reads the files that the configuration names, and binds its address.
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let prepared = self.0.prepare(next.config)?;
         let inner = Arc::clone(&self.0);
         Ok(match prepared {
@@ -201,16 +201,19 @@ impl Service for Arc<AcmeFiles> {
         "files of the account for certificates"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let plan = Plan::of(next.config)?;
         *lock(&self.read) = Some((Arc::clone(next.config), plan));
         Ok(nothing_to_adopt())
     }
 }
 
-impl Inner {
+impl AcmeInner {
     /// What changes, and the way to the thread; `None`: nothing does.
-    fn prepare(&self, config: &Arc<Config>) -> Result<Option<(Changes, Change)>, Vec<Problem>> {
+    fn prepare(
+        &self,
+        config: &Arc<Config>,
+    ) -> Result<Option<(AcmeUpdateSender, AcmeUpdate)>, Vec<Problem>> {
         let plan = self.read.plan(config)?;
         let mut state = lock(&self.state);
         let listener = match (&state.plan, &plan) {
@@ -233,11 +236,11 @@ impl Inner {
                 state.changes.insert(started).clone()
             }
         };
-        Ok(Some((changes, Change { plan, listener })))
+        Ok(Some((changes, AcmeUpdate { plan, listener })))
     }
 
     /// Does from now on what was prepared.
-    fn adopt(&self, changes: &Changes, change: Change) {
+    fn adopt(&self, changes: &AcmeUpdateSender, change: AcmeUpdate) {
         let mut state = lock(&self.state);
         if let (Some(plan), Some(listener)) = (&change.plan, &change.listener)
             && let Ok(address) = listener.local_addr()
@@ -251,7 +254,7 @@ impl Inner {
         let _ = changes.send(change);
     }
 
-    fn start(&self) -> Result<Changes, String> {
+    fn start(&self) -> Result<AcmeUpdateSender, String> {
         let failed = |error| format!("cannot start a thread: {error}");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(failed)?;
@@ -287,7 +290,7 @@ struct Job {
     path: PathBuf,
     names: Vec<String>,
     ordered: Ordered,
-    tries: Tries,
+    tries: OrderAttempts,
     /// What was issued and could not be stored: nothing else is ordered for that.
     unstored: Option<(Vec<u8>, Issued)>,
 }
@@ -308,7 +311,7 @@ impl Job {
         Job {
             names: certificate.names.iter().map(ToString::to_string).collect(),
             ordered,
-            tries: Tries::after_restart(last, plan.acme.retry, wall_now()),
+            tries: OrderAttempts::after_restart(last, plan.acme.retry, wall_now()),
             unstored: None,
             path,
         }
@@ -330,7 +333,7 @@ impl Job {
 }
 
 impl Orderer {
-    async fn run(mut self, mut changes: mpsc::UnboundedReceiver<Change>) {
+    async fn run(mut self, mut changes: mpsc::UnboundedReceiver<AcmeUpdate>) {
         let mut plan: Option<Plan> = None;
         let mut responder: Option<Responder> = None;
         loop {
@@ -392,13 +395,13 @@ impl Orderer {
 
     /// One order, or what is left of the last one.
     async fn order(&mut self, plan: &Plan, job: &mut Job) {
-        let directory = Directory::new(&plan.client);
+        let directory = AcmeClient::new(&plan.client);
         let obtained = match job.unstored.take() {
             Some(unstored) => Ok(unstored),
             None => {
                 self.put_aside_damaged(plan);
                 let order = order::obtain(plan, job, &directory, &self.challenges);
-                let late = |_| Err(Failure::Refused(format!("no end within {ORDER_MAX:?}")));
+                let late = |_| Err(OrderError::Refused(format!("no end within {ORDER_MAX:?}")));
                 tokio::time::timeout(ORDER_MAX, order).await.unwrap_or_else(late)
             }
         };
@@ -409,15 +412,15 @@ impl Orderer {
                     let path = job.path.display();
                     let why = format!("it was issued, but cannot be kept in {path}: {error}");
                     job.unstored = Some((content, issued));
-                    Err(Failure::Refused(why))
+                    Err(OrderError::Refused(why))
                 }
             }
         });
         let now = wall_now();
         let ending = match &stored {
             Ok(_) => OrderEnd::Issued,
-            Err(Failure::Refused(_)) => OrderEnd::Refused,
-            Err(Failure::Unreached(_)) => OrderEnd::Unreached,
+            Err(OrderError::Refused(_)) => OrderEnd::Refused,
+            Err(OrderError::Unreached(_)) => OrderEnd::Unreached,
         };
         self.metrics.orders[ending].inc();
         let pauses = (plan.acme.retry, directory.pause());
@@ -431,7 +434,7 @@ impl Orderer {
                 self.console.line(Level::Info, "acme", text);
                 self.certificates.read_anew(&job.path);
             }
-            Err(Failure::Refused(why) | Failure::Unreached(why)) => {
+            Err(OrderError::Refused(why) | OrderError::Unreached(why)) => {
                 let next = job.due(plan, now);
                 let text = format_args!(
                     "no certificate for {names} from {host}: {why}; next try at {next}"

@@ -1,7 +1,7 @@
 //! One order: the account, names that are shown to be ours, the certificate (RFC 8555 §7).
 
-use super::challenges::{Challenges, Standing};
-use super::directory::{Directory, in_words, problem_in_words};
+use super::challenges::{Challenges, PublishedChallenge};
+use super::directory::{AcmeClient, in_words, problem_in_words};
 use super::settings::AcmeChallenge;
 use super::store;
 use super::{Job, Plan};
@@ -23,22 +23,22 @@ const UNRESERVED: &[u8] = b"-._~@+!$'*";
 
 /// Why there is no certificate.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum OrderError {
     /// Nobody was there who could have taken the order.
     Unreached(String),
     /// In the authority's words, where it has some.
     Refused(String),
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Refused(in_words(&error))
+impl From<Error> for OrderError {
+    fn from(error: Error) -> OrderError {
+        OrderError::Refused(in_words(&error))
     }
 }
 
-impl From<String> for Failure {
-    fn from(why: String) -> Failure {
-        Failure::Refused(why)
+impl From<String> for OrderError {
+    fn from(why: String) -> OrderError {
+        OrderError::Refused(why)
     }
 }
 
@@ -46,11 +46,11 @@ impl From<String> for Failure {
 pub(super) async fn obtain(
     plan: &Plan,
     job: &mut Job,
-    directory: &Directory,
+    directory: &AcmeClient,
     challenges: &Challenges,
-) -> Result<(Vec<u8>, store::Issued), Failure> {
+) -> Result<(Vec<u8>, store::Issued), OrderError> {
     let acme = &plan.acme;
-    directory.reach(&acme.directory).await.map_err(Failure::Unreached)?;
+    directory.reach(&acme.directory).await.map_err(OrderError::Unreached)?;
     // From here on it counts: nothing is asked of an authority that a crash would make us forget.
     job.note_ordered(&plan.store, wall_now())?;
     let account = account(plan, directory).await?;
@@ -78,9 +78,9 @@ pub(super) async fn obtain(
 }
 
 /// The account with the authority: that which is kept, or another one.
-async fn account(plan: &Plan, directory: &Directory) -> Result<Account, Failure> {
+async fn account(plan: &Plan, directory: &AcmeClient) -> Result<Account, OrderError> {
     let url = &plan.acme.directory;
-    let told = |why: &dyn std::fmt::Display| Failure::Refused(format!("the account: {why}"));
+    let told = |why: &dyn std::fmt::Display| OrderError::Refused(format!("the account: {why}"));
     let builder = || Account::builder_with_http(Box::new(directory.clone()));
     if let Some(kept) = plan.store.account(url).map_err(|error| told(&error))? {
         let credentials: AccountCredentials =
@@ -137,7 +137,7 @@ async fn answer(
     challenge: AcmeChallenge,
     names: &[String],
     challenges: &Challenges,
-) -> Result<Vec<Standing>, Failure> {
+) -> Result<Vec<PublishedChallenge>, OrderError> {
     let kind = match challenge {
         AcmeChallenge::Http01 => ChallengeType::Http01,
         AcmeChallenge::TlsAlpn01 => ChallengeType::TlsAlpn01,

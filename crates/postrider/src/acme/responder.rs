@@ -2,7 +2,7 @@
 
 use super::challenges::{ALPN, Challenges};
 use super::settings::AcmeChallenge;
-use crate::limited_listener::{LimitedListener, Limits, Pool};
+use crate::limited_listener::{ConnectionLimits, LimitedListener, Pool};
 use crate::mutex;
 use axum::Router;
 use axum::extract::{Request, State};
@@ -21,8 +21,8 @@ use tokio_rustls::TlsAcceptor;
 /// Everybody can come here; an authority asks from several places at once, once from each.
 /// Of one client (an IPv4 address, or an IPv6 /64).
 const NETWORK_MAX: u32 = 8;
-pub(super) const LIMITS: Limits =
-    Limits { connections_max: super::CONNECTIONS_MAX, life_max: Duration::from_secs(10) };
+pub(super) const LIMITS: ConnectionLimits =
+    ConnectionLimits { connections_max: super::CONNECTIONS_MAX, life_max: Duration::from_secs(10) };
 
 /// RFC 8555 §8.3.
 const PATH: &str = "/.well-known/acme-challenge/";
@@ -77,7 +77,7 @@ impl Responder {
     }
 
     fn start_within(
-        limits: Limits,
+        limits: ConnectionLimits,
         challenge: AcmeChallenge,
         listener: TcpListener,
         (challenges, pool): (&Challenges, &Pool),
@@ -142,7 +142,7 @@ async fn shake_hands(mut listener: LimitedListener, acceptor: TlsAcceptor) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pool_measure::Measured;
+    use crate::pool_measure::PoolGauge;
     use crate::world::clock::Start;
     use mta::pools::PoolId;
     use mta::pressure::Pressures;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn started_within(
-        limits: Limits,
+        limits: ConnectionLimits,
         challenge: AcmeChallenge,
         challenges: &Challenges,
         pools: &Arc<Pressures>,
@@ -245,9 +245,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_hundred_networks_leave_places_to_others() {
-        let (challenges, measured) = (Challenges::default(), Measured::new(PoolId::Challenges));
+        let (challenges, measured) = (Challenges::default(), PoolGauge::new(PoolId::Challenges));
         // No place comes free by itself: whoever would have to wait for one would wait in vain.
-        let limits = Limits { life_max: Duration::from_secs(3_600), ..LIMITS };
+        let limits = ConnectionLimits { life_max: Duration::from_secs(3_600), ..LIMITS };
         let (address, _stop) =
             started_within(limits, AcmeChallenge::Http01, &challenges, &measured.pools);
         let _standing = challenges.page("token", "token.thumb").unwrap();

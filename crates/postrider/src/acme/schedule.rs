@@ -40,7 +40,7 @@ Issued = "issued", Refused = "refused", Unreached = "unreached" }
 
 /// What came of the tries for one certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tries {
+pub(super) struct OrderAttempts {
     /// The last one that the authority saw, as far as it is known here.
     pub(super) ordered: Option<Wall>,
     refused: u32,
@@ -49,14 +49,18 @@ pub(super) struct Tries {
     pause: (Wall, Duration),
 }
 
-impl Tries {
+impl OrderAttempts {
     /// Those of a run that is over: how many failed is forgotten, as the operator may have mended
     /// what was wrong, but not when the last one was.
-    pub(super) fn after_restart(ordered: Option<Wall>, retry: Duration, now: Wall) -> Tries {
+    pub(super) fn after_restart(
+        ordered: Option<Wall>,
+        retry: Duration,
+        now: Wall,
+    ) -> OrderAttempts {
         // A moment to come is none that this clock has seen.
         let ordered = ordered.filter(|ordered| *ordered <= now);
         let pause = ordered.map_or((Wall(0), Duration::ZERO), |ordered| (ordered, retry));
-        Tries { ordered, pause, ..Tries::default() }
+        OrderAttempts { ordered, pause, ..OrderAttempts::default() }
     }
 
     /// When the next one may be, for a certificate that is wanted from `wanted` on.
@@ -135,7 +139,7 @@ mod tests {
     }
 
     fn pauses(ending: OrderEnd, retry: Duration, count: usize) -> Vec<Duration> {
-        let mut tries = Tries::default();
+        let mut tries = OrderAttempts::default();
         let pause = |_| {
             tries.note(ending, NOW, (retry, None), 0);
             tries.next(NOW, NOW).since(NOW)
@@ -163,7 +167,7 @@ mod tests {
 
     #[test]
     fn jitter_only_makes_pauses_longer() {
-        let mut tries = Tries::default();
+        let mut tries = OrderAttempts::default();
         tries.note(OrderEnd::Refused, NOW, (15 * MINUTE, None), JITTER_RANGE - 1);
         let pause = tries.next(NOW, NOW).since(NOW);
         assert!(pause > 18 * MINUTE && pause < 19 * MINUTE, "{pause:?}");
@@ -172,7 +176,7 @@ mod tests {
     #[test]
     fn what_the_authority_asks_for_counts_up_to_a_day() {
         let asked = |asked| {
-            let mut tries = Tries::default();
+            let mut tries = OrderAttempts::default();
             tries.note(OrderEnd::Refused, NOW, (15 * MINUTE, Some(asked)), 0);
             tries.next(NOW, NOW).since(NOW)
         };
@@ -183,13 +187,14 @@ mod tests {
 
     #[test]
     fn two_orders_are_apart_whatever_the_certificate_wants() {
-        let mut tries = Tries::default();
+        let mut tries = OrderAttempts::default();
         // One that came and is to be renewed at once all the same.
         tries.note(OrderEnd::Issued, NOW, (15 * MINUTE, None), 0);
         assert_eq!(tries.next(Wall(0), NOW), NOW.after(15 * MINUTE));
         assert_eq!(tries.next(NOW.after(60 * DAY), NOW), NOW.after(60 * DAY));
         // A restart changes nothing about that, nor many of them.
-        let again = |ordered| Tries::after_restart(ordered, 15 * MINUTE, NOW).next(Wall(0), NOW);
+        let again =
+            |ordered| OrderAttempts::after_restart(ordered, 15 * MINUTE, NOW).next(Wall(0), NOW);
         assert_eq!(again(Some(Wall(NOW.0 - 60_000))), NOW.after(14 * MINUTE));
         assert_eq!(again(None), Wall(0));
         assert_eq!(again(Some(NOW.after(DAY))), Wall(0), "a clock that was ahead");

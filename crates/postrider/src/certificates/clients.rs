@@ -23,14 +23,14 @@ const NAME_BYTES_MAX: usize = 255;
 
 /// How clients are asked for certificates: listeners that ask alike share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Asked {
+pub(super) struct ClientCertPolicy {
     authorities: Option<PathBuf>,
     required: bool,
 }
 
-impl Asked {
-    pub(super) fn new(listener: &ClientCertificates) -> Asked {
-        Asked { authorities: listener.authorities.clone(), required: listener.required }
+impl ClientCertPolicy {
+    pub(super) fn new(listener: &ClientCertificates) -> ClientCertPolicy {
+        ClientCertPolicy { authorities: listener.authorities.clone(), required: listener.required }
     }
 
     /// The file that it depends on.
@@ -42,7 +42,10 @@ impl Asked {
     ///
     /// # Errors
     /// What is wrong with the authorities, in a sentence.
-    pub(super) fn judge(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<Judge>, String> {
+    pub(super) fn judge(
+        &self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<ClientCertCheck>, String> {
         let authorities = match &self.authorities {
             None => None,
             Some(path) => {
@@ -53,21 +56,21 @@ impl Asked {
             }
         };
         let provider = Arc::clone(provider);
-        Ok(Arc::new(Judge { authorities, required: self.required, provider }))
+        Ok(Arc::new(ClientCertCheck { authorities, required: self.required, provider }))
     }
 }
 
 /// Judges the certificates of clients. Where none is required a bad one ends no handshake: many servers show
 /// one that nobody here knows, and their mail is welcome all the same. It counts for nothing then.
 #[derive(Debug)]
-pub(crate) struct Judge {
+pub(crate) struct ClientCertCheck {
     /// `None`: whoever knows a certificate's fingerprint knows whose it is.
     authorities: Option<Arc<dyn ClientCertVerifier>>,
     required: bool,
     provider: Arc<CryptoProvider>,
 }
 
-impl Judge {
+impl ClientCertCheck {
     /// The certificate that a client has shown, if it is one that counts, now: its session may be an old
     /// one.
     pub(crate) fn certificate(&self, chain: &[CertificateDer<'_>]) -> Option<ClientCertificate> {
@@ -90,7 +93,7 @@ impl Judge {
 }
 
 /// Whatever the judge says, the client must have the key of its certificate.
-impl ClientCertVerifier for Judge {
+impl ClientCertVerifier for ClientCertCheck {
     fn client_auth_mandatory(&self) -> bool {
         self.required
     }
@@ -169,7 +172,7 @@ mod tests {
     const IN_TIME: u64 = 1_800_000_000;
     const TOO_LATE: u64 = 2_200_000_000;
 
-    fn judge(authority: Option<&'static [u8]>, required: bool) -> Judge {
+    fn judge(authority: Option<&'static [u8]>, required: bool) -> ClientCertCheck {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let authorities = authority.map(|der| {
             let mut roots = RootCertStore::empty();
@@ -177,12 +180,12 @@ mod tests {
             let provider = Arc::clone(&provider);
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap()
         });
-        Judge { authorities, required, provider }
+        ClientCertCheck { authorities, required, provider }
     }
 
     #[test]
     fn a_certificate_counts_in_its_time_by_its_authority() {
-        let verdict = |judge: &Judge, at: u64| {
+        let verdict = |judge: &ClientCertCheck, at: u64| {
             let now = UnixTime::since_unix_epoch(Duration::from_secs(at));
             let handshake = judge.verify_client_cert(&HOST.into(), &[], now).is_ok();
             [handshake, judge.verify(&HOST.into(), &[], now).is_ok()]

@@ -1,10 +1,10 @@
 //! What is made of one certificate's files, or of one file of authorities. Each is looked at apart from the others: one
 //! file may hang, or be of no use.
 
-use super::clients::{Asked, Judge};
+use super::clients::{ClientCertCheck, ClientCertPolicy};
 use super::expiry::{self, Expiry};
 use crate::acme::store;
-use crate::file_stamp::{Device, Seen, Stamp};
+use crate::file_stamp::{Device, FileIdentity, Stamp};
 use crate::mutex::lock;
 use crate::{mutex, pem};
 use config::{Certificate, Config, Problem};
@@ -17,58 +17,58 @@ use std::sync::{Arc, Mutex};
 
 /// What is read from files.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum CertificateSource {
     /// A certificate with its key.
     Own(Certificate),
     /// What clients' certificates are judged by.
-    Clients(Asked),
+    Clients(ClientCertPolicy),
 }
 
 /// A source of the configuration in force, and what it has given.
 #[derive(Debug)]
-pub(super) struct Entry {
-    pub(super) source: Source,
+pub(super) struct CertificateEntry {
+    pub(super) source: CertificateSource,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub(super) read: Read,
+    pub(super) read: LoadedCertificate,
     /// Why files that have changed are not used.
     pub(super) unread: Option<String>,
 }
 
 /// What was read, and what the files were then.
 #[derive(Debug, Default)]
-pub(super) struct Read {
+pub(super) struct LoadedCertificate {
     stamps: Vec<Stamp>,
-    pub(super) made: Option<Made>,
+    pub(super) made: Option<TlsMaterial>,
     pub(super) expiry: Option<Expiry>,
     /// Why an ordered certificate is of no use, or not there yet.
     pub(super) left_out: Option<String>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Made {
+pub(super) enum TlsMaterial {
     Own(Arc<CertifiedKey>),
-    Clients(Arc<Judge>),
+    Clients(Arc<ClientCertCheck>),
 }
 
 /// What can't be used, and why.
 #[derive(Debug)]
-pub(super) enum Wrong {
+pub(super) enum UnusableCertificate {
     /// The certificate of this line, and why, for each key that names a file of no use.
-    Certificate(u32, Vec<OfKey>),
+    Certificate(u32, Vec<UnusableKey>),
     /// What clients' certificates are judged by.
-    Clients(Option<Asked>, String),
+    Clients(Option<ClientCertPolicy>, String),
 }
 
 /// A key of `[[certificate]]`, and what is wrong with what it names.
-pub(super) type OfKey = (&'static str, String);
+pub(super) type UnusableKey = (&'static str, String);
 
-impl Entry {
-    pub(super) fn new(source: Source, read: Read) -> Arc<Entry> {
-        Arc::new(Entry { source, state: Mutex::new(State { read, unread: None }) })
+impl CertificateEntry {
+    pub(super) fn new(source: CertificateSource, read: LoadedCertificate) -> Arc<CertificateEntry> {
+        Arc::new(CertificateEntry { source, state: Mutex::new(State { read, unread: None }) })
     }
 
     /// Nobody holds it while a file is read.
@@ -87,58 +87,64 @@ impl Entry {
     }
 
     /// The certificate, if it can be shown.
-    pub(super) fn shown(&self) -> Option<Shown> {
-        let Source::Own(certificate) = &self.source else { return None };
+    pub(super) fn shown(&self) -> Option<ServerCertificate> {
+        let CertificateSource::Own(certificate) = &self.source else { return None };
         match self.with(|state| state.read.made.clone()) {
-            Some(Made::Own(key)) => Some(Shown::new(certificate.clone(), key)),
+            Some(TlsMaterial::Own(key)) => Some(ServerCertificate::new(certificate.clone(), key)),
             _ => None,
         }
     }
 
     /// Who judges certificates of clients that are asked for them so.
-    pub(super) fn judge(&self) -> Option<(&Asked, Arc<Judge>)> {
-        let Source::Clients(asked) = &self.source else { return None };
+    pub(super) fn judge(&self) -> Option<(&ClientCertPolicy, Arc<ClientCertCheck>)> {
+        let CertificateSource::Clients(asked) = &self.source else { return None };
         match self.with(|state| state.read.made.clone()) {
-            Some(Made::Clients(judge)) => Some((asked, judge)),
+            Some(TlsMaterial::Clients(judge)) => Some((asked, judge)),
             _ => None,
         }
     }
 
     /// Puts what was read in the place of what was read before, which it gives.
-    pub(super) fn replace(&self, read: Read) -> Read {
+    pub(super) fn replace(&self, read: LoadedCertificate) -> LoadedCertificate {
         self.with(|state| std::mem::replace(&mut state.read, read))
     }
 }
 
-impl Source {
+impl CertificateSource {
     /// Whether it is ordered, and may not have come yet.
     pub(super) fn is_ordered(&self) -> bool {
-        matches!(self, Source::Own(certificate) if certificate.ordered.is_some())
+        matches!(self, CertificateSource::Own(certificate) if certificate.ordered.is_some())
     }
 
     /// What people know it by.
     pub(super) fn path(&self) -> &Path {
         match self {
-            Source::Own(certificate) => &certificate.chain,
-            Source::Clients(asked) => asked.file().map_or(Path::new(""), |path| path),
+            CertificateSource::Own(certificate) => &certificate.chain,
+            CertificateSource::Clients(asked) => asked.file().map_or(Path::new(""), |path| path),
         }
     }
 
     /// Reads it, as the files are now. `before` is called with each.
-    pub(super) fn read(&self, before: &mut dyn FnMut(&Path)) -> Result<Read, Wrong> {
+    pub(super) fn read(
+        &self,
+        before: &mut dyn FnMut(&Path),
+    ) -> Result<LoadedCertificate, UnusableCertificate> {
         match self {
-            Source::Own(certificate) => read_own(certificate, before)
-                .map_err(|why| Wrong::Certificate(certificate.line, why)),
-            Source::Clients(asked) => {
-                read_clients(asked, before).map_err(|why| Wrong::Clients(Some(asked.clone()), why))
-            }
+            CertificateSource::Own(certificate) => read_own(certificate, before)
+                .map_err(|why| UnusableCertificate::Certificate(certificate.line, why)),
+            CertificateSource::Clients(asked) => read_clients(asked, before)
+                .map_err(|why| UnusableCertificate::Clients(Some(asked.clone()), why)),
         }
     }
 
     /// What there is of an ordered one that can't be used.
-    pub(super) fn left_out(&self, why: &Wrong) -> Read {
+    pub(super) fn left_out(&self, why: &UnusableCertificate) -> LoadedCertificate {
         let stamps = stamps(&[self.path()], &mut |_| ());
-        Read { stamps, left_out: Some(format!("left out: {why}")), ..Read::default() }
+        LoadedCertificate {
+            stamps,
+            left_out: Some(format!("left out: {why}")),
+            ..LoadedCertificate::default()
+        }
     }
 }
 
@@ -146,20 +152,23 @@ impl Source {
 fn stamps(paths: &[&Path], before: &mut dyn FnMut(&Path)) -> Vec<Stamp> {
     let see = |path: &&Path| {
         before(path);
-        Seen::at(path).map(|seen| Stamp::new(path, seen))
+        FileIdentity::at(path).map(|seen| Stamp::new(path, seen))
     };
     paths.iter().filter_map(see).collect()
 }
 
 /// One that is ordered may not have come yet.
-fn read_own(certificate: &Certificate, before: &mut dyn FnMut(&Path)) -> Result<Read, Vec<OfKey>> {
+fn read_own(
+    certificate: &Certificate,
+    before: &mut dyn FnMut(&Path),
+) -> Result<LoadedCertificate, Vec<UnusableKey>> {
     let of_chain = |why: String| vec![("chain", why)];
     let Certificate { chain, key, ordered, names, .. } = certificate;
     before(chain);
     if ordered.is_some() && !chain.exists() {
         let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
         let text = format!("no certificate for {} has come yet", names.join(", "));
-        return Ok(Read { left_out: Some(text), ..Read::default() });
+        return Ok(LoadedCertificate { left_out: Some(text), ..LoadedCertificate::default() });
     }
     let stamps = stamps(&[chain, key], before);
     before(chain);
@@ -169,8 +178,8 @@ fn read_own(certificate: &Certificate, before: &mut dyn FnMut(&Path)) -> Result<
     let certified = certified(chain, key, before)?;
     let first = certified.cert.first().map_or(&[][..], |first| first.as_ref());
     let expiry = Some(Expiry::of(chain, first, ordered.is_some()).map_err(of_chain)?);
-    let made = Some(Made::Own(Arc::new(certified)));
-    Ok(Read { stamps, made, expiry, left_out: None })
+    let made = Some(TlsMaterial::Own(Arc::new(certified)));
+    Ok(LoadedCertificate { stamps, made, expiry, left_out: None })
 }
 
 /// A chain with its key, which is the one that the certificate has.
@@ -178,7 +187,7 @@ fn certified(
     chain: &Path,
     key: &Path,
     before: &mut dyn FnMut(&Path),
-) -> Result<CertifiedKey, Vec<OfKey>> {
+) -> Result<CertifiedKey, Vec<UnusableKey>> {
     let certificates = pem::certificates(chain);
     before(key);
     let (certificates, secret) = match (certificates, pem::key(key)) {
@@ -198,31 +207,34 @@ fn certified(
     })
 }
 
-fn read_clients(asked: &Asked, before: &mut dyn FnMut(&Path)) -> Result<Read, String> {
+fn read_clients(
+    asked: &ClientCertPolicy,
+    before: &mut dyn FnMut(&Path),
+) -> Result<LoadedCertificate, String> {
     let files: Vec<&Path> = asked.file().map(|path| &**path).into_iter().collect();
     let stamps = stamps(&files, before);
-    let made = Some(Made::Clients(asked.judge(&mutex::provider())?));
-    Ok(Read { stamps, made, ..Read::default() })
+    let made = Some(TlsMaterial::Clients(asked.judge(&mutex::provider())?));
+    Ok(LoadedCertificate { stamps, made, ..LoadedCertificate::default() })
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for UnusableCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Certificate(line, all) => {
+            UnusableCertificate::Certificate(line, all) => {
                 let all: Vec<&str> = all.iter().map(|(_, why)| why.as_str()).collect();
                 write!(f, "certificate of line {line}: {}", all.join("; "))
             }
-            Wrong::Clients(_, why) => f.write_str(why),
+            UnusableCertificate::Clients(_, why) => f.write_str(why),
         }
     }
 }
 
-impl Wrong {
+impl UnusableCertificate {
     /// With its place in the file.
     pub(super) fn placed(&self, config: &Config) -> Vec<Problem> {
         match self {
-            Wrong::Certificate(line, all) => {
-                let placed = |(key, why): &OfKey| {
+            UnusableCertificate::Certificate(line, all) => {
+                let placed = |(key, why): &UnusableKey| {
                     // Behind the semicolon stands what to do about it.
                     let (what, help) = why.split_once("; ").unzip();
                     let what = what.unwrap_or(why);
@@ -231,9 +243,9 @@ impl Wrong {
                 };
                 all.iter().map(placed).collect()
             }
-            Wrong::Clients(asked, why) => {
+            UnusableCertificate::Clients(asked, why) => {
                 let asks = |one: &Arc<config::Listener>| {
-                    one.client_certificates.as_deref().map(Asked::new) == *asked
+                    one.client_certificates.as_deref().map(ClientCertPolicy::new) == *asked
                 };
                 let index = config.listeners.iter().position(asks).unwrap_or(0);
                 let key = format!("listener[{index}].client_certificates.authorities");
@@ -245,14 +257,14 @@ impl Wrong {
 
 /// A certificate with its key.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct ServerCertificate {
     configured: Certificate,
     key: Arc<CertifiedKey>,
 }
 
-impl Shown {
-    pub(super) fn new(configured: Certificate, key: Arc<CertifiedKey>) -> Shown {
-        Shown { configured, key }
+impl ServerCertificate {
+    pub(super) fn new(configured: Certificate, key: Arc<CertifiedKey>) -> ServerCertificate {
+        ServerCertificate { configured, key }
     }
 
     fn is_rsa(&self) -> bool {
@@ -262,11 +274,11 @@ impl Shown {
 
 /// All of them.
 #[derive(Debug)]
-pub(super) struct Choice(Vec<Shown>);
+pub(super) struct Choice(Vec<ServerCertificate>);
 
 impl Choice {
     /// Those of the configuration, in its order.
-    pub(super) fn new(mut all: Vec<Shown>) -> Choice {
+    pub(super) fn new(mut all: Vec<ServerCertificate>) -> Choice {
         // Those of the first one's names stand for any: they come first, and RSA, which costs most,
         // last among equals.
         let names = all.first().map(|shown| shown.configured.names.clone());
@@ -276,15 +288,20 @@ impl Choice {
 
     /// The first whose key the client takes, of those that have the name; if none has, of those that
     /// stand for any.
-    fn choose(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<&Shown> {
-        let is_named = |shown: &&Shown| name.is_some_and(|name| shown.configured.is_for(name));
+    fn choose(
+        &self,
+        name: Option<&str>,
+        schemes: &[SignatureScheme],
+    ) -> Option<&ServerCertificate> {
+        let is_named =
+            |shown: &&ServerCertificate| name.is_some_and(|name| shown.configured.is_for(name));
         let has_name = self.0.iter().any(|shown| is_named(&shown));
         let first = self.0.first()?;
-        let is_meant = |shown: &&Shown| match has_name {
+        let is_meant = |shown: &&ServerCertificate| match has_name {
             true => is_named(shown),
             false => shown.configured.names == first.configured.names,
         };
-        let takes = |shown: &&Shown| shown.key.key.choose_scheme(schemes).is_some();
+        let takes = |shown: &&ServerCertificate| shown.key.key.choose_scheme(schemes).is_some();
         self.0.iter().filter(is_meant).find(takes)
     }
 }

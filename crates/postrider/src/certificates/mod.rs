@@ -6,17 +6,17 @@ mod entry;
 mod expiry;
 
 use crate::console::ConsoleLog;
-use crate::file_stamp::Looks;
+use crate::file_stamp::StampWatch;
 use crate::file_watch::FileWatch;
 use crate::mutex;
 use crate::mutex::lock;
-use crate::services::{Adoption, Next, Service};
-use crate::under_way::UnderWay;
+use crate::services::{Adoption, CandidateConfig, Service};
+use crate::under_way::WorkRegistry;
 use crate::world::clock::wall_now;
-use clients::Asked;
-pub(crate) use clients::Judge;
+pub(crate) use clients::ClientCertCheck;
+use clients::ClientCertPolicy;
 use config::{ClientCertificates, Config, Problem};
-use entry::{Choice, Entry, Read, Source, Wrong};
+use entry::{CertificateEntry, CertificateSource, Choice, LoadedCertificate, UnusableCertificate};
 use mta::console::{Console, Level};
 use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use rustls::ServerConfig;
@@ -37,14 +37,14 @@ pub(crate) struct Certificates {
     is_any: AtomicBool,
     console: Arc<ConsoleLog>,
     /// Looks at their files.
-    pub(crate) under_way: UnderWay,
+    pub(crate) under_way: WorkRegistry,
 }
 
 #[derive(Debug, Default)]
 struct State {
     servers: Servers,
     /// What they are made of; `None`: no configuration has been adopted.
-    entries: Option<Vec<Arc<Entry>>>,
+    entries: Option<Vec<Arc<CertificateEntry>>>,
     /// So long before its end a certificate is told of.
     warning: Duration,
     /// Looks at the files, once there is one.
@@ -55,32 +55,33 @@ struct State {
 #[derive(Clone, Debug, Default)]
 struct Servers {
     /// `None`: there is no certificate.
-    plain: Option<Door>,
-    asking: BTreeMap<Asked, Door>,
+    plain: Option<TlsAcceptConfig>,
+    asking: BTreeMap<ClientCertPolicy, TlsAcceptConfig>,
 }
 
 /// What a handshake with a client begins with.
 #[derive(Clone, Debug)]
-pub(crate) struct Door {
+pub(crate) struct TlsAcceptConfig {
     pub(crate) config: Arc<ServerConfig>,
     /// Of the client's certificate, if it is asked for one.
-    pub(crate) judge: Option<Arc<Judge>>,
+    pub(crate) judge: Option<Arc<ClientCertCheck>>,
 }
 
 impl Servers {
     /// Those that show all certificates that can be shown, and judge clients' as these do.
-    fn of(entries: &[Arc<Entry>]) -> Result<Servers, Wrong> {
+    fn of(entries: &[Arc<CertificateEntry>]) -> Result<Servers, UnusableCertificate> {
         let shown: Vec<_> = entries.iter().filter_map(|entry| entry.shown()).collect();
         let mut servers = Servers::default();
         if shown.is_empty() {
             return Ok(servers);
         }
         let choice = Arc::new(Choice::new(shown));
-        let plain = door(&choice, None).map_err(|why| Wrong::Clients(None, why))?;
+        let plain = door(&choice, None).map_err(|why| UnusableCertificate::Clients(None, why))?;
         servers.plain = Some(plain);
         for (asked, judge) in entries.iter().filter_map(|entry| entry.judge()) {
             let door = door(&choice, Some(judge));
-            let door = door.map_err(|why| Wrong::Clients(Some(asked.clone()), why))?;
+            let door =
+                door.map_err(|why| UnusableCertificate::Clients(Some(asked.clone()), why))?;
             servers.asking.insert(asked.clone(), door);
         }
         Ok(servers)
@@ -88,7 +89,7 @@ impl Servers {
 }
 
 impl State {
-    fn entries(&self) -> &[Arc<Entry>] {
+    fn entries(&self) -> &[Arc<CertificateEntry>] {
         self.entries.as_deref().unwrap_or_default()
     }
 }
@@ -114,7 +115,7 @@ impl Certificates {
         let Some(watch) = &state.watch else { return };
         for entry in state.entries() {
             let (these, device) = (Arc::downgrade(self), entry.device());
-            let (entry, mut looks) = (Arc::downgrade(entry), Looks::default());
+            let (entry, mut looks) = (Arc::downgrade(entry), StampWatch::default());
             watch.add(device, move || {
                 let both = these.upgrade().zip(entry.upgrade());
                 both.map(|(these, entry)| these.look(&entry, &mut looks)).is_some()
@@ -123,7 +124,12 @@ impl Certificates {
     }
 
     /// Takes those of another configuration; connections that are open go on as they are.
-    fn adopt(self: &Arc<Certificates>, config: &Config, servers: Servers, fresh: Vec<Arc<Entry>>) {
+    fn adopt(
+        self: &Arc<Certificates>,
+        config: &Config,
+        servers: Servers,
+        fresh: Vec<Arc<CertificateEntry>>,
+    ) {
         let mut state = lock(&self.state);
         let before = state.entries().iter();
         let before: Vec<_> = before.filter_map(|one| one.with(|s| s.read.expiry.clone())).collect();
@@ -146,11 +152,11 @@ impl Certificates {
 
     /// What a client's handshake begins with, who is asked for a certificate or not. `None`: there is no
     /// certificate of ours.
-    pub(crate) fn door(&self, asked: Option<&ClientCertificates>) -> Option<Door> {
+    pub(crate) fn door(&self, asked: Option<&ClientCertificates>) -> Option<TlsAcceptConfig> {
         let servers = &lock(&self.state).servers;
         match asked {
             None => servers.plain.clone(),
-            Some(asked) => servers.asking.get(&Asked::new(asked)).cloned(),
+            Some(asked) => servers.asking.get(&ClientCertPolicy::new(asked)).cloned(),
         }
     }
 
@@ -161,7 +167,7 @@ impl Certificates {
     }
 
     /// Looks at the files of one, and reads them when they have changed.
-    fn look(&self, entry: &Arc<Entry>, looks: &mut Looks) {
+    fn look(&self, entry: &Arc<CertificateEntry>, looks: &mut StampWatch) {
         let stamps = entry.stamps();
         let mut work = None;
         let mut before =
@@ -178,7 +184,7 @@ impl Certificates {
     fn tell_expiries(&self) {
         let now = wall_now();
         let state = lock(&self.state);
-        let due = |entry: &Arc<Entry>| {
+        let due = |entry: &Arc<CertificateEntry>| {
             entry.with(|s| s.read.expiry.as_mut().and_then(|one| one.due(now, state.warning)))
         };
         let due: Vec<String> = state.entries().iter().filter_map(due).collect();
@@ -191,13 +197,12 @@ impl Certificates {
 
     /// Reads the certificate anew that is in this file.
     pub(crate) fn read_anew(&self, chain: &Path) {
-        let is_it =
-            |entry: &&Arc<Entry>| matches!(&entry.source, Source::Own(one) if one.chain == chain);
+        let is_it = |entry: &&Arc<CertificateEntry>| matches!(&entry.source, CertificateSource::Own(one) if one.chain == chain);
         let entries: Vec<_> = lock(&self.state).entries().iter().filter(is_it).cloned().collect();
         entries.iter().for_each(|entry| self.read_entry(entry, &mut |_| ()));
     }
 
-    fn read_entry(&self, entry: &Arc<Entry>, before: &mut dyn FnMut(&Path)) {
+    fn read_entry(&self, entry: &Arc<CertificateEntry>, before: &mut dyn FnMut(&Path)) {
         let read = entry.source.read(before);
         let mut state = lock(&self.state);
         // A reload may have come in between: others are in force then.
@@ -223,7 +228,12 @@ impl Certificates {
     }
 
     /// Takes into use what one has given.
-    fn take(&self, state: &mut State, entry: &Entry, mut read: Read) -> Result<(), Wrong> {
+    fn take(
+        &self,
+        state: &mut State,
+        entry: &CertificateEntry,
+        mut read: LoadedCertificate,
+    ) -> Result<(), UnusableCertificate> {
         let told = entry.with(|state| state.read.expiry.clone());
         if let (Some(expiry), Some(told)) = (&mut read.expiry, &told) {
             expiry.remember(told);
@@ -278,18 +288,18 @@ impl Service for Arc<Certificates> {
         "certificates"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         // What is ordered keeps no server from starting: another one is ordered in its place.
         let is_first = lock(&self.state).entries.is_none();
         let (mut entries, mut mistakes) = (Vec::new(), Vec::new());
         for source in sources(next.config) {
             let mut before = |path: &Path| (next.progress)(&path.display().to_string());
             match source.read(&mut before) {
-                Ok(read) => entries.push(Entry::new(source, read)),
+                Ok(read) => entries.push(CertificateEntry::new(source, read)),
                 Err(why) if is_first && source.is_ordered() => {
                     self.console.line(Level::Warn, "tls", format_args!("left out: {why}"));
                     let read = source.left_out(&why);
-                    entries.push(Entry::new(source, read));
+                    entries.push(CertificateEntry::new(source, read));
                 }
                 Err(why) => mistakes.push(why),
             }
@@ -308,21 +318,24 @@ impl Service for Arc<Certificates> {
 }
 
 /// What a configuration says of certificates: those of this server, and how listeners ask clients for theirs.
-fn sources(config: &Config) -> impl Iterator<Item = Source> {
+fn sources(config: &Config) -> impl Iterator<Item = CertificateSource> {
     let asked = config.listeners.iter().filter_map(|one| one.client_certificates.as_deref());
-    let asked: BTreeSet<Asked> = asked.map(Asked::new).collect();
-    let own = config.certificates.iter().cloned().map(Source::Own);
-    own.chain(asked.into_iter().map(Source::Clients))
+    let asked: BTreeSet<ClientCertPolicy> = asked.map(ClientCertPolicy::new).collect();
+    let own = config.certificates.iter().cloned().map(CertificateSource::Own);
+    own.chain(asked.into_iter().map(CertificateSource::Clients))
 }
 
-fn door(choice: &Arc<Choice>, judge: Option<Arc<Judge>>) -> Result<Door, String> {
+fn door(
+    choice: &Arc<Choice>,
+    judge: Option<Arc<ClientCertCheck>>,
+) -> Result<TlsAcceptConfig, String> {
     let config = Arc::new(server(choice, judge.clone(), mutex::provider())?);
-    Ok(Door { config, judge })
+    Ok(TlsAcceptConfig { config, judge })
 }
 
 fn server(
     choice: &Arc<Choice>,
-    judge: Option<Arc<Judge>>,
+    judge: Option<Arc<ClientCertCheck>>,
     provider: Arc<CryptoProvider>,
 ) -> Result<ServerConfig, String> {
     let unusable = |error: rustls::Error| format!("TLS: {error}");

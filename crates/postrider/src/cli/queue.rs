@@ -42,14 +42,14 @@ pub(crate) struct QueueArgs {
 }
 
 /// The command line of a queue command.
-trait Ask {
+trait ControlCommandArgs {
     /// What is put on the control socket.
     fn request(&self) -> ControlRequest;
 }
 
 /// Its arguments, and how the server is reached.
 #[derive(Debug, Args)]
-pub(crate) struct Asked<A: Args> {
+pub(crate) struct QueueCommandArgs<A: Args> {
     #[command(flatten)]
     args: A,
     #[command(flatten)]
@@ -62,7 +62,7 @@ macro_rules! commands {
         /// What to do with the queue.
         #[derive(Debug, Subcommand)]
         pub(crate) enum QueueCommand {
-            $($(#[$help])* $name(Asked<$args>),)*
+            $($(#[$help])* $name(QueueCommandArgs<$args>),)*
         }
 
         impl QueueCommand {

@@ -24,21 +24,21 @@ pub(super) fn ask(
 
 /// What is shown to people of an answer.
 #[derive(Default)]
-pub(super) struct Shown {
+pub(super) struct CommandOutput {
     pub(super) text: String,
     /// Whether what was looked for was found.
     pub(super) is_found: bool,
 }
 
-impl From<String> for Shown {
-    fn from(text: String) -> Shown {
-        Shown { text, is_found: true }
+impl From<String> for CommandOutput {
+    fn from(text: String) -> CommandOutput {
+        CommandOutput { text, is_found: true }
     }
 }
 
 /// Puts a request to the server and prints what `show` makes of its responses, or these as JSON where that is asked
 /// for. How the program ends.
-pub(super) fn print<S: Into<Shown>>(
+pub(super) fn print<S: Into<CommandOutput>>(
     server: &ServerArgs,
     request: &ControlRequest,
     show: impl FnOnce(&[ControlResponse]) -> S,
@@ -58,7 +58,7 @@ pub(super) fn print<S: Into<Shown>>(
     if let Some((code, text)) = error {
         return refused(code, text);
     }
-    let shown: Shown = show(&responses).into();
+    let shown: CommandOutput = show(&responses).into();
     if server.json {
         let lines = responses.iter().filter_map(|response| serde_json::to_string(response).ok());
         super::print(&lines.map(|line| line + "\n").collect::<String>());

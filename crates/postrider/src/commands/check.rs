@@ -4,7 +4,7 @@
 mod against_serve;
 mod dns;
 
-use super::load::{self, LoadError, Read};
+use super::load::{self, LoadError, LoadedConfig};
 use crate::acme::Authority;
 use crate::cli::{CheckArgs, exit};
 use crate::console::ConsoleLog;
@@ -63,7 +63,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
 ///
 /// # Errors
 /// All that would keep a server from starting with it.
-fn prepared(read: Read) -> Result<(Arc<Config>, Vec<String>), ConfigErrors> {
+fn prepared(read: LoadedConfig) -> Result<(Arc<Config>, Vec<String>), ConfigErrors> {
     let quiet = Arc::new(ConsoleLog::stderr(Level::Error));
     let files = FileServices::new(Start::now(), &quiet);
     let config = files.services().prepare_all(read, &|_| (), true)?.adopt();

@@ -79,7 +79,7 @@ pub(super) fn strings_of(record: &str) -> String {
 
 /// What the DNS has of one key.
 #[derive(Debug, Serialize)]
-pub(super) struct Seen {
+pub(super) struct DkimKeyStatus {
     pub(super) name: String,
     /// From when on it signs, if not now.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ fn check(args: &DkimCheckArgs) -> ExitCode {
     }
 }
 
-async fn look_all(config: &Config, names: &[SigningName<'_>]) -> Vec<Seen> {
+async fn look_all(config: &Config, names: &[SigningName<'_>]) -> Vec<DkimKeyStatus> {
     let resolver = Resolver::new(&config.dns);
     let mut all = Vec::with_capacity(names.len());
     for name in names {
@@ -137,7 +137,7 @@ async fn look_all(config: &Config, names: &[SigningName<'_>]) -> Vec<Seen> {
 }
 
 /// Holds the DNS against one key.
-pub(super) async fn look<R: Records>(records: &R, key: &SigningName<'_>) -> Seen {
+pub(super) async fn look<R: Records>(records: &R, key: &SigningName<'_>) -> DkimKeyStatus {
     let SigningName { name, file, from } = key;
     let (found, record) = match read_one(file.path()) {
         Err(why) => (vec![why], None),
@@ -149,7 +149,7 @@ pub(super) async fn look<R: Records>(records: &R, key: &SigningName<'_>) -> Seen
             }
         },
     };
-    Seen {
+    DkimKeyStatus {
         name: name.clone(),
         from: from.map(|from| from.to_string()),
         key: file.path().display().to_string(),
@@ -159,7 +159,7 @@ pub(super) async fn look<R: Records>(records: &R, key: &SigningName<'_>) -> Seen
     }
 }
 
-fn shown(seen: &Seen) -> String {
+fn shown(seen: &DkimKeyStatus) -> String {
     let from = seen.from.as_ref().map_or(String::new(), |from| format!(" (from {from} on)"));
     let what = match seen.right {
         true => "right".to_owned(),

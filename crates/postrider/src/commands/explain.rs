@@ -4,7 +4,7 @@ use super::{load, tls};
 use crate::cli::{ExplainArgs, exit};
 use crate::console::ConsoleLog;
 use crate::services::Services;
-use crate::tables::{Registry, Traced};
+use crate::tables::{Registry, TracedTables};
 use crate::terminal::clean;
 use crate::world::clock::Start;
 use crate::world::resolver::Resolver;
@@ -88,7 +88,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         Some(listener) if !args.offline && !config.tables.is_empty() => {
             ask_tables(&runtime, args, config, listener).map_err(|why| (why, exit::FAILED))?
         }
-        _ => Asked::default(),
+        _ => LookupTrace::default(),
     };
     let recipient = match args.recipient.domain_str() {
         "" => &config.postmaster.address,
@@ -113,7 +113,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         Ok(hosts) => Ok(hosts.as_slice()),
         Err(reason) => Err(reason.as_str()),
     });
-    let Asked { access, .. } = &asked;
+    let LookupTrace { access, .. } = &asked;
     let stands_for = asked.said.alias.as_ref().map(|entry| shown(&entry.text));
     let values = asked.said.entry.as_deref().map(values_of);
     let in_tables = InTables {
@@ -140,7 +140,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
 
 /// What tables were asked, and what they said.
 #[derive(Default)]
-struct Asked {
+struct LookupTrace {
     /// The first route whose table has the domain.
     route: Option<usize>,
     access: AccessDryRun,
@@ -154,12 +154,12 @@ fn ask_tables(
     args: &ExplainArgs,
     config: &Arc<Config>,
     listener: &Listener,
-) -> Result<Asked, String> {
+) -> Result<LookupTrace, String> {
     let console = Arc::new(ConsoleLog::stderr(Level::Error));
     let registry = Registry::new(Start::now(), &console);
     let tables = Services::default().with(Arc::clone(&registry));
     tables.start(config, &|_| ()).map_err(|mistakes| mistakes.to_string())?;
-    let tables = Traced::new(registry);
+    let tables = TracedTables::new(registry);
     let mut asked = runtime.block_on(ask(&tables, args, config, listener));
     let lookups = tables.steps().into_iter().map(|step| TableLookup {
         table: step.table,
@@ -178,9 +178,9 @@ async fn ask<T: Tables + Clone>(
     args: &ExplainArgs,
     config: &Arc<Config>,
     listener: &Listener,
-) -> Asked {
+) -> LookupTrace {
     let (client, helo, recipient) = (args.client, args.helo.as_deref(), &args.recipient);
-    let mut asked = Asked::default();
+    let mut asked = LookupTrace::default();
     match consult_route(tables, config, recipient).await {
         Ok(route) => asked.route = route,
         Err(refusal) => {

@@ -48,14 +48,14 @@ pub(crate) fn one_line(errors: &ConfigErrors) -> String {
 
 /// A configuration, and what is wrong with the files that are part of it. Beside that more may be wrong with other files
 /// that it names.
-pub(crate) type Read = (Config, Option<ConfigErrors>);
+pub(crate) type LoadedConfig = (Config, Option<ConfigErrors>);
 
 /// Reads a configuration file, as it is for this machine, and the files that are part of it, or takes the built-in
 /// default.
 ///
 /// # Errors
 /// There is no configuration.
-pub(crate) fn read(file: Option<&Path>) -> Result<Read, LoadError> {
+pub(crate) fn read(file: Option<&Path>) -> Result<LoadedConfig, LoadError> {
     let Some(path) = file else {
         return Ok((crate::sections::schema().embedded(), None));
     };

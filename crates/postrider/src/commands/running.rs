@@ -14,7 +14,7 @@ use mta::control::{ControlResponse, Status};
 use std::sync::Arc;
 
 /// The server, for those commands.
-pub(crate) struct Running<'a> {
+pub(crate) struct CommandContext<'a> {
     pub(crate) node: &'a Node,
     pub(crate) reloads: &'a mut Reloads,
     pub(crate) console: &'a Arc<ConsoleLog>,
@@ -23,13 +23,13 @@ pub(crate) struct Running<'a> {
 /// What a command does.
 pub(super) trait Action {
     /// Does it, and answers. What takes its time is done elsewhere: the next command waits.
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer);
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer);
 }
 
 /// Carries out each of them.
 macro_rules! actions {
     ($($command:ident),* $(,)?) => {
-        impl Running<'_> {
+        impl CommandContext<'_> {
             pub(super) fn carry_out(&mut self, NodeJob { request, answer }: NodeJob) {
                 match request {
                     $(NodeRequest::$command(command) => command.run(self, answer),)*
@@ -53,7 +53,7 @@ actions! {
     ServerStatus,
 }
 
-impl Running<'_> {
+impl CommandContext<'_> {
     /// Has an order carried out, and answers when it was.
     pub(super) fn give(&self, order: Order, answer: NodeAnswer) {
         let told = self.node.orders.give(order);
@@ -62,31 +62,31 @@ impl Running<'_> {
 }
 
 impl Action for QueueSuspend {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         server.give(Order::Suspend(self.since(wall_now())), answer);
     }
 }
 
 impl Action for QueueResume {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         server.give(Order::Resume(self.scope), answer);
     }
 }
 
 impl Action for TrustClock {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         answer.told(told(server.node.trust_clock(), server.console));
     }
 }
 
 impl Action for Reload {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         server.reloads.begin(Some(answer));
     }
 }
 
 impl Action for ServerStatus {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         answer.items([ControlResponse::Status(status(server.node))]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::admin::{AdminParts, AdminServer, Health, Numbers};
 use crate::commands::load;
-use crate::commands::running::Running;
+use crate::commands::running::CommandContext;
 use crate::console::{ConsoleLog, LISTENERS};
 use crate::control_socket::ControlSocket;
 use crate::limited_work::awaited;
@@ -64,7 +64,7 @@ struct Signals {
     hangup: Signal,
 }
 
-enum Asked {
+enum SignalAction {
     Stop,
     Reload,
 }
@@ -78,12 +78,12 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Asked {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! {
             biased;
-            _ = self.terminate.recv() => Asked::Stop,
-            _ = self.interrupt.recv() => Asked::Stop,
-            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.terminate.recv() => SignalAction::Stop,
+            _ = self.interrupt.recv() => SignalAction::Stop,
+            _ = self.hangup.recv() => SignalAction::Reload,
         }
     }
 }
@@ -191,7 +191,7 @@ async fn step_of_start<T: Send + 'static>(
                 let ended = |_| Err(StartError::Failed("the start has ended".to_owned()));
                 return step.unwrap_or_else(ended).map(Some);
             }
-            asked = signals.next() => if matches!(asked, Asked::Stop) {
+            asked = signals.next() => if matches!(asked, SignalAction::Stop) {
                 let what = lock(&step).clone();
                 console.line(
                     Level::Info,
@@ -225,13 +225,13 @@ async fn run_until_stopped(
         tokio::select! {
             biased;
             asked = signals.next() => match asked {
-                Asked::Stop => return Ok(()),
+                SignalAction::Stop => return Ok(()),
                 // What comes of it is on the console.
-                Asked::Reload => reloads.begin(None),
+                SignalAction::Reload => reloads.begin(None),
             },
             why = &mut end_of_logs => return Err(why),
             () = reloads.answered() => {}
-            Some(job) = jobs.recv() => Running { node, reloads, console }.carry_out(job),
+            Some(job) = jobs.recv() => CommandContext { node, reloads, console }.carry_out(job),
         }
     }
 }

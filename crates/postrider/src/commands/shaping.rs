@@ -1,7 +1,7 @@
 //! `postrider shaping`.
 
 use super::asking;
-use super::running::{Action, Running};
+use super::running::{Action, CommandContext};
 use crate::cli::{LiftArgs, ServerArgs, ShapingArgs, ShapingCommand};
 use crate::orders::Order;
 use crate::terminal::clean;
@@ -38,14 +38,14 @@ fn lift(args: &LiftArgs) -> ExitCode {
 }
 
 impl Action for ShapingList {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         let effects = server.node.effects().into_iter();
         answer.items(effects.map(|effect| ControlResponse::Effect(Box::new(effect))));
     }
 }
 
 impl Action for ShapingLift {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         server.give(Order::Lift(self.lift), answer);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::ServerArgs;
 use crate::commands::asking;
-use crate::commands::running::{Action, Running};
+use crate::commands::running::{Action, CommandContext};
 use crate::terminal::clean;
 use comfy_table::{Table, presets};
 use mta::commands::{NodeAnswer, Sources};
@@ -21,7 +21,7 @@ pub(crate) fn run(server: &ServerArgs) -> ExitCode {
 }
 
 impl Action for Sources {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         let sources = server.node.sources().into_iter();
         answer.items(sources.map(|source| ControlResponse::Source(Box::new(source))));
     }

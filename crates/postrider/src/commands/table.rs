@@ -9,8 +9,8 @@ mod source;
 mod tests;
 
 use crate::cli::{FlushArgs, GetArgs, ServerArgs, TableArgs, TableCommand};
-use crate::commands::asking::{self, Shown};
-use crate::commands::running::{Action, Running};
+use crate::commands::asking::{self, CommandOutput};
+use crate::commands::running::{Action, CommandContext};
 use crate::tables::shown;
 use crate::terminal::clean;
 use comfy_table::{Table, presets};
@@ -47,7 +47,7 @@ fn get(args: &GetArgs) -> ExitCode {
             ControlResponse::TableAnswer(answer) => Some(&**answer),
             _ => None,
         });
-        answer.map_or(Shown::default(), told)
+        answer.map_or(CommandOutput::default(), told)
     })
 }
 
@@ -58,19 +58,19 @@ fn flush(args: &FlushArgs) -> ExitCode {
 }
 
 impl Action for TableList {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         shown::list(server.node.tables(), answer);
     }
 }
 
 impl Action for TableGet {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         shown::get(server.node.tables(), self, answer);
     }
 }
 
 impl Action for TableFlush {
-    fn run(self, server: &mut Running<'_>, answer: NodeAnswer) {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         shown::flush(server.node.tables(), self, answer);
     }
 }
@@ -89,7 +89,7 @@ fn listed<'a>(items: impl Iterator<Item = &'a TableItem>) -> String {
     format!("{table}\n")
 }
 
-fn told(answer: &TableAnswer) -> Shown {
+fn told(answer: &TableAnswer) -> CommandOutput {
     let mut text = match (&answer.value, &answer.trouble) {
         (Some(value), _) => format!("{}\n", clean(value)),
         (None, Some(trouble)) => format!("no answer: {}\n", clean(trouble)),
@@ -103,5 +103,5 @@ fn told(answer: &TableAnswer) -> Shown {
         let table = &step.table;
         text.push_str(&format!("{table}, asked for {key} at {from}: {said}\n"));
     }
-    Shown { text, is_found: answer.value.is_some() }
+    CommandOutput { text, is_found: answer.value.is_some() }
 }

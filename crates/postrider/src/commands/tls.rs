@@ -31,7 +31,7 @@ pub(super) struct Survey {
     /// Why no answer counts as secure, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     dnssec: Option<&'static str>,
-    mta_sts: Promise,
+    mta_sts: PolicySummary,
     /// In the order in which they are tried.
     hosts: Vec<SurveyedHost>,
     /// Why mail waits, or is returned, whatever the hosts are.
@@ -47,7 +47,7 @@ pub(super) struct Survey {
 
 /// The domain's policy, or why there is none.
 #[derive(Debug, Default, Serialize)]
-struct Promise {
+struct PolicySummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,9 +70,9 @@ struct SurveyedHost {
 }
 
 /// What was fetched stands for what a server would have cached.
-struct Fetched(Option<Arc<Policy>>);
+struct FetchedPolicy(Option<Arc<Policy>>);
 
-impl Policies for Fetched {
+impl Policies for FetchedPolicy {
     async fn mta_sts(&self, _: PolicyQuestion<'_>) -> Result<Option<Arc<Policy>>, Unfetched> {
         Ok(self.0.clone())
     }
@@ -156,7 +156,7 @@ pub(super) async fn survey(
     survey.mx_secure = found.is_secure;
     let all = hosts_of(&found.groups);
     let sources = route.channel.tls_sources();
-    let fetched = Fetched(policy);
+    let fetched = FetchedPolicy(policy);
     let seams = (&resolver, &fetched);
     let required = would_meet(seams, &*route.channel, domain, found.clone()).await;
     survey.requiretls = Some(required.map_or_else(|failure| told(&failure), where_required));
@@ -198,9 +198,10 @@ fn hosts_of(groups: &[HostGroup]) -> Vec<Host> {
 }
 
 /// The policy of a domain as it is now.
-async fn promise(resolver: &Resolver, domain: &Domain) -> (Promise, Option<Arc<Policy>>) {
-    let none =
-        |id, trouble: String| (Promise { id, trouble: Some(trouble), ..Promise::default() }, None);
+async fn promise(resolver: &Resolver, domain: &Domain) -> (PolicySummary, Option<Arc<Policy>>) {
+    let none = |id, trouble: String| {
+        (PolicySummary { id, trouble: Some(trouble), ..PolicySummary::default() }, None)
+    };
     let Ok(ascii) = domain.to_ascii() else { return none(None, "it has no such name".to_owned()) };
     let name = record_name(&ascii);
     let records = match resolver.txt(&name).await {
@@ -213,7 +214,7 @@ async fn promise(resolver: &Resolver, domain: &Domain) -> (Promise, Option<Arc<P
     match mta_sts::fetch_now(resolver.clone(), &ascii).await {
         Err(trouble) => none(Some(id), trouble),
         Ok(policy) => {
-            let promise = Promise {
+            let promise = PolicySummary {
                 id: Some(id),
                 mode: Some(policy.mode.word()),
                 max_age_s: Some(policy.max_age.as_secs()),
@@ -299,7 +300,7 @@ impl fmt::Display for Survey {
             None => writeln!(f, "MX records: {secure}")?,
         }
         match &self.mta_sts {
-            Promise { mode: Some(mode), id, max_age_s, mx, .. } => writeln!(
+            PolicySummary { mode: Some(mode), id, max_age_s, mx, .. } => writeln!(
                 f,
                 "MTA-STS: {mode}, id {}, max_age {} s, mx {}",
                 id.as_deref().unwrap_or_default(),

@@ -38,7 +38,7 @@ pub(crate) fn run(args: &X400Args) -> ExitCode {
 
 /// A peer, as it is listed.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct PeerListing<'a> {
     name: &'a str,
     hosts: Vec<String>,
     mode: &'static str,
@@ -53,7 +53,7 @@ fn peers(args: &X400PeersArgs) -> ExitCode {
         Err(code) => return code,
     };
     let peers = config.of::<X400>().into_iter().flat_map(|x400| &x400.peers);
-    let listed = peers.map(|peer| Listed {
+    let listed = peers.map(|peer| PeerListing {
         name: &peer.name,
         hosts: peer.hosts.iter().map(ToString::to_string).collect(),
         mode: peer.mode.word(),
@@ -68,7 +68,7 @@ fn peers(args: &X400PeersArgs) -> ExitCode {
             text.push('\n');
             continue;
         }
-        let Listed { name, hosts, mode, their_name, our_name, routes } = peer;
+        let PeerListing { name, hosts, mode, their_name, our_name, routes } = peer;
         let or_none = |list: String| if list.is_empty() { "none".to_owned() } else { list };
         let (hosts, routes) = (or_none(hosts.join(", ")), or_none(routes.join(", ")));
         // A String takes everything.

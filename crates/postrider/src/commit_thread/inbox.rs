@@ -88,14 +88,14 @@ impl Mailbox {
 /// don't wait for each other: clients in lockstep, who all wait for this very commit, would lose
 /// by it. They are found out by the first step in which nobody comes.
 #[derive(Default)]
-pub(super) struct Gathering {
+pub(super) struct GroupCommitDelay {
     /// Requests in the last batch.
     last: usize,
     /// So many more batches don't wait beyond [`GATHER`].
     pause: u32,
 }
 
-impl Gathering {
+impl GroupCommitDelay {
     /// Waits for the rest of a batch.
     pub(super) fn gather<'a>(
         &mut self,
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn steps_end_when_nobody_comes_and_after_the_last() {
-        let mut gathering = Gathering::default();
+        let mut gathering = GroupCommitDelay::default();
         let mut steps = gathering.steps();
         let mut taken = 0;
         while steps > 0 {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn after_a_first_step_in_vain_the_next_batches_dont_wait() {
-        let mut gathering = Gathering::default();
+        let mut gathering = GroupCommitDelay::default();
         assert_eq!(gathering.steps_after(STEPS_MAX, false), 0);
         for _ in 0..PAUSE {
             assert_eq!(gathering.steps(), 0);

@@ -16,7 +16,7 @@ pub(crate) const DAY_MS: u64 = 86_400_000;
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// What was counted of one domain.
-pub(crate) trait Counted: Default + Serialize + DeserializeOwned + 'static {
+pub(crate) trait DomainCounts: Default + Serialize + DeserializeOwned + 'static {
     /// What counts.
     type Note;
     /// Domains that are reported to about one day.
@@ -53,7 +53,7 @@ pub(crate) struct Day<D> {
     left_out: u64,
 }
 
-impl<D: Counted> Day<D> {
+impl<D: DomainCounts> Day<D> {
     pub(super) fn path(directory: &Path, number: u64) -> PathBuf {
         directory.join(format!("{number}.json"))
     }
@@ -172,27 +172,27 @@ impl<D: Counted> Day<D> {
 
     /// All of it was sent: it goes.
     pub(crate) fn remove(directory: &Path, number: u64) {
-        let _ = fs::remove_file(Sent::path(directory, number));
+        let _ = fs::remove_file(SentReports::path(directory, number));
         let _ = fs::remove_file(Day::<D>::path(directory, number));
     }
 }
 
 /// The domains of a day that have got their report, in a file beside it: a line for each, with its CRC-32C.
 #[derive(Debug)]
-pub(crate) struct Sent {
+pub(crate) struct SentReports {
     path: PathBuf,
     domains: BTreeSet<String>,
     /// Lines that say nothing.
     damaged_lines: usize,
 }
 
-impl Sent {
+impl SentReports {
     fn path(directory: &Path, number: u64) -> PathBuf {
         directory.join(format!("{number}.sent"))
     }
 
-    pub(crate) fn open(directory: &Path, number: u64) -> Sent {
-        let path = Sent::path(directory, number);
+    pub(crate) fn open(directory: &Path, number: u64) -> SentReports {
+        let path = SentReports::path(directory, number);
         let mut bytes = Vec::new();
         if let Ok(file) = File::open(&path) {
             let _ = file.take(FILE_BYTES_MAX).read_to_end(&mut bytes);
@@ -200,7 +200,7 @@ impl Sent {
         let lines: Vec<_> = bytes.split(|byte| *byte == b'\n').filter(|l| !l.is_empty()).collect();
         let domains: BTreeSet<String> = lines.iter().filter_map(|line| sent(line)).collect();
         let read = lines.iter().filter(|line| sent(line).is_some()).count();
-        Sent { path, domains, damaged_lines: lines.len() - read }
+        SentReports { path, domains, damaged_lines: lines.len() - read }
     }
 
     /// Where it is, if some of its lines are none: who they were about gets the same report again.

@@ -1,5 +1,5 @@
 //! Telling owners of domains what was seen, once a day: what is noted is counted by day and domain, and each
-//! day's counts are sent on the next. What is counted, and what is sent, a [`Kind`] says.
+//! day's counts are sent on the next. What is counted, and what is sent, a [`ReportKind`] says.
 
 mod day;
 mod letter;
@@ -8,22 +8,22 @@ mod sending;
 use crate::console::ConsoleLog;
 use crate::kept_file::StateFiles;
 use crate::mutex::lock;
-use crate::services::{Adoption, Next, Service};
+use crate::services::{Adoption, CandidateConfig, Service};
 use crate::world::clock::wall_now;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::resolver::Resolver;
 use bytes::Bytes;
 use config::{Config, Problem, Reader};
 #[cfg(test)]
-pub(crate) use day::Sent;
+pub(crate) use day::SentReports;
 use day::number_of;
-pub(crate) use day::{Counted, DAY_MS, Day};
+pub(crate) use day::{DAY_MS, Day, DomainCounts};
 pub(crate) use letter::{Letter, packed};
 use mail::{Mailbox, MessageId};
 use mta::console::{Console as _, Level};
 use mta::inbox::{GeneratedMessage, ShardMessage, ShardSender};
 use mta::metrics::MetricSet;
-pub(crate) use sending::{Report, moment_within};
+pub(crate) use sending::{DomainReport, moment_within};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -39,7 +39,7 @@ const WRITE_EVERY: Duration = Duration::from_secs(60);
 const WAITING_MAX: usize = 10_000;
 
 /// What is told of, and how.
-pub(crate) trait Kind: Sized + Send + Sync + 'static {
+pub(crate) trait ReportKind: Sized + Send + Sync + 'static {
     /// The directory in the first spool directory.
     const DIRECTORY: &'static str;
     /// For the console and events.
@@ -48,24 +48,27 @@ pub(crate) trait Kind: Sized + Send + Sync + 'static {
     const THREADS: [&'static str; 2];
     /// What the notes are about.
     const NOTES: &'static str;
-    type Note: Send + 'static;
-    type Domain: Counted<Note = Self::Note>;
+    type CounterCommand: Send + 'static;
+    type Domain: DomainCounts<Note = Self::CounterCommand>;
     type Settings: Clone + Send + 'static;
 
     /// `None`: nothing is counted or sent.
     fn settings(config: &Config) -> Option<Self::Settings>;
 
     /// How long after the end of a day the report to a domain is due.
-    fn due_after_ms(terms: &Terms<Self::Settings>, domain: &str, number: u64) -> u64;
+    fn due_after_ms(terms: &ReporterSettings<Self::Settings>, domain: &str, number: u64) -> u64;
 
     /// How long after the end of a day what could not be sent is not sent any more.
-    fn given_up_after_ms(terms: &Terms<Self::Settings>) -> u64;
+    fn given_up_after_ms(terms: &ReporterSettings<Self::Settings>) -> u64;
 
     /// Sends a domain's report, if there is anybody whom it may be sent to.
     ///
     /// # Errors
     /// Why it can't be done now.
-    async fn send(daily: &Inner<Self>, report: &Report<'_, Self>) -> Result<(), String>;
+    async fn send(
+        daily: &DailyReporter<Self>,
+        report: &DomainReport<'_, Self>,
+    ) -> Result<(), String>;
 
     /// What is counted of it.
     fn metrics(&self) -> Option<Arc<dyn MetricSet>> {
@@ -80,15 +83,15 @@ pub(crate) trait Kind: Sized + Send + Sync + 'static {
 }
 
 /// Counts for all shards; clones are of one.
-pub(crate) struct Daily<K: Kind>(Arc<Inner<K>>);
+pub(crate) struct DailyCounting<K: ReportKind>(Arc<DailyReporter<K>>);
 
-impl<K: Kind> Clone for Daily<K> {
-    fn clone(&self) -> Daily<K> {
-        Daily(Arc::clone(&self.0))
+impl<K: ReportKind> Clone for DailyCounting<K> {
+    fn clone(&self) -> DailyCounting<K> {
+        DailyCounting(Arc::clone(&self.0))
     }
 }
 
-pub(crate) struct Inner<K: Kind> {
+pub(crate) struct DailyReporter<K: ReportKind> {
     pub(crate) kind: K,
     directory: PathBuf,
     is_on: AtomicBool,
@@ -96,7 +99,7 @@ pub(crate) struct Inner<K: Kind> {
     notes: OnceLock<SyncSender<Note<K>>>,
     /// Notes that were not counted since that was told last.
     lost: AtomicU64,
-    terms: Mutex<Option<Terms<K::Settings>>>,
+    terms: Mutex<Option<ReporterSettings<K::Settings>>>,
     /// Other terms are in force.
     adopted: Notify,
     pub(crate) resolver: Resolver,
@@ -108,18 +111,18 @@ pub(crate) struct Inner<K: Kind> {
 
 /// As whom reports are sent, and when.
 #[derive(Clone)]
-pub(crate) struct Terms<S> {
+pub(crate) struct ReporterSettings<S> {
     pub(crate) settings: S,
     pub(crate) hostname: Box<str>,
 }
 
-enum Note<K: Kind> {
-    One(Box<K::Note>),
+enum Note<K: ReportKind> {
+    One(Box<K::CounterCommand>),
     /// Told when all that was counted is on disk.
     Write(SyncSender<()>),
 }
 
-impl<K: Kind> Daily<K> {
+impl<K: ReportKind> DailyCounting<K> {
     /// Counts nothing before a configuration is adopted that wants it.
     pub(crate) fn new(
         kind: K,
@@ -127,8 +130,8 @@ impl<K: Kind> Daily<K> {
         resolver: Resolver,
         shard: ShardSender<AcceptedSocket>,
         (files, console): (&StateFiles, &Arc<ConsoleLog>),
-    ) -> Daily<K> {
-        Daily(Arc::new(Inner {
+    ) -> DailyCounting<K> {
+        DailyCounting(Arc::new(DailyReporter {
             kind,
             directory: spool.join(K::DIRECTORY),
             is_on: AtomicBool::new(false),
@@ -165,7 +168,7 @@ impl<K: Kind> Daily<K> {
     }
 
     /// Has something counted. Nobody waits for that.
-    pub(crate) fn note(&self, note: K::Note) {
+    pub(crate) fn note(&self, note: K::CounterCommand) {
         let Some(notes) = self.0.notes.get() else { return };
         if notes.try_send(Note::One(Box::new(note))).is_err() {
             self.leave_out(1);
@@ -178,15 +181,15 @@ impl<K: Kind> Daily<K> {
     }
 }
 
-impl<K: Kind> Service for Daily<K> {
+impl<K: ReportKind> Service for DailyCounting<K> {
     fn name(&self) -> &'static str {
         K::ABOUT
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let hostname = || Box::from(next.config.hostname.as_str());
         let settings = K::settings(next.config);
-        let terms = settings.map(|settings| Terms { settings, hostname: hostname() });
+        let terms = settings.map(|settings| ReporterSettings { settings, hostname: hostname() });
         if terms.is_some() {
             let why = |error| format!("cannot start a thread: {error}");
             self.start().map_err(|error| vec![next.config.mistake_at(K::ABOUT, why(error))])?;
@@ -213,7 +216,7 @@ impl<K: Kind> Service for Daily<K> {
     }
 }
 
-impl<K: Kind> Inner<K> {
+impl<K: ReportKind> DailyReporter<K> {
     /// The thread that counts.
     fn count(&self, notes: &Receiver<Note<K>>) {
         let mut day = self.open(number_of(wall_now()));

@@ -1,7 +1,7 @@
 //! Sending what was counted, a day at a time.
 
-use super::day::{DAY_MS, Day, Sent};
-use super::{Inner, Kind, Terms};
+use super::day::{DAY_MS, Day, SentReports};
+use super::{DailyReporter, ReportKind, ReporterSettings};
 use crate::mutex::lock;
 use crate::world::clock::wall_now;
 use aws_lc_rs::digest;
@@ -27,8 +27,8 @@ const FIRST_RETRY: Duration = LOOK_EVERY;
 const LONGEST_RETRY: Duration = Duration::from_secs(3_600);
 
 /// One domain's report about one day.
-pub(crate) struct Report<'a, K: Kind> {
-    pub(crate) terms: &'a Terms<K::Settings>,
+pub(crate) struct DomainReport<'a, K: ReportKind> {
+    pub(crate) terms: &'a ReporterSettings<K::Settings>,
     /// Whom it is for.
     pub(crate) domain: &'a str,
     pub(crate) counted: &'a K::Domain,
@@ -36,10 +36,10 @@ pub(crate) struct Report<'a, K: Kind> {
     pub(crate) number: u64,
     pub(crate) now: Wall,
     /// What was sent of that day already.
-    pub(crate) sent: &'a Sent,
+    pub(crate) sent: &'a SentReports,
 }
 
-impl<K: Kind> Report<'_, K> {
+impl<K: ReportKind> DomainReport<'_, K> {
     /// First and last second of the day.
     pub(crate) fn range(&self) -> (u64, u64) {
         let begin = self.number * (DAY_MS / 1_000);
@@ -89,7 +89,7 @@ impl Retries {
 }
 
 /// The thread that sends.
-pub(super) fn run<K: Kind>(inner: &Arc<Inner<K>>) {
+pub(super) fn run<K: ReportKind>(inner: &Arc<DailyReporter<K>>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     match runtime {
         Ok(runtime) => LocalSet::new().block_on(&runtime, async {
@@ -111,7 +111,7 @@ fn since_end(number: u64, now: Wall) -> Option<u64> {
 }
 
 /// Sends what is due.
-async fn look<K: Kind>(inner: &Arc<Inner<K>>, retries: &mut Retries) {
+async fn look<K: ReportKind>(inner: &Arc<DailyReporter<K>>, retries: &mut Retries) {
     let Some(terms) = lock(&inner.terms).clone() else { return };
     let terms = Arc::new(terms);
     for number in Day::<K::Domain>::all(&inner.directory) {
@@ -143,14 +143,14 @@ async fn look<K: Kind>(inner: &Arc<Inner<K>>, retries: &mut Retries) {
 }
 
 /// How many are left.
-async fn send_day<K: Kind>(
-    inner: &Arc<Inner<K>>,
-    terms: &Arc<Terms<K::Settings>>,
+async fn send_day<K: ReportKind>(
+    inner: &Arc<DailyReporter<K>>,
+    terms: &Arc<ReporterSettings<K::Settings>>,
     (day, since): (Day<K::Domain>, u64),
     retries: &mut Retries,
 ) -> u64 {
     let (number, day) = (day.number(), Arc::new(day));
-    let sent = Arc::new(Sent::open(&inner.directory, number));
+    let sent = Arc::new(SentReports::open(&inner.directory, number));
     if let Some(path) = sent.damaged() {
         let why = format!("{} is damaged", path.display());
         inner.files.lost(K::ABOUT, path, &why, "some get the same report again");
@@ -195,14 +195,15 @@ fn settle(
 }
 
 /// Whether a domain has its report, or gets none.
-async fn send<K: Kind>(
-    inner: &Inner<K>,
-    terms: &Terms<K::Settings>,
-    (day, sent): (&Day<K::Domain>, &Sent),
+async fn send<K: ReportKind>(
+    inner: &DailyReporter<K>,
+    terms: &ReporterSettings<K::Settings>,
+    (day, sent): (&Day<K::Domain>, &SentReports),
     domain: &str,
 ) -> bool {
     let Some(counted) = day.domains().get(domain) else { return true };
-    let report = Report { terms, domain, counted, number: day.number(), now: wall_now(), sent };
+    let report =
+        DomainReport { terms, domain, counted, number: day.number(), now: wall_now(), sent };
     match K::send(inner, &report).await {
         Ok(()) => {
             if let Err(error) = sent.note(domain) {

@@ -1,13 +1,13 @@
 //! What was counted of the domains below one policy.
 
-use crate::daily_reports::Counted;
+use crate::daily_reports::DomainCounts;
 use auth::dmarc::reporting::ReportedMessage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// What was counted of the domains below one policy.
 #[derive(Debug, Default, Deserialize, Serialize)]
-#[serde(from = "Written")]
+#[serde(from = "StoredDmarcCounts")]
 pub(crate) struct Domain {
     /// The policy as it was seen last, as XML.
     pub(super) published: String,
@@ -23,15 +23,15 @@ pub(crate) struct Domain {
 
 /// The same, as it stands in a file.
 #[derive(Deserialize)]
-struct Written {
+struct StoredDmarcCounts {
     published: String,
     report_to: String,
     rows: BTreeMap<String, u64>,
 }
 
-impl From<Written> for Domain {
-    fn from(written: Written) -> Domain {
-        let Written { published, report_to, rows } = written;
+impl From<StoredDmarcCounts> for Domain {
+    fn from(written: StoredDmarcCounts) -> Domain {
+        let StoredDmarcCounts { published, report_to, rows } = written;
         let rows_bytes = rows.keys().map(|row| bytes_of(row)).sum();
         Domain { published, report_to, rows, rows_bytes }
     }
@@ -43,7 +43,7 @@ fn bytes_of(row: &str) -> usize {
 }
 
 /// Room is counted in octets: strangers choose what is in rows, up to six thousand octets in each.
-impl Counted for Domain {
+impl DomainCounts for Domain {
     type Note = ReportedMessage;
     const DOMAINS_MAX: usize = 10_000;
     const ROOM_OF_DOMAIN: usize = 4 << 20;
@@ -81,7 +81,7 @@ impl Counted for Domain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daily_reports::{Day, Sent};
+    use crate::daily_reports::{Day, SentReports};
     use auth::checks::{CheckSelection, Subject, Verdicts, check};
     use auth::dmarc::RequestedPolicy;
     use auth::records::{DnsAnswer, Family, Records};
@@ -149,9 +149,11 @@ mod tests {
         assert_eq!(domain.report_to, "mailto:r@a.test");
         assert!(domain.published.contains("<p>reject</p>"), "{}", domain.published);
         assert_eq!((Day::<Domain>::all(&path), day.taken), (vec![7], taken));
-        let sent = Sent::open(&path, 7);
+        let sent = SentReports::open(&path, 7);
         sent.note("a.test").unwrap();
-        assert!(Sent::open(&path, 7).has("a.test") && !Sent::open(&path, 7).has("b.test"));
+        assert!(
+            SentReports::open(&path, 7).has("a.test") && !SentReports::open(&path, 7).has("b.test")
+        );
         Day::<Domain>::remove(&path, 7);
         assert_eq!(Day::<Domain>::all(&path), [0; 0]);
     }

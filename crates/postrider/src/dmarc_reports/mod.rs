@@ -4,7 +4,9 @@
 mod counts;
 mod sending;
 
-use crate::daily_reports::{DAY_MS, Daily, Inner, Kind, Report, Terms, check_texts};
+use crate::daily_reports::{
+    DAY_MS, DailyCounting, DailyReporter, DomainReport, ReportKind, ReporterSettings, check_texts,
+};
 use auth::dmarc::reporting::ReportedMessage;
 use config::{Config, Reader, Section};
 use counts::Domain;
@@ -17,17 +19,17 @@ use serde::{Deserialize, Serialize};
 const DAYS_MAX: u64 = 3;
 
 /// Counts messages for all shards, and sends what was counted.
-pub(crate) type DmarcReporting = Daily<Dmarc>;
+pub(crate) type DmarcReporting = DailyCounting<Dmarc>;
 
 /// Mail in the names of domains.
 pub(crate) struct Dmarc;
 
-impl Kind for Dmarc {
+impl ReportKind for Dmarc {
     const DIRECTORY: &'static str = "dmarc-reports";
     const ABOUT: &'static str = "dmarc_reports";
     const THREADS: [&'static str; 2] = ["dmarc-counts", "dmarc-reports"];
     const NOTES: &'static str = "messages";
-    type Note = ReportedMessage;
+    type CounterCommand = ReportedMessage;
     type Domain = Domain;
     type Settings = DmarcSender;
 
@@ -35,26 +37,29 @@ impl Kind for Dmarc {
         config.of::<DmarcSender>().cloned()
     }
 
-    fn due_after_ms(terms: &Terms<DmarcSender>, _: &str, _: u64) -> u64 {
+    fn due_after_ms(terms: &ReporterSettings<DmarcSender>, _: &str, _: u64) -> u64 {
         u64::from(terms.settings.hour) * 3_600_000
     }
 
-    fn given_up_after_ms(_: &Terms<DmarcSender>) -> u64 {
+    fn given_up_after_ms(_: &ReporterSettings<DmarcSender>) -> u64 {
         DAYS_MAX * DAY_MS
     }
 
-    async fn send(daily: &Inner<Dmarc>, report: &Report<'_, Dmarc>) -> Result<(), String> {
+    async fn send(
+        daily: &DailyReporter<Dmarc>,
+        report: &DomainReport<'_, Dmarc>,
+    ) -> Result<(), String> {
         sending::send(daily, report).await
     }
 }
 
 impl DomainReports for DmarcReporting {
     fn is_on(&self) -> bool {
-        Daily::is_on(self)
+        DailyCounting::is_on(self)
     }
 
     fn note(&self, message: ReportedMessage) {
-        Daily::note(self, message);
+        DailyCounting::note(self, message);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Who gets the report to a domain.
 
 use super::{Dmarc, DmarcSender};
-use crate::daily_reports::{Inner, Letter, Report, Terms, packed};
+use crate::daily_reports::{DailyReporter, DomainReport, Letter, ReporterSettings, packed};
 use auth::dmarc::reporting::{destinations, may_report, tag};
 use mail::Mailbox;
 use mta::seams::AsRecords;
@@ -14,7 +14,10 @@ const REPORT_BYTES_MAX: usize = 10 << 20;
 ///
 /// # Errors
 /// Why it can't be done now.
-pub(super) async fn send(inner: &Inner<Dmarc>, report: &Report<'_, Dmarc>) -> Result<(), String> {
+pub(super) async fn send(
+    inner: &DailyReporter<Dmarc>,
+    report: &DomainReport<'_, Dmarc>,
+) -> Result<(), String> {
     let packed = packed(xml(report).as_bytes()).map_err(|error| error.to_string())?;
     let to = readers(inner, report, packed.len()).await?;
     if to.is_empty() {
@@ -31,8 +34,8 @@ pub(super) async fn send(inner: &Inner<Dmarc>, report: &Report<'_, Dmarc>) -> Re
 /// # Errors
 /// The DNS gives no answer about one of them.
 async fn readers(
-    inner: &Inner<Dmarc>,
-    report: &Report<'_, Dmarc>,
+    inner: &DailyReporter<Dmarc>,
+    report: &DomainReport<'_, Dmarc>,
     report_bytes: usize,
 ) -> Result<Vec<Mailbox>, String> {
     let (mut readers, domain) = (Vec::new(), report.domain);
@@ -62,7 +65,7 @@ async fn readers(
 }
 
 /// The report itself.
-pub(super) fn xml(report: &Report<'_, Dmarc>) -> String {
+pub(super) fn xml(report: &DomainReport<'_, Dmarc>) -> String {
     let settings = &report.terms.settings;
     let (begin, end) = report.range();
     let mut out = String::with_capacity(1_024 + report.counted.rows.len() * 640);
@@ -89,8 +92,8 @@ pub(super) fn xml(report: &Report<'_, Dmarc>) -> String {
 }
 
 /// The whole message, with CRLF at line ends.
-pub(super) fn compose(report: &Report<'_, Dmarc>, packed: &[u8], to: &[Mailbox]) -> Vec<u8> {
-    let Terms::<DmarcSender> { settings, hostname } = report.terms;
+pub(super) fn compose(report: &DomainReport<'_, Dmarc>, packed: &[u8], to: &[Mailbox]) -> Vec<u8> {
+    let ReporterSettings::<DmarcSender> { settings, hostname } = report.terms;
     let (domain, id) = (report.domain, report.id());
     let (begin, end) = report.range();
     Letter {

@@ -5,15 +5,15 @@ use auth::greylist::{Changes, Key, Record};
 use std::path::Path;
 
 /// What a file holds: keys, and records as far as they are some.
-type Held = Vec<(Key, Option<Record>)>;
+type GreylistRecords = Vec<(Key, Option<Record>)>;
 
 /// An open file.
 pub(super) struct File(RecordFile);
 
 impl File {
     /// Opens a file, or makes one, and reads all of it.
-    pub(super) fn open(path: &Path) -> Result<(File, Held), Unreadable> {
-        let mut held = Held::new();
+    pub(super) fn open(path: &Path) -> Result<(File, GreylistRecords), Unreadable> {
+        let mut held = GreylistRecords::new();
         let file = RecordFile::open(path, |key, record| {
             // Of what else there may be nothing is known, and nothing removed.
             if let Ok(key) = Key::try_from(key) {
@@ -60,7 +60,7 @@ mod tests {
         book
     }
 
-    fn open(path: &Path) -> (File, Held) {
+    fn open(path: &Path) -> (File, GreylistRecords) {
         File::open(path).unwrap_or_else(|why| panic!("{why}"))
     }
 

@@ -1,7 +1,7 @@
 //! A directory that checks the passwords of users.
 
 use super::turns::{LoginLines, place};
-use crate::tables::{Seed, Verdict, Verifier, verifier};
+use crate::tables::{PasswordResult, Seed, Verifier, verifier};
 use auth::sasl::Claim;
 use config::TableEntry;
 use lookup::{LookupError, LookupErrorKind};
@@ -20,31 +20,31 @@ pub(super) const LOGINS_MAX: u64 = 1_024;
 
 /// The way to the directory of one table; clones are the same.
 #[derive(Clone)]
-pub(super) struct Directory(Arc<Shared>);
+pub(super) struct LdapLoginServer(Arc<LdapLoginShared>);
 
-struct Shared {
+struct LdapLoginShared {
     table: Arc<TableEntry>,
-    notes: mpsc::UnboundedSender<Note>,
+    notes: mpsc::UnboundedSender<PasswordRequest>,
     logins: Arc<FairSemaphore>,
 }
 
 /// A password that is to be checked. Its user's name is as the table wants it.
-struct Note {
+struct PasswordRequest {
     user: Box<str>,
     /// `None`: only the user's entry is asked for.
     claim: Option<Claim>,
-    answer: oneshot::Sender<Result<Verdict, LookupError>>,
+    answer: oneshot::Sender<Result<PasswordResult, LookupError>>,
 }
 
-impl Directory {
+impl LdapLoginServer {
     /// And what is to be run for it.
-    pub(super) fn new(table: &Arc<TableEntry>, lines: &LoginLines) -> (Directory, Seed) {
+    pub(super) fn new(table: &Arc<TableEntry>, lines: &LoginLines) -> (LdapLoginServer, Seed) {
         let (notes, taken) = mpsc::unbounded_channel();
         let logins = lines.open(LOGINS_MAX);
-        let shared = Shared { table: Arc::clone(table), notes, logins };
+        let shared = LdapLoginShared { table: Arc::clone(table), notes, logins };
         let table = Arc::clone(table);
         let seed: Seed = Box::new(move || Box::pin(run(verifier(&table.settings), taken)));
-        (Directory(Arc::new(shared)), seed)
+        (LdapLoginServer(Arc::new(shared)), seed)
     }
 
     /// Whether it serves a table that is told this.
@@ -64,7 +64,7 @@ impl Directory {
         let said = self.ask(table, &called, Some(claim), terms);
         Box::pin(async move {
             // The same directory has it under one name, however it is asked for.
-            let Verdict { is_his, entry, user } = said.await?;
+            let PasswordResult { is_his, entry, user } = said.await?;
             Ok(Checked { user: is_his.then(|| user.unwrap_or(called)), entry })
         })
     }
@@ -78,7 +78,7 @@ impl Directory {
     ) -> Later<'static, Result<Checked, LookupError>> {
         let said = self.ask(table, user, None, terms);
         Box::pin(async move {
-            let Verdict { entry, user, .. } = said.await?;
+            let PasswordResult { entry, user, .. } = said.await?;
             Ok(Checked { user, entry })
         })
     }
@@ -89,13 +89,13 @@ impl Directory {
         user: &str,
         claim: Option<Claim>,
         terms: LoginTerms,
-    ) -> Later<'static, Result<Verdict, LookupError>> {
+    ) -> Later<'static, Result<PasswordResult, LookupError>> {
         let (shared, user) = (Arc::clone(&self.0), rewritten(&table.rewrite, user).into());
         Box::pin(async move {
             let (permit, patience) = place(&shared.logins, terms).await?;
             let (answer, answered) = oneshot::channel();
             // Without a driver the answer's sender is gone with the note, which says enough.
-            let _ = shared.notes.send(Note { user, claim, answer });
+            let _ = shared.notes.send(PasswordRequest { user, claim, answer });
             let said = timeout(patience, answered).await;
             drop(permit);
             match said {
@@ -113,10 +113,10 @@ impl Directory {
 }
 
 /// Works until nobody is left who could ask.
-async fn run(verifier: Option<Verifier>, mut notes: mpsc::UnboundedReceiver<Note>) {
+async fn run(verifier: Option<Verifier>, mut notes: mpsc::UnboundedReceiver<PasswordRequest>) {
     // The configuration takes no other table for it.
     let Some(verifier) = verifier.map(Rc::new) else { return };
-    while let Some(Note { user, claim, mut answer }) = notes.recv().await {
+    while let Some(PasswordRequest { user, claim, mut answer }) = notes.recv().await {
         let verifier = Rc::clone(&verifier);
         spawn_local(async move {
             let checked = async {

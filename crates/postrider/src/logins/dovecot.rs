@@ -4,12 +4,12 @@
 mod link;
 
 use super::turns::{LoginLines, place};
-use crate::tables::{Seed, Server};
+use crate::tables::{Seed, TableServer};
 use crate::world::clock::seed_of;
 use auth::dovecot::{self, Answer as Said, Login};
 use auth::sasl::Claim;
 use config::HostPort;
-use link::{Driver, Note};
+use link::{DovecotCommand, DovecotDriver};
 use lookup::{LookupError, LookupErrorKind};
 use mta::answer::{Answer, Later};
 use mta::line::{FairSemaphore, Permit};
@@ -39,10 +39,10 @@ pub(super) enum Offer {
 
 /// The way to one server; clones are the same.
 #[derive(Clone)]
-pub(super) struct Dovecot(Arc<Shared>);
+pub(super) struct Dovecot(Arc<DovecotShared>);
 
-struct Shared {
-    notes: mpsc::UnboundedSender<Note>,
+struct DovecotShared {
+    notes: mpsc::UnboundedSender<DovecotCommand>,
     offer: watch::Receiver<Offer>,
     next_id: AtomicU32,
     logins: Arc<FairSemaphore>,
@@ -54,11 +54,15 @@ impl Dovecot {
         let (notes, taken) = mpsc::unbounded_channel();
         let (offered, offer) = watch::channel(Offer::Unknown);
         // That it is there at all is what it is told first.
-        let _ = notes.send(Note::Connect);
-        let shared =
-            Shared { notes, offer, next_id: AtomicU32::new(1), logins: lines.open(LOGINS_MAX) };
-        let server = Server::at(at.clone());
-        let driver = Driver::new(server, taken, offered);
+        let _ = notes.send(DovecotCommand::Connect);
+        let shared = DovecotShared {
+            notes,
+            offer,
+            next_id: AtomicU32::new(1),
+            logins: lines.open(LOGINS_MAX),
+        };
+        let server = TableServer::at(at.clone());
+        let driver = DovecotDriver::new(server, taken, offered);
         let seed: Seed = Box::new(move || Box::pin(driver.run()));
         (Dovecot(Arc::new(shared)), seed)
     }
@@ -74,7 +78,7 @@ impl Dovecot {
             Offer::Known(mechanisms) => Answer::Now(Some(mechanisms)),
             Offer::Unreachable => {
                 // Whoever comes next may know.
-                let _ = self.0.notes.send(Note::Connect);
+                let _ = self.0.notes.send(DovecotCommand::Connect);
                 Answer::Now(None)
             }
             Offer::Unknown => {
@@ -124,7 +128,7 @@ impl Dovecot {
         let shared = Arc::clone(&self.0);
         Box::pin(async move {
             let (permit, patience) = place(&shared.logins, terms).await?;
-            let talk = Talk { shared, id, patience, is_open: true, _permit: permit };
+            let talk = DovecotLogin { shared, id, patience, is_open: true, _permit: permit };
             Box::new(talk).say(line, true).await
         })
     }
@@ -137,8 +141,8 @@ fn process() -> u32 {
 }
 
 /// One login.
-struct Talk {
-    shared: Arc<Shared>,
+struct DovecotLogin {
+    shared: Arc<DovecotShared>,
     id: u32,
     /// A step is waited for so long.
     patience: Duration,
@@ -147,14 +151,14 @@ struct Talk {
     _permit: Permit,
 }
 
-impl Talk {
+impl DovecotLogin {
     async fn say(
         mut self: Box<Self>,
         line: String,
         is_first: bool,
     ) -> Result<LoginReply, LookupError> {
         let (answer, answered) = oneshot::channel();
-        let note = Note::Say { id: self.id, line, is_first, answer };
+        let note = DovecotCommand::Say { id: self.id, line, is_first, answer };
         // Without a driver the answer's sender is gone with the note, which says enough.
         let _ = self.shared.notes.send(note);
         let wait = self.patience;
@@ -163,7 +167,8 @@ impl Talk {
                 Err(LookupError::new(LookupErrorKind::Unreachable, "the server is stopping"))
             }),
             Err(_) => {
-                let _ = self.shared.notes.send(Note::Silent { id: self.id, waited: wait });
+                let _ =
+                    self.shared.notes.send(DovecotCommand::Silent { id: self.id, waited: wait });
                 Err(LookupError::new(
                     LookupErrorKind::Timeout,
                     format!("no answer within {wait:?}"),
@@ -180,7 +185,7 @@ impl Talk {
     }
 }
 
-impl Conversation for Talk {
+impl Conversation for DovecotLogin {
     fn go_on(
         self: Box<Self>,
         response: Vec<u8>,
@@ -192,10 +197,10 @@ impl Conversation for Talk {
     }
 }
 
-impl Drop for Talk {
+impl Drop for DovecotLogin {
     fn drop(&mut self) {
         if self.is_open {
-            let _ = self.shared.notes.send(Note::Cancel(self.id));
+            let _ = self.shared.notes.send(DovecotCommand::Cancel(self.id));
         }
     }
 }

@@ -21,7 +21,7 @@ use std::ops::Deref;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
-use verdict::Verdict;
+use verdict::IntrospectionResult;
 
 /// Questions that are under way; who comes then waits for its turn.
 pub(super) const QUESTIONS_MAX: u64 = 64;
@@ -38,19 +38,19 @@ const UNKNOWN_FOR: Duration = Duration::from_secs(10);
 
 /// The way to one server; clones are the same.
 #[derive(Clone)]
-pub(super) struct Introspector(Arc<Inner>);
+pub(super) struct Introspector(Arc<IntrospectionClient>);
 
-struct Inner {
+struct IntrospectionClient {
     settings: Arc<Introspection>,
     /// The authorities' certificates are read when they are needed first.
     client: Mutex<Option<Arc<ClientConfig>>>,
     /// By the hashes of tokens.
-    known: Mutex<BTreeMap<[u8; 32], Known>>,
+    known: Mutex<BTreeMap<[u8; 32], CachedToken>>,
     questions: Arc<FairSemaphore>,
 }
 
 /// What was said of a token.
-struct Known {
+struct CachedToken {
     /// `None`: it is nobody's.
     user: Option<String>,
     until: Instant,
@@ -58,7 +58,7 @@ struct Known {
 
 impl Introspector {
     pub(super) fn new(settings: &Arc<Introspection>, lines: &LoginLines) -> Introspector {
-        Introspector(Arc::new(Inner {
+        Introspector(Arc::new(IntrospectionClient {
             settings: Arc::clone(settings),
             client: Mutex::default(),
             known: Mutex::default(),
@@ -98,20 +98,24 @@ impl Introspector {
             }
         };
         let (user, lasts) = match verdict {
-            Verdict::User { name, left } => {
+            IntrospectionResult::User { name, left } => {
                 (Some(name), left.map_or(KNOWN_FOR, |left| left.min(KNOWN_FOR)))
             }
-            Verdict::Nobody => (None, UNKNOWN_FOR),
+            IntrospectionResult::Nobody => (None, UNKNOWN_FOR),
         };
         let mut all = lock(&self.0.known);
         if all.len() >= KNOWN_MAX {
             all.clear();
         }
-        all.insert(key, Known { user: user.clone(), until: Instant::now() + lasts });
+        all.insert(key, CachedToken { user: user.clone(), until: Instant::now() + lasts });
         Ok(user)
     }
 
-    async fn ask(&self, token: &Token, terms: LoginTerms) -> Result<Verdict, LookupError> {
+    async fn ask(
+        &self,
+        token: &Token,
+        terms: LoginTerms,
+    ) -> Result<IntrospectionResult, LookupError> {
         let unreachable = |why: String| LookupError::new(LookupErrorKind::Unreachable, why);
         let wrong = |why: String| LookupError::new(LookupErrorKind::Wrong, why);
         let settings = &self.0.settings;
@@ -137,8 +141,12 @@ impl Introspector {
         if status != StatusCode::OK {
             return Err(wrong(format!("it answers {status}")));
         }
-        let read =
-            Verdict::read(&text, wall_now(), &settings.user_claim, settings.scope.as_deref());
+        let read = IntrospectionResult::read(
+            &text,
+            wall_now(),
+            &settings.user_claim,
+            settings.scope.as_deref(),
+        );
         read.map_err(|why| wrong(why.to_owned()))
     }
 

@@ -12,7 +12,7 @@ use crate::tables::{Registry, ShardTables};
 use auth::sasl::Claim;
 use auth::sasl::bearer::Token;
 use config::{HostPort, TableEntry};
-use directory::Directory;
+use directory::LdapLoginServer;
 use dovecot::Dovecot;
 use introspection::Introspector;
 use lookup::{LookupError, LookupErrorKind};
@@ -38,12 +38,12 @@ impl LoginServers {
         &self,
         registry: &Registry,
         table: &Arc<TableEntry>,
-    ) -> Result<Directory, LookupError> {
+    ) -> Result<LdapLoginServer, LookupError> {
         let mut all = lock(&self.directories);
         if let Some(known) = all.get(&table.name).filter(|known| known.is_of(table)) {
             return Ok(known.clone());
         }
-        let (directory, seed) = Directory::new(table, &self.lines);
+        let (directory, seed) = LdapLoginServer::new(table, &self.lines);
         registry.run(seed).map_err(no_thread)?;
         all.insert(Arc::clone(&table.name), directory.clone());
         Ok(directory)

@@ -1,6 +1,6 @@
 //! The drivers of servers that know users.
 
-use super::directory::Directory;
+use super::directory::LdapLoginServer;
 use super::dovecot::Dovecot;
 use super::introspection::Introspector;
 use super::turns::LoginLines;
@@ -16,7 +16,7 @@ pub(super) type Introspectors = BTreeMap<(Box<str>, Box<str>), Introspector>;
 pub(crate) struct LoginServers {
     pub(super) dovecots: Mutex<BTreeMap<HostPort, Dovecot>>,
     /// By their tables' names.
-    pub(super) directories: Mutex<BTreeMap<Arc<str>, Directory>>,
+    pub(super) directories: Mutex<BTreeMap<Arc<str>, LdapLoginServer>>,
     /// By their hosts and paths.
     pub(super) introspectors: Mutex<Introspectors>,
     pub(super) lines: LoginLines,

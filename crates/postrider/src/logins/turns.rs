@@ -76,7 +76,7 @@ mod tests {
     use super::super::servers::LoginServers;
     use super::super::{directory, dovecot, introspection};
     use super::*;
-    use crate::pool_measure::{Measured, SOON_MS, healthy, hostile, millis, play};
+    use crate::pool_measure::{PoolGauge, SOON_MS, healthy, hostile, millis, play};
     use mta::pools::PoolId;
     use std::net::{IpAddr, SocketAddr};
 
@@ -111,7 +111,7 @@ mod tests {
         let oauth = (introspection::QUESTIONS_MAX, alike, alike);
         for (max, wrong, right) in [dovecot, directory, oauth] {
             play(|| async move {
-                let (servers, measured) = (LoginServers::default(), Measured::new(PoolId::Logins));
+                let (servers, measured) = (LoginServers::default(), PoolGauge::new(PoolId::Logins));
                 measured.pools.keep(PoolId::Logins, servers.gauge());
                 let line = servers.lines.open(max);
                 press(&line, wrong);

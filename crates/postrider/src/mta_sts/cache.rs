@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Policies that are kept, and octets of all of them together; then some go, those first that strangers
-/// can have made ([`Worth`]).
+/// can have made ([`EvictionPriority`]).
 const POLICIES_MAX: usize = 10_000;
 const BYTES_MAX: usize = 16 << 20;
 
@@ -23,7 +23,7 @@ const DAY_MS: u64 = 86_400_000;
 
 /// A policy, and what is known of its domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cached {
+pub(super) struct PolicyCacheEntry {
     /// Of the TXT record that it was fetched for.
     pub(super) id: Box<str>,
     pub(super) fetched: Wall,
@@ -37,7 +37,7 @@ pub(super) struct Cached {
 /// What is lost with a policy; the least goes first. Anybody can have us ask for the policies of as many
 /// domains as he has: that must not push out those of domains which are written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Worth {
+enum EvictionPriority {
     /// It has ended, or asks for nothing.
     Nothing,
     /// Its domain has had mail once.
@@ -46,7 +46,7 @@ enum Worth {
     OfOurs,
 }
 
-impl Cached {
+impl PolicyCacheEntry {
     fn age_ms(&self, now: Wall) -> u64 {
         // A clock that was put back makes nothing older.
         now.0.saturating_sub(self.fetched.0)
@@ -65,33 +65,33 @@ impl Cached {
         self.age_ms(now) >= RENEWED_AFTER_MS.min(self.max_age_ms() / 2)
     }
 
-    fn worth(&self, now: Wall) -> Worth {
+    fn worth(&self, now: Wall) -> EvictionPriority {
         match self.policy.mode {
-            Mode::Testing | Mode::None => Worth::Nothing,
-            Mode::Enforce if !self.holds(now) => Worth::Nothing,
+            Mode::Testing | Mode::None => EvictionPriority::Nothing,
+            Mode::Enforce if !self.holds(now) => EvictionPriority::Nothing,
             Mode::Enforce if self.used.0.saturating_sub(self.since.0) < OF_OURS_AFTER_MS => {
-                Worth::Once
+                EvictionPriority::Once
             }
-            Mode::Enforce => Worth::OfOurs,
+            Mode::Enforce => EvictionPriority::OfOurs,
         }
     }
 
     fn bytes(&self) -> usize {
         let names: usize = self.policy.mx().map(|name| name.len() + size_of::<Box<str>>()).sum();
-        self.id.len() + names + size_of::<Cached>()
+        self.id.len() + names + size_of::<PolicyCacheEntry>()
     }
 }
 
 /// All of them, by domain.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    policies: BTreeMap<Box<str>, Cached>,
+    policies: BTreeMap<Box<str>, PolicyCacheEntry>,
     bytes: usize,
 }
 
 /// What had to go, and whether it was in force.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Evicted {
+pub(super) struct EvictedPolicy {
     pub(super) domain: Box<str>,
     pub(super) was_enforced: bool,
 }
@@ -106,12 +106,12 @@ impl Cache {
     }
 
     /// That of a domain, if it still holds.
-    pub(super) fn get(&self, domain: &str, now: Wall) -> Option<&Cached> {
+    pub(super) fn get(&self, domain: &str, now: Wall) -> Option<&PolicyCacheEntry> {
         self.policies.get(domain).filter(|cached| cached.holds(now))
     }
 
     /// The same, for mail.
-    pub(super) fn used(&mut self, domain: &str, now: Wall) -> Option<&Cached> {
+    pub(super) fn used(&mut self, domain: &str, now: Wall) -> Option<&PolicyCacheEntry> {
         let cached = self.policies.get_mut(domain)?;
         cached.used = cached.used.max(now);
         Some(&*cached).filter(|cached| cached.holds(now))
@@ -119,7 +119,7 @@ impl Cache {
 
     /// Domains whose policies are to be renewed although nobody asks.
     pub(super) fn to_renew(&self, now: Wall) -> Vec<Box<str>> {
-        let is_wanted = |cached: &Cached| {
+        let is_wanted = |cached: &PolicyCacheEntry| {
             cached.policy.mode == Mode::Enforce
                 && cached.holds(now)
                 && cached.wants_renewal(now)
@@ -135,32 +135,38 @@ impl Cache {
         domain: &str,
         (id, policy): (Option<&str>, Arc<Policy>),
         now: Wall,
-    ) -> (Cached, Vec<Evicted>) {
+    ) -> (PolicyCacheEntry, Vec<EvictedPolicy>) {
         let before = self.policies.get(domain);
         let id = id.or(before.map(|cached| &*cached.id)).unwrap_or_default().into();
         let (since, used) = before.map_or((now, now), |cached| (cached.since, cached.used));
-        let cached = Cached { id, fetched: now, since, used, policy };
+        let cached = PolicyCacheEntry { id, fetched: now, since, used, policy };
         (cached.clone(), self.put(domain, cached, now))
     }
 
     /// Takes one as it is.
-    pub(super) fn put(&mut self, domain: &str, cached: Cached, now: Wall) -> Vec<Evicted> {
+    pub(super) fn put(
+        &mut self,
+        domain: &str,
+        cached: PolicyCacheEntry,
+        now: Wall,
+    ) -> Vec<EvictedPolicy> {
         self.remove(domain);
         let (bytes, mut gone) = (cached.bytes(), Vec::new());
         while self.policies.len() >= POLICIES_MAX || self.bytes + bytes > BYTES_MAX {
-            let order = |cached: &Cached| (cached.worth(now), cached.used);
+            let order = |cached: &PolicyCacheEntry| (cached.worth(now), cached.used);
             let least = self.policies.iter().min_by_key(|(_, cached)| order(cached));
             let Some(least) = least.map(|(domain, _)| domain.clone()) else { break };
-            let was_enforced =
-                self.remove(&least).is_some_and(|cached| cached.worth(now) != Worth::Nothing);
-            gone.push(Evicted { domain: least, was_enforced });
+            let was_enforced = self
+                .remove(&least)
+                .is_some_and(|cached| cached.worth(now) != EvictionPriority::Nothing);
+            gone.push(EvictedPolicy { domain: least, was_enforced });
         }
         self.bytes += bytes;
         self.policies.insert(domain.into(), cached);
         gone
     }
 
-    fn remove(&mut self, domain: &str) -> Option<Cached> {
+    fn remove(&mut self, domain: &str) -> Option<PolicyCacheEntry> {
         let removed = self.policies.remove(domain)?;
         self.bytes -= removed.bytes();
         Some(removed)
@@ -176,16 +182,16 @@ const LONGEST_MS: u64 = 3_600_000;
 const FAILURES_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, Debug)]
-struct Failure {
+struct FetchBackoff {
     /// The policy is not asked for again until then.
     until: Wall,
     lasts_ms: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Failures(BTreeMap<Box<str>, Failure>);
+pub(super) struct FetchBackoffs(BTreeMap<Box<str>, FetchBackoff>);
 
-impl Failures {
+impl FetchBackoffs {
     pub(super) fn record(&mut self, domain: &str, now: Wall) {
         let before = self.0.get(domain);
         let lasts_ms = before.map_or(FIRST_MS, |f| (f.lasts_ms * 2).min(LONGEST_MS));
@@ -195,7 +201,7 @@ impl Failures {
                 self.0.remove(&first);
             }
         }
-        self.0.insert(domain.into(), Failure { until: Wall(now.0 + lasts_ms), lasts_ms });
+        self.0.insert(domain.into(), FetchBackoff { until: Wall(now.0 + lasts_ms), lasts_ms });
     }
 
     pub(super) fn forget(&mut self, domain: &str) {
@@ -204,7 +210,7 @@ impl Failures {
 
     /// A clock that was put back does not make it longer than it lasts.
     pub(super) fn is_recent(&self, domain: &str, now: Wall) -> bool {
-        let lasts = |f: &Failure| now < f.until && now.0 + f.lasts_ms >= f.until.0;
+        let lasts = |f: &FetchBackoff| now < f.until && now.0 + f.lasts_ms >= f.until.0;
         self.0.get(domain).is_some_and(lasts)
     }
 }
@@ -220,10 +226,10 @@ mod tests {
         Arc::new(Policy::parse(text.as_bytes()).unwrap())
     }
 
-    fn cached(mode: &str, max_age: u64, fetched: u64) -> Cached {
+    fn cached(mode: &str, max_age: u64, fetched: u64) -> PolicyCacheEntry {
         let at = Wall(fetched);
         let policy = policy(mode, max_age);
-        Cached { id: "a".into(), fetched: at, since: at, used: at, policy }
+        PolicyCacheEntry { id: "a".into(), fetched: at, since: at, used: at, policy }
     }
 
     #[test]
@@ -282,7 +288,8 @@ mod tests {
         let names: String = (0..63).map(|n| format!("mx: {}{n:02}\n", "x.".repeat(60))).collect();
         let text = format!("version: STSv1\nmode: enforce\n{names}max_age: 86400\n");
         let policy = Arc::new(Policy::parse(text.as_bytes()).unwrap());
-        let large = || Cached { policy: Arc::clone(&policy), ..cached("enforce", 1, NOW.0) };
+        let large =
+            || PolicyCacheEntry { policy: Arc::clone(&policy), ..cached("enforce", 1, NOW.0) };
         let fit = BYTES_MAX / large().bytes();
         let gone = (0..fit).map(|n| cache.put(&format!("d{n}.test"), large(), NOW).len());
         assert_eq!((gone.sum::<usize>(), fit > 1_000), (0, true));
@@ -294,7 +301,7 @@ mod tests {
 
     #[test]
     fn who_fails_again_and_again_is_asked_ever_more_seldom() {
-        let (mut failures, mut now) = (Failures::default(), Wall(1_000_000));
+        let (mut failures, mut now) = (FetchBackoffs::default(), Wall(1_000_000));
         for minutes in [5, 10, 20, 40, 60, 60] {
             failures.record("far.test", now);
             let until = Wall(now.0 + minutes * 60_000);
@@ -311,7 +318,7 @@ mod tests {
 
     #[test]
     fn many_failures_do_not_make_all_be_forgotten() {
-        let mut failures = Failures::default();
+        let mut failures = FetchBackoffs::default();
         for n in 0..=FAILURES_MAX as u64 {
             failures.record(&format!("d{n}.test"), Wall(n));
         }

@@ -78,7 +78,7 @@ impl FetchError {
 }
 
 /// Why an address gave no policy.
-enum Unanswered {
+enum AddressFailure {
     /// It said nothing at all.
     Silence(String),
     /// Another one may.
@@ -92,14 +92,14 @@ pub(super) struct Fetcher {
     resolver: Resolver,
     /// The machine's roots are read when they are needed first.
     client: Mutex<Option<Arc<ClientConfig>>>,
-    silent: Mutex<Silent>,
+    silent: Mutex<SilentAddresses>,
 }
 
 /// Addresses that said nothing, and until when they are left alone.
 #[derive(Debug, Default)]
-struct Silent(BTreeMap<IpAddr, Instant>);
+struct SilentAddresses(BTreeMap<IpAddr, Instant>);
 
-impl Silent {
+impl SilentAddresses {
     fn note(&mut self, address: IpAddr, now: Instant) {
         if self.0.len() >= SILENT_MAX {
             self.0.retain(|_, until| *until > now);
@@ -155,13 +155,13 @@ impl Fetcher {
             }
             match get_from(Arc::clone(&client), name.clone(), (host, to)).await {
                 Ok(text) => return Ok(text),
-                Err(Unanswered::Silence(text)) => {
+                Err(AddressFailure::Silence(text)) => {
                     lock(&self.silent).note(address, Instant::now());
                     why = failed(&text);
                 }
-                Err(Unanswered::Host(text)) => return Err(failed(&text)),
-                Err(Unanswered::Address(lack @ FetchError::Lack(_))) => return Err(lack),
-                Err(Unanswered::Address(error)) => why = error,
+                Err(AddressFailure::Host(text)) => return Err(failed(&text)),
+                Err(AddressFailure::Address(lack @ FetchError::Lack(_))) => return Err(lack),
+                Err(AddressFailure::Address(error)) => why = error,
             }
         }
         Err(why)
@@ -185,18 +185,19 @@ async fn get_from(
     client: Arc<ClientConfig>,
     name: ServerName<'static>,
     (host, to): (&str, SocketAddr),
-) -> Result<Bytes, Unanswered> {
+) -> Result<Bytes, AddressFailure> {
     let told = format!("{host} ({to})");
-    let failed =
-        |text: String| Unanswered::Address(FetchError::Failed(FETCH, format!("{told}: {text}")));
+    let failed = |text: String| {
+        AddressFailure::Address(FetchError::Failed(FETCH, format!("{told}: {text}")))
+    };
     let connected = timeout(CONNECT_MAX, TcpStream::connect(to)).await;
-    let late = |_| Unanswered::Silence(format!("{told}: no connection within {CONNECT_MAX:?}"));
-    let of = |error: io::Error| Unanswered::Address(FetchError::of(&error, &told));
+    let late = |_| AddressFailure::Silence(format!("{told}: no connection within {CONNECT_MAX:?}"));
+    let of = |error: io::Error| AddressFailure::Address(FetchError::of(&error, &told));
     let stream = connected.map_err(late)?.map_err(of)?;
     let is_heard = Cell::new(false);
     let exchange = async {
         let shaken = TlsConnector::from(client).connect(name, stream).await;
-        let refused = |error| Unanswered::Address(FetchError::of_handshake(&error, &told));
+        let refused = |error| AddressFailure::Address(FetchError::of_handshake(&error, &told));
         let stream = shaken.map_err(refused)?;
         is_heard.set(true);
         let (mut sender, connection) =
@@ -216,25 +217,25 @@ async fn get_from(
     match timeout(EXCHANGE_MAX, exchange).await {
         Ok(answered) => answered,
         Err(_) if is_heard.get() => Err(failed(text())),
-        Err(_) => Err(Unanswered::Silence(format!("{told}: {}", text()))),
+        Err(_) => Err(AddressFailure::Silence(format!("{told}: {}", text()))),
     }
 }
 
 /// The text of a response that is one: 200, and no redirection (RFC 8461 §3.3).
-async fn text_of(response: Response<Incoming>) -> Result<Bytes, Unanswered> {
+async fn text_of(response: Response<Incoming>) -> Result<Bytes, AddressFailure> {
     if response.status() != StatusCode::OK {
-        return Err(Unanswered::Host(format!("it answers {}", response.status())));
+        return Err(AddressFailure::Host(format!("it answers {}", response.status())));
     }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("text/plain") {
         let kind = kind.unwrap_or("nothing").escape_debug();
-        return Err(Unanswered::Host(format!("its content type is {kind}, not text/plain")));
+        return Err(AddressFailure::Host(format!("its content type is {kind}, not text/plain")));
     }
     let body = Limited::new(response.into_body(), POLICY_BYTES_MAX).collect().await;
     body.map(|body| body.to_bytes()).map_err(|error| match error.is::<LengthLimitError>() {
-        true => Unanswered::Host(error.to_string()),
-        false => Unanswered::Address(FetchError::Failed(FETCH, error.to_string())),
+        true => AddressFailure::Host(error.to_string()),
+        false => AddressFailure::Address(FetchError::Failed(FETCH, error.to_string())),
     })
 }
 
@@ -244,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_address_that_is_silent_is_left_alone_for_a_while() {
-        let (mut silent, now) = (Silent::default(), Instant::now());
+        let (mut silent, now) = (SilentAddresses::default(), Instant::now());
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         silent.note(ip("192.0.2.1"), now);
         silent.note(ip("2001:db8::1"), now);

@@ -1,7 +1,7 @@
 //! Policies on disk: a file for each domain, `ID FETCHED_MS SINCE_MS USED_MS crc32c:…` and the policy. The checksum is of
 //! all but itself; files of earlier versions have none.
 
-use super::cache::Cached;
+use super::cache::PolicyCacheEntry;
 use auth::mta_sts::{POLICY_BYTES_MAX, Policy};
 use mail::Wall;
 use std::collections::BTreeSet;
@@ -18,9 +18,9 @@ const FRESH: &str = ".new-";
 
 /// What there is, and what is there and could not be read.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub(super) policies: Vec<(Box<str>, Cached)>,
-    pub(super) unread: Unread,
+pub(super) struct StoredPolicies {
+    pub(super) policies: Vec<(Box<str>, PolicyCacheEntry)>,
+    pub(super) unread: UnreadPolicies,
     /// Files that were no policies any more, and are gone.
     pub(super) lost: Vec<PathBuf>,
     /// What went wrong last, with which file.
@@ -29,43 +29,43 @@ pub(super) struct Found {
 
 /// Policies that are on disk, and can't be read now.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum UnreadPolicies {
     /// It may be any.
     All,
     Of(BTreeSet<Box<str>>),
 }
 
-impl Default for Unread {
-    fn default() -> Unread {
-        Unread::Of(BTreeSet::new())
+impl Default for UnreadPolicies {
+    fn default() -> UnreadPolicies {
+        UnreadPolicies::Of(BTreeSet::new())
     }
 }
 
-impl Unread {
+impl UnreadPolicies {
     pub(super) fn is_none(&self) -> bool {
-        matches!(self, Unread::Of(domains) if domains.is_empty())
+        matches!(self, UnreadPolicies::Of(domains) if domains.is_empty())
     }
 
     pub(super) fn has(&self, domain: &str) -> bool {
         match self {
-            Unread::All => true,
-            Unread::Of(domains) => domains.contains(domain),
+            UnreadPolicies::All => true,
+            UnreadPolicies::Of(domains) => domains.contains(domain),
         }
     }
 }
 
 /// Reads all of them. Only what was read and is malformed is removed: what has ended by this machine's
 /// clock may hold by the right one.
-pub(super) fn read_all(directory: &Path) -> Found {
+pub(super) fn read_all(directory: &Path) -> StoredPolicies {
     let told = |path: &Path, error: io::Error| Some(format!("{}: {error}", path.display()));
-    let mut found = Found::default();
+    let mut found = StoredPolicies::default();
     let entries = fs::read_dir(directory).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     let entries = match entries {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return found,
         Err(error) => {
             let error = told(directory, error);
-            return Found { unread: Unread::All, error, ..found };
+            return StoredPolicies { unread: UnreadPolicies::All, error, ..found };
         }
     };
     for entry in entries {
@@ -82,7 +82,7 @@ pub(super) fn read_all(directory: &Path) -> Found {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
-                if let Unread::Of(domains) = &mut found.unread {
+                if let UnreadPolicies::Of(domains) = &mut found.unread {
                     domains.insert(domain.into());
                 }
                 found.error = told(&path, error);
@@ -96,14 +96,14 @@ pub(super) fn read_all(directory: &Path) -> Found {
 ///
 /// # Errors
 /// It can't be read.
-fn read(path: &Path) -> io::Result<Option<Cached>> {
+fn read(path: &Path) -> io::Result<Option<PolicyCacheEntry>> {
     let mut text = Vec::new();
     let max = HEAD_BYTES_MAX + POLICY_BYTES_MAX;
     File::open(path)?.take(max as u64 + 1).read_to_end(&mut text)?;
     Ok(parsed(&text))
 }
 
-fn parsed(text: &[u8]) -> Option<Cached> {
+fn parsed(text: &[u8]) -> Option<PolicyCacheEntry> {
     let end = text.iter().take(HEAD_BYTES_MAX).position(|byte| *byte == b'\n')?;
     let (head, policy) = text.split_at_checked(end + 1)?;
     let mut words = std::str::from_utf8(head).ok()?.trim_end_matches('\n').split(' ');
@@ -117,11 +117,11 @@ fn parsed(text: &[u8]) -> Option<Cached> {
         }
     }
     let policy = Arc::new(Policy::parse(policy).ok()?);
-    Some(Cached { id: id.into(), fetched, since, used, policy })
+    Some(PolicyCacheEntry { id: id.into(), fetched, since, used, policy })
 }
 
-fn written(cached: &Cached) -> Vec<u8> {
-    let Cached { id, fetched, since, used, policy } = cached;
+fn written(cached: &PolicyCacheEntry) -> Vec<u8> {
+    let PolicyCacheEntry { id, fetched, since, used, policy } = cached;
     let (head, policy) = (format!("{id} {} {} {}", fetched.0, since.0, used.0), policy.to_string());
     let checksum = checksum_of(head.as_bytes(), policy.as_bytes());
     format!("{head} {checksum}\n{policy}").into_bytes()
@@ -138,7 +138,7 @@ fn checksum_of(head: &[u8], policy: &[u8]) -> String {
 /// As the operating system says.
 pub(super) fn write<'a>(
     directory: &Path,
-    (domain, cached): (&str, &Cached),
+    (domain, cached): (&str, &PolicyCacheEntry),
     gone: impl Iterator<Item = &'a str>,
 ) -> io::Result<()> {
     fs::create_dir_all(directory)?;
@@ -171,11 +171,11 @@ fn is_name(domain: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn cached(id: &str, fetched: u64) -> Cached {
+    fn cached(id: &str, fetched: u64) -> PolicyCacheEntry {
         let text = b"version: STSv1\nmode: enforce\nmx: mx.far.test\nmax_age: 1000\n";
         let (since, used) = (Wall(7), Wall(8));
         let policy = Arc::new(Policy::parse(text).unwrap());
-        Cached { id: id.into(), fetched: Wall(fetched), since, used, policy }
+        PolicyCacheEntry { id: id.into(), fetched: Wall(fetched), since, used, policy }
     }
 
     fn names(directory: &Path) -> Vec<String> {
@@ -204,7 +204,7 @@ mod tests {
         found.policies.sort_by(|a, b| a.0.cmp(&b.0));
         let name = Box::<str>::from;
         let kept = vec![(name("far.test"), cached("a2", 5_000)), (name("third.test"), third)];
-        assert_eq!((found.policies, found.unread), (kept, Unread::default()));
+        assert_eq!((found.policies, found.unread), (kept, UnreadPolicies::default()));
         // However long ago by this machine's clock.
         assert_eq!(names(&path), ["far.test", "third.test"]);
     }

@@ -1,9 +1,9 @@
 //! The thread that has all to do with policies: it reads those that were kept, fetches and renews, and
 //! is the only one that writes. Shards look at what is in memory, and ask for the rest.
 
-use super::cache::{Cache, Cached, Evicted, Failures};
+use super::cache::{Cache, EvictedPolicy, FetchBackoffs, PolicyCacheEntry};
 use super::fetch::{FetchError, Fetcher};
-use super::files::{self, Unread};
+use super::files::{self, UnreadPolicies};
 use crate::kept_file::StateFiles;
 use crate::mutex::lock;
 use crate::world::clock::wall_now;
@@ -48,37 +48,37 @@ const ZONES_MAX: usize = 4_096;
 const TRIES_MAX: u32 = 10;
 
 /// The policy of a domain, if it has one; or why that is not known.
-pub(super) type Answer = Result<Option<Arc<Policy>>, String>;
+pub(super) type PolicyResult = Result<Option<Arc<Policy>>, String>;
 
 /// What a shard asks for.
-pub(super) struct Ask {
+pub(super) struct PolicyFetchRequest {
     pub(super) domain: Box<str>,
     /// As the TXT record has it, if there is one.
     pub(super) id: Option<Box<str>>,
     pub(super) public_only: bool,
     /// Nobody waits for a renewal.
-    pub(super) answer: Option<oneshot::Sender<Answer>>,
+    pub(super) answer: Option<oneshot::Sender<PolicyResult>>,
 }
 
 /// What all shards see.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct SharedPolicies {
     pub(super) cache: Cache,
-    pub(super) unread: Unread,
+    pub(super) unread: UnreadPolicies,
 }
 
 /// `None` until those that were kept are read.
-pub(super) type SharedShelf = Arc<Mutex<Option<Shelf>>>;
+pub(super) type OptionalPolicies = Arc<Mutex<Option<SharedPolicies>>>;
 
 /// Tells the operator.
-pub(super) type Report = Arc<dyn Fn(&str) + Send + Sync>;
+pub(super) type PolicyReporter = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Where policies come from.
-pub(super) trait Source: 'static {
+pub(super) trait PolicySource: 'static {
     async fn fetch(&self, domain: &str, public_only: bool) -> Result<Policy, FetchError>;
 }
 
-impl Source for Fetcher {
+impl PolicySource for Fetcher {
     async fn fetch(&self, domain: &str, public_only: bool) -> Result<Policy, FetchError> {
         Fetcher::fetch(self, domain, public_only).await
     }
@@ -94,13 +94,13 @@ pub(super) struct Seed<S> {
     pub(super) known: usize,
     /// A route refuses private addresses.
     pub(super) public_only: bool,
-    pub(super) shelf: SharedShelf,
+    pub(super) shelf: OptionalPolicies,
     pub(super) metrics: Arc<PolicyMetrics>,
     /// Where fetches show how scarce they are.
     pub(super) pools: Arc<Pressures>,
     /// Who tells domains that their policies can't be had.
     pub(super) reports: Arc<dyn TlsReports + Send + Sync>,
-    pub(super) report: Report,
+    pub(super) report: PolicyReporter,
     pub(super) files: StateFiles,
 }
 
@@ -108,13 +108,13 @@ pub(super) struct Seed<S> {
 const LOST_MAX: usize = 8;
 
 /// A file to be written, and those that go for it.
-struct Change {
+struct PolicyWrite {
     domain: Box<str>,
-    cached: Cached,
-    gone: Vec<Evicted>,
+    cached: PolicyCacheEntry,
+    gone: Vec<EvictedPolicy>,
 }
 
-struct Keeper<S> {
+struct PolicyFetcher<S> {
     seed: Seed<S>,
     strangers: Arc<FairSemaphore>,
     known: Arc<FairSemaphore>,
@@ -125,14 +125,17 @@ struct Keeper<S> {
     begun: Cell<u32>,
     /// Renewals that nobody asks for go to public addresses only, as somebody wants it.
     public_only: Cell<bool>,
-    failures: RefCell<Failures>,
+    failures: RefCell<FetchBackoffs>,
     /// Domains whose policies are fetched, or wait for that, with those who want to know.
-    flights: RefCell<BTreeMap<Box<str>, Vec<oneshot::Sender<Answer>>>>,
-    changes: mpsc::UnboundedSender<Change>,
+    flights: RefCell<BTreeMap<Box<str>, Vec<oneshot::Sender<PolicyResult>>>>,
+    changes: mpsc::UnboundedSender<PolicyWrite>,
 }
 
 /// Keeps policies until nobody can ask any more.
-pub(super) fn run<S: Source>(seed: Seed<S>, asks: mpsc::UnboundedReceiver<Ask>) {
+pub(super) fn run<S: PolicySource>(
+    seed: Seed<S>,
+    asks: mpsc::UnboundedReceiver<PolicyFetchRequest>,
+) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -143,14 +146,17 @@ pub(super) fn run<S: Source>(seed: Seed<S>, asks: mpsc::UnboundedReceiver<Ask>) 
     LocalSet::new().block_on(&runtime, serve(seed, asks));
 }
 
-async fn serve<S: Source>(seed: Seed<S>, mut asks: mpsc::UnboundedReceiver<Ask>) {
+async fn serve<S: PolicySource>(
+    seed: Seed<S>,
+    mut asks: mpsc::UnboundedReceiver<PolicyFetchRequest>,
+) {
     let (changes, to_write) = mpsc::unbounded_channel();
     spawn_local(write_all(seed.directory.clone(), to_write, seed.files.clone()));
     let [strangers, known] = [seed.strangers, seed.known].map(|max| FairSemaphore::new(parts(max)));
     for line in [&strangers, &known] {
         seed.pools.register(PoolId::Policies, line);
     }
-    let keeper = Rc::new(Keeper {
+    let keeper = Rc::new(PolicyFetcher {
         strangers,
         known,
         zones: RefCell::new(Standings::new(ZONES_MAX)),
@@ -202,10 +208,10 @@ fn parts(fetches: usize) -> SemaphoreLimits {
 /// Writes one change after the other, in the order in which they were made.
 async fn write_all(
     directory: PathBuf,
-    mut changes: mpsc::UnboundedReceiver<Change>,
+    mut changes: mpsc::UnboundedReceiver<PolicyWrite>,
     files: StateFiles,
 ) {
-    while let Some(Change { domain, cached, gone }) = changes.recv().await {
+    while let Some(PolicyWrite { domain, cached, gone }) = changes.recv().await {
         let (at, name) = (directory.clone(), domain.clone());
         let write = move || {
             let gone = gone.iter().map(|gone| &*gone.domain);
@@ -223,9 +229,9 @@ async fn write_all(
     }
 }
 
-impl<S: Source> Keeper<S> {
+impl<S: PolicySource> PolicyFetcher<S> {
     /// Looks at the policies.
-    fn with<T>(&self, look: impl FnOnce(&mut Shelf) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut SharedPolicies) -> T) -> T {
         look(lock(&self.seed.shelf).get_or_insert_default())
     }
 
@@ -268,14 +274,14 @@ impl<S: Source> Keeper<S> {
         };
         for domain in due.into_iter().filter(|domain| is_due(domain)).take(RENEWED_IN_ROUND_MAX) {
             let public_only = self.public_only.get();
-            self.take(Ask { domain, id: None, public_only, answer: None });
+            self.take(PolicyFetchRequest { domain, id: None, public_only, answer: None });
         }
     }
 
     /// Answers, or sees to it that there will be an answer.
-    fn take(self: &Rc<Self>, ask: Ask) {
+    fn take(self: &Rc<Self>, ask: PolicyFetchRequest) {
         let now = wall_now();
-        let Ask { domain, id, public_only, answer } = ask;
+        let PolicyFetchRequest { domain, id, public_only, answer } = ask;
         self.public_only.set(self.public_only.get() || public_only);
         let cached = self.with(|shelf| shelf.cache.get(&domain, now).cloned());
         let is_new = match &cached {
@@ -301,7 +307,7 @@ impl<S: Source> Keeper<S> {
         self: &Rc<Self>,
         (domain, id): (Box<str>, Option<Box<str>>),
         public_only: bool,
-        waiter: Option<oneshot::Sender<Answer>>,
+        waiter: Option<oneshot::Sender<PolicyResult>>,
         is_known: bool,
     ) {
         let mut flights = self.flights.borrow_mut();
@@ -430,7 +436,7 @@ impl<S: Source> Keeper<S> {
         &self,
         (domain, id): (&str, Option<&str>),
         fetched: Result<Policy, FetchError>,
-    ) -> Answer {
+    ) -> PolicyResult {
         let (metrics, now) = (&self.seed.metrics, wall_now());
         let why = match fetched {
             Ok(policy) => {
@@ -477,7 +483,7 @@ impl<S: Source> Keeper<S> {
     fn keep(&self, domain: &str, fetched: (Option<&str>, Arc<Policy>)) {
         let now = wall_now();
         let (cached, gone, count) = self.with(|shelf| {
-            if let Unread::Of(domains) = &mut shelf.unread {
+            if let UnreadPolicies::Of(domains) = &mut shelf.unread {
                 domains.remove(domain);
             }
             let (cached, gone) = shelf.cache.fetched(domain, fetched, now);
@@ -490,18 +496,18 @@ impl<S: Source> Keeper<S> {
             let domain = &gone.domain;
             (self.seed.report)(&format!("the policy of {domain} is forgotten: there are too many"));
         }
-        let _ = self.changes.send(Change { domain: domain.into(), cached, gone });
+        let _ = self.changes.send(PolicyWrite { domain: domain.into(), cached, gone });
     }
 
     /// What is known of a domain without a fetch.
-    fn held(&self, domain: &str) -> Answer {
+    fn held(&self, domain: &str) -> PolicyResult {
         self.with(|shelf| shelf.held(domain))
     }
 }
 
-impl Shelf {
+impl SharedPolicies {
     /// What is known of a domain.
-    fn held(&self, domain: &str) -> Answer {
+    fn held(&self, domain: &str) -> PolicyResult {
         match self.cache.get(domain, wall_now()) {
             Some(cached) => Ok(Some(Arc::clone(&cached.policy))),
             None if self.unread.has(domain) => {
@@ -512,7 +518,7 @@ impl Shelf {
     }
 }
 
-fn tell(waiter: Option<oneshot::Sender<Answer>>, answer: impl FnOnce() -> Answer) {
+fn tell(waiter: Option<oneshot::Sender<PolicyResult>>, answer: impl FnOnce() -> PolicyResult) {
     if let Some(waiter) = waiter {
         // Who waited may have gone.
         let _ = waiter.send(answer());

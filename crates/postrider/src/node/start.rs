@@ -1,13 +1,13 @@
 //! The start of a relay, in the order in which things need each other.
 
 use super::{Node, StartError};
-use crate::advisers::Advisers;
+use crate::advisers::SharedServices;
 use crate::advisers::advisers;
-use crate::commands::load::{self, Read};
+use crate::commands::load::{self, LoadedConfig};
 use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
-use crate::effects::KeptEffects;
+use crate::effects::EffectStore;
 use crate::event_log::EventLog;
 use crate::file_watch::FileWatch;
 use crate::kept_file::StateFiles;
@@ -21,8 +21,8 @@ use crate::problems::ProblemList;
 use crate::reload::Reloadable;
 use crate::replacement::salt;
 use crate::secrets::WatchedSecrets;
-use crate::services::{EventTaker, FileServices, Others, Services, beside, services};
-use crate::shard_thread::{AcceptorSeed, Bound, Common, ShardSeed};
+use crate::services::{EventTaker, FileServices, ServiceContext, Services, beside, services};
+use crate::shard_thread::{AcceptorSeed, BoundAddresses, ShardContext, ShardSeed};
 use crate::signing_keys::SigningKeys;
 use crate::suspensions::Suspensions;
 use crate::world::clock::{Start, wall_now};
@@ -57,7 +57,7 @@ impl Node {
     /// # Errors
     /// What could not be opened, read or bound.
     pub(crate) fn start(
-        read: Read,
+        read: LoadedConfig,
         shards: u16,
         console: &Arc<ConsoleLog>,
         progress: &dyn Fn(&str),
@@ -89,10 +89,10 @@ impl Node {
         )?;
         let suspended = suspensions.in_force(wall_now());
         let ports = logs.iter().map(ReadLog::port).collect();
-        let own = Own { ports, shared, suspended, shards: senders.clone(), started };
+        let own = ShardResources { ports, shared, suspended, shards: senders.clone(), started };
         let common = common(config, &named, own, (advisers, &metrics, descriptors), console);
         common.store.watch(&watch);
-        let others = Others { secrets: &secrets, files: &files, acme: &named.acme };
+        let others = ServiceContext { secrets: &secrets, files: &files, acme: &named.acme };
         let beside = beside(&common, &others);
         // What they bind, or ask the system for, is no mistake of the file.
         beside.start(config, progress).map_err(|errors| load::one_line(&errors))?;
@@ -129,7 +129,7 @@ impl Node {
 }
 
 /// What a start has made for the shards alone.
-struct Own {
+struct ShardResources {
     ports: Vec<Arc<LogPort>>,
     shared: Arc<SharedState>,
     suspended: Arc<[Suspension]>,
@@ -141,11 +141,11 @@ struct Own {
 fn common(
     config: &Arc<Config>,
     named: &FileServices,
-    own: Own,
-    (advisers, metrics, descriptors): (Advisers, &NodeMetrics, Descriptors),
+    own: ShardResources,
+    (advisers, metrics, descriptors): (SharedServices, &NodeMetrics, Descriptors),
     console: &Arc<ConsoleLog>,
-) -> Common {
-    Common {
+) -> ShardContext {
+    ShardContext {
         config: Arc::clone(config),
         ports: own.ports,
         shared: own.shared,
@@ -168,7 +168,10 @@ fn common(
 }
 
 /// Pools and problems that only the program has show themselves.
-fn show_pools(common: &Common, (signing_keys, secrets): (&Arc<SigningKeys>, &WatchedSecrets)) {
+fn show_pools(
+    common: &ShardContext,
+    (signing_keys, secrets): (&Arc<SigningKeys>, &WatchedSecrets),
+) {
     common.shared.problems.register(Arc::clone(signing_keys) as _);
     common.shared.problems.register(Arc::new(secrets.troubles.clone()));
     let pools = &common.shared.pressures;
@@ -197,7 +200,7 @@ fn spools(config: &Config) -> String {
 }
 
 /// What acceptors are started with, how they are stopped, and where they say what they are bound to.
-fn acceptors() -> (Watched<bool>, std_mpsc::Receiver<Bound>, AcceptorSeed) {
+fn acceptors() -> (Watched<bool>, std_mpsc::Receiver<BoundAddresses>, AcceptorSeed) {
     let stop_accepting = Watched::new(false);
     let stop = stop_accepting.follow();
     let (bound, when_bound) = std_mpsc::channel();
@@ -210,7 +213,9 @@ fn ways_in(shards: u16) -> (Vec<ShardSender<AcceptedSocket>>, Vec<Inbox>) {
 }
 
 /// Where the first shard listens, once it does.
-fn bound_addresses(when_bound: &std_mpsc::Receiver<Bound>) -> Result<Vec<SocketAddr>, String> {
+fn bound_addresses(
+    when_bound: &std_mpsc::Receiver<BoundAddresses>,
+) -> Result<Vec<SocketAddr>, String> {
     let ended = |_| "the first shard ended before it listened".to_owned();
     when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())
 }
@@ -253,7 +258,7 @@ fn open_kept(
     config: &Config,
     shared: &Arc<SharedState>,
     console: &ConsoleLog,
-) -> (Suspensions, KeptEffects) {
+) -> (Suspensions, EffectStore) {
     let now = wall_now();
     let (suspensions, lost) = Suspensions::open(&config.spool.paths[0], now);
     if let Some(why) = lost {
@@ -264,7 +269,7 @@ fn open_kept(
         let found = DetectedProblem::warning(suspensions.shown(), text).next_step(step);
         shared.problems.conditions("state_file").set(found, now);
     }
-    (suspensions, KeptEffects::open(config, shared, console))
+    (suspensions, EffectStore::open(config, shared, console))
 }
 
 /// What all shards share.
@@ -294,13 +299,13 @@ fn shared(
 
 /// Starts the threads of each log, which hand what it held to the shards.
 fn start_logs(
-    common: &Common,
+    common: &ShardContext,
     logs: Vec<ReadLog>,
     mut distribution: Distribution,
     metrics: &NodeMetrics,
     files: &StateFiles,
 ) -> Result<Vec<Log>, String> {
-    let Common { config, console, shards, started, .. } = common;
+    let ShardContext { config, console, shards, started, .. } = common;
     let start = |(log, metrics): (ReadLog, &Arc<LogMetrics>)| {
         log.start(config, &mut distribution, shards, (metrics, *started), (files, console))
     };
@@ -312,7 +317,7 @@ fn start_logs(
 /// Starts the thread of each shard; the first one listens. `received` has the inbox of each, and where
 /// it receives what the logs held.
 fn start_shards(
-    common: &Common,
+    common: &ShardContext,
     received: impl Iterator<Item = (Inbox, RecoveredReceiver)>,
     metrics: &NodeMetrics,
     takers: (&Services, Option<&EventLog>),

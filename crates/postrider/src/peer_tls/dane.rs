@@ -3,7 +3,7 @@
 //! That a peer has the key of its certificate, whatever else that says: rustls would have a certificate of X.509
 //! version 3 for it, but a TLSA record may be about any (RFC 7672 §3.1.1).
 
-use super::Judge;
+use super::PeerCertPolicy;
 use auth::tlsa;
 use mta::seams::DaneTrust;
 use rustls::client::danger::HandshakeSignatureValid;
@@ -70,7 +70,7 @@ impl Dane {
     }
 }
 
-impl Judge for Dane {
+impl PeerCertPolicy for Dane {
     fn judge(
         &self,
         certificate: &CertificateDer<'_>,
@@ -89,18 +89,18 @@ impl Judge for Dane {
 
 /// No certificate is one that the records are about.
 #[derive(Debug)]
-struct Unmatched;
+struct TlsaMismatch;
 
-impl fmt::Display for Unmatched {
+impl fmt::Display for TlsaMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no TLSA record is about the certificate, or about one above it")
     }
 }
 
-impl std::error::Error for Unmatched {}
+impl std::error::Error for TlsaMismatch {}
 
 fn unmatched() -> Error {
-    CertificateError::Other(OtherError(Arc::new(Unmatched))).into()
+    CertificateError::Other(OtherError(Arc::new(TlsaMismatch))).into()
 }
 
 fn key<'a>(certificate: &'a CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDer<'a>, Error> {

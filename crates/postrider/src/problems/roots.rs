@@ -29,7 +29,7 @@ const NAMES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
 /// What is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Needed {
+pub(super) enum PathPurpose {
     /// Directories before the first placeholder of Maildirs' paths.
     Mailboxes,
     Spool,
@@ -41,36 +41,36 @@ pub(super) enum Needed {
 /// Those of the configuration in force.
 pub(crate) struct NeededPaths {
     kind: &'static str,
-    wants: fn(&Config) -> Vec<(Needed, PathBuf)>,
-    roots: Mutex<BTreeMap<(Needed, PathBuf), Arc<Root>>>,
+    wants: fn(&Config) -> Vec<(PathPurpose, PathBuf)>,
+    roots: Mutex<BTreeMap<(PathPurpose, PathBuf), Arc<Root>>>,
     watch: Arc<FileWatch>,
     started: Start,
 }
 
 /// Why it can't be used, and what to do.
-type Wrong = (String, &'static str);
+type PathProblem = (String, &'static str);
 
 struct Root {
-    needed: Needed,
+    needed: PathPurpose,
     path: PathBuf,
     /// Why it can't be used, when it was looked at last.
-    wrong: Mutex<Option<Wrong>>,
+    wrong: Mutex<Option<PathProblem>>,
     looking: Watchdog,
 }
 
-fn mailboxes(config: &Config) -> Vec<(Needed, PathBuf)> {
+fn mailboxes(config: &Config) -> Vec<(PathPurpose, PathBuf)> {
     let roots = channels::mailbox_roots(config);
-    roots.map(|(_, path)| (Needed::Mailboxes, path.to_owned())).collect()
+    roots.map(|(_, path)| (PathPurpose::Mailboxes, path.to_owned())).collect()
 }
 
-fn others(config: &Config) -> Vec<(Needed, PathBuf)> {
+fn others(config: &Config) -> Vec<(PathPurpose, PathBuf)> {
     // What is only in memory needs none.
     let is_kept = config.spool.durability != config::Durability::Memory;
     let spools = config.spool.paths.iter().filter(|_| is_kept);
-    let spools = spools.map(|path| (Needed::Spool, path.clone()));
+    let spools = spools.map(|path| (PathPurpose::Spool, path.clone()));
     let events =
-        config.of::<EventSettings>().map(|events| (Needed::Events, events.file.path.clone()));
-    let names = NAMES.iter().map(|path| (Needed::Names, PathBuf::from(path)));
+        config.of::<EventSettings>().map(|events| (PathPurpose::Events, events.file.path.clone()));
+    let names = NAMES.iter().map(|path| (PathPurpose::Names, PathBuf::from(path)));
     spools.chain(events).chain(names).collect()
 }
 
@@ -87,7 +87,7 @@ impl NeededPaths {
 
     fn new(
         kind: &'static str,
-        wants: fn(&Config) -> Vec<(Needed, PathBuf)>,
+        wants: fn(&Config) -> Vec<(PathPurpose, PathBuf)>,
         (watch, started): (&Arc<FileWatch>, Start),
     ) -> NeededPaths {
         let (watch, roots) = (Arc::clone(watch), Mutex::default());
@@ -109,7 +109,7 @@ impl NeededPaths {
     }
 
     /// For as long as somebody wants to know.
-    fn look_at(&self, (needed, path): (Needed, PathBuf)) -> Arc<Root> {
+    fn look_at(&self, (needed, path): (PathPurpose, PathBuf)) -> Arc<Root> {
         let (wrong, looking) = Default::default();
         let root = Arc::new(Root { needed, path, wrong, looking });
         let started = self.started;
@@ -124,17 +124,19 @@ impl NeededPaths {
 }
 
 impl Root {
-    fn look(&self) -> Option<Wrong> {
+    fn look(&self) -> Option<PathProblem> {
         match self.needed {
             // The room that a spool has is its own to see.
-            Needed::Spool => Seen::at(&self.path).wrong().or_else(|| no_room(&self.path, false)),
-            Needed::Mailboxes => {
+            PathPurpose::Spool => {
+                PathStatus::at(&self.path).wrong().or_else(|| no_room(&self.path, false))
+            }
+            PathPurpose::Mailboxes => {
                 wrong_with_mailboxes(&self.path).or_else(|| no_room(&self.path, true))
             }
             // Nobody misses what is not there; the first event makes its file.
-            Needed::Events | Needed::Names => match Seen::at(&self.path) {
-                Seen::Unseen(error) => Some((error, LOOK)),
-                Seen::Directory | Seen::Other | Seen::Nothing => None,
+            PathPurpose::Events | PathPurpose::Names => match PathStatus::at(&self.path) {
+                PathStatus::Unseen(error) => Some((error, LOOK)),
+                PathStatus::Directory | PathStatus::Other | PathStatus::Nothing => None,
             },
         }
     }
@@ -142,21 +144,23 @@ impl Root {
     fn hangs(&self, about: &str) -> DetectedProblem {
         let text = format!("the disk of {about} does not answer");
         DetectedProblem::warning(about, text).next_step(match self.needed {
-            Needed::Mailboxes => "mail for its mailboxes waits",
-            Needed::Spool => "look at the disk: mail in it waits",
-            Needed::Events => "look at the disk: mail goes on, and events wait",
-            Needed::Names => "look at the disk: what is known of names is used",
+            PathPurpose::Mailboxes => "mail for its mailboxes waits",
+            PathPurpose::Spool => "look at the disk: mail in it waits",
+            PathPurpose::Events => "look at the disk: mail goes on, and events wait",
+            PathPurpose::Names => "look at the disk: what is known of names is used",
         })
     }
 
-    fn wrong(&self, about: &str, (why, step): &Wrong) -> DetectedProblem {
+    fn wrong(&self, about: &str, (why, step): &PathProblem) -> DetectedProblem {
         let text = match self.needed {
-            Needed::Mailboxes => format!("mailboxes can't be kept in {about}: {why}"),
-            Needed::Spool => format!("the spool directory {about} can't be used: {why}"),
-            Needed::Events | Needed::Names => format!("{about} can't be looked at: {why}"),
+            PathPurpose::Mailboxes => format!("mailboxes can't be kept in {about}: {why}"),
+            PathPurpose::Spool => format!("the spool directory {about} can't be used: {why}"),
+            PathPurpose::Events | PathPurpose::Names => {
+                format!("{about} can't be looked at: {why}")
+            }
         };
         let severity = match self.needed {
-            Needed::Spool => Severity::Error,
+            PathPurpose::Spool => Severity::Error,
             _ => Severity::Warning,
         };
         DetectedProblem::new(severity, about, text).next_step(*step)
@@ -181,7 +185,7 @@ impl ProblemKind for NeededPaths {
 }
 
 /// What is at a path.
-enum Seen {
+enum PathStatus {
     Directory,
     Other,
     Nothing,
@@ -189,30 +193,30 @@ enum Seen {
     Unseen(String),
 }
 
-impl Seen {
-    fn at(path: &Path) -> Seen {
+impl PathStatus {
+    fn at(path: &Path) -> PathStatus {
         match std::fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => Seen::Directory,
-            Ok(_) => Seen::Other,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Seen::Nothing,
-            Err(error) => Seen::Unseen(error.to_string()),
+            Ok(meta) if meta.is_dir() => PathStatus::Directory,
+            Ok(_) => PathStatus::Other,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => PathStatus::Nothing,
+            Err(error) => PathStatus::Unseen(error.to_string()),
         }
     }
 
     /// Why nothing can be in it.
-    fn wrong(self) -> Option<Wrong> {
+    fn wrong(self) -> Option<PathProblem> {
         match self {
-            Seen::Directory => None,
-            Seen::Other => Some(("it is no directory".to_owned(), MAKE)),
-            Seen::Nothing => Some(("it is not there".to_owned(), MAKE)),
-            Seen::Unseen(error) => Some((error, LOOK)),
+            PathStatus::Directory => None,
+            PathStatus::Other => Some(("it is no directory".to_owned(), MAKE)),
+            PathStatus::Nothing => Some(("it is not there".to_owned(), MAKE)),
+            PathStatus::Unseen(error) => Some((error, LOOK)),
         }
     }
 }
 
 /// Why nothing new fits on the file system of a directory, though it answers. What can't be asked is no
 /// problem of its own.
-fn no_room(path: &Path, with_bytes: bool) -> Option<Wrong> {
+fn no_room(path: &Path, with_bytes: bool) -> Option<PathProblem> {
     let space = rustix::fs::statvfs(path).ok()?;
     // File systems without a table of inodes have 0 of 0.
     if space.f_files > 0 && space.f_favail == 0 {
@@ -223,9 +227,9 @@ fn no_room(path: &Path, with_bytes: bool) -> Option<Wrong> {
 }
 
 /// Why mailboxes can't be in a directory that the first delivery may make.
-fn wrong_with_mailboxes(path: &Path) -> Option<Wrong> {
-    match Seen::at(path) {
-        Seen::Nothing if beside_spool::may_be_made(path) => None,
+fn wrong_with_mailboxes(path: &Path) -> Option<PathProblem> {
+    match PathStatus::at(path) {
+        PathStatus::Nothing if beside_spool::may_be_made(path) => None,
         seen => seen.wrong(),
     }
 }
@@ -246,7 +250,7 @@ pub(crate) fn missing_roots(config: &Config) -> Vec<String> {
     let events = config.of::<EventSettings>().and_then(|events| {
         let directory = beside_spool::above(&events.file.path);
         let is_made = will_be_made(directory) || beside_spool::may_be_made(directory);
-        let (why, step) = Seen::at(directory).wrong()?;
+        let (why, step) = PathStatus::at(directory).wrong()?;
         let text = format!("events can't be written to {}: {why}: {step}", directory.display());
         (directory.exists() || !is_made).then_some(text)
     });

@@ -1,8 +1,8 @@
 //! The services that read the files which a configuration names. A start and a reload have them prepare, and so does
 //! `postrider check`: what keeps a server from starting is found before.
 
-use super::places::Places;
-use super::{Adoption, Next, Service, Services, nothing_to_adopt};
+use super::places::StartupResources;
+use super::{Adoption, CandidateConfig, Service, Services, nothing_to_adopt};
 use crate::acme::AcmeFiles;
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
@@ -26,7 +26,7 @@ pub(crate) struct FileServices {
     pub(crate) signing_keys: Arc<SigningKeys>,
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) acme: Arc<AcmeFiles>,
-    places: Arc<Places>,
+    places: Arc<StartupResources>,
 }
 
 impl FileServices {
@@ -70,7 +70,7 @@ impl Service for MailboxOwners {
         "owners of mailboxes"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         match check_owners(next.config) {
             mistakes if mistakes.is_empty() => Ok(nothing_to_adopt()),
             mistakes => Err(mistakes),
@@ -108,7 +108,7 @@ impl Service for Arc<ReplyRules> {
         "files of classes and shaping"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let read = reply_classes::read_with_rules(next.config, next.is_shaped)?;
         let this = Arc::clone(self);
         Ok(Box::new(move || match this.shared.get().map(Weak::upgrade) {

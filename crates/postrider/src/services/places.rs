@@ -1,7 +1,7 @@
 //! Directories and addresses that the server itself takes. They are looked at before anything is taken, so that a place
 //! where nothing can be is a mistake of the file; what another process has is none.
 
-use super::{Adoption, Next, Service};
+use super::{Adoption, CandidateConfig, Service};
 use crate::control_socket;
 use crate::file_disk;
 use crate::limited_work::waited_for;
@@ -18,22 +18,22 @@ const LOOK_MAX: Duration = Duration::from_secs(2);
 
 /// Where mail is kept, where clients and operators come in.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct StartupResources {
     /// Of the configuration that was adopted first: a reload takes no others.
-    taken: Mutex<Option<Taken>>,
+    taken: Mutex<Option<BoundResources>>,
 }
 
 #[derive(Clone)]
-struct Taken {
+struct BoundResources {
     directories: Vec<PathBuf>,
     addresses: Vec<SocketAddr>,
     control: PathBuf,
 }
 
-impl Taken {
-    fn of(config: &Config) -> Taken {
+impl BoundResources {
+    fn of(config: &Config) -> BoundResources {
         let listeners = config.listeners.iter().map(|listener| listener.address);
-        Taken {
+        BoundResources {
             directories: config.spool.paths.clone(),
             addresses: listeners.chain(config.admin.address).collect(),
             control: config.admin.control.clone(),
@@ -41,12 +41,12 @@ impl Taken {
     }
 }
 
-impl Service for Arc<Places> {
+impl Service for Arc<StartupResources> {
     fn name(&self) -> &'static str {
         "the spool's directory and the listeners' addresses"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let taken = lock(&self.taken).clone();
         let (config, known) = (next.config, taken.as_ref());
         // Directories of the built-in configuration are made for whoever tries it out.
@@ -64,12 +64,12 @@ impl Service for Arc<Places> {
         }
         let (this, config) = (Arc::clone(self), Arc::clone(config));
         Ok(Box::new(move || {
-            lock(&this.taken).get_or_insert_with(|| Taken::of(&config));
+            lock(&this.taken).get_or_insert_with(|| BoundResources::of(&config));
         }))
     }
 }
 
-fn unfit_directories(next: &Next<'_>, known: Option<&Taken>) -> Vec<Problem> {
+fn unfit_directories(next: &CandidateConfig<'_>, known: Option<&BoundResources>) -> Vec<Problem> {
     let (config, paths) = (next.config, &next.config.spool.paths);
     let is_known = |path| known.is_some_and(|taken| taken.directories.contains(path));
     let mut mistakes = Vec::new();
@@ -86,7 +86,7 @@ fn unfit_directories(next: &Next<'_>, known: Option<&Taken>) -> Vec<Problem> {
     mistakes
 }
 
-fn unfit_control(next: &Next<'_>, known: Option<&Taken>) -> Option<Problem> {
+fn unfit_control(next: &CandidateConfig<'_>, known: Option<&BoundResources>) -> Option<Problem> {
     let path = &next.config.admin.control;
     if known.is_some_and(|taken| taken.control == *path) {
         return None;
@@ -99,7 +99,7 @@ fn unfit_control(next: &Next<'_>, known: Option<&Taken>) -> Option<Problem> {
 }
 
 /// Addresses that this machine does not have.
-fn unfit_addresses(config: &Config, known: Option<&Taken>) -> Vec<Problem> {
+fn unfit_addresses(config: &Config, known: Option<&BoundResources>) -> Vec<Problem> {
     let unfit = |address: SocketAddr| {
         let is_known = known.is_some_and(|taken| taken.addresses.contains(&address));
         if is_known { None } else { sockets::check_address(address).err() }

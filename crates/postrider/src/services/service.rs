@@ -7,7 +7,7 @@ use mta::metrics::MetricSet;
 use std::sync::Arc;
 
 /// A configuration that is to be put in force.
-pub(crate) struct Next<'a> {
+pub(crate) struct CandidateConfig<'a> {
     pub(crate) config: &'a Arc<Config>,
     /// Called with what is read.
     pub(crate) progress: &'a dyn Fn(&str),
@@ -51,7 +51,7 @@ pub(crate) trait Service: Send + Sync {
     ///
     /// # Errors
     /// All mistakes, each with its place.
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>>;
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>>;
 
     /// What it counts.
     fn metrics(&self) -> Option<Arc<dyn MetricSet>> {
@@ -94,7 +94,7 @@ impl Services {
         config: &Arc<Config>,
         progress: &dyn Fn(&str),
     ) -> Result<(), ConfigErrors> {
-        let next = Next { config, progress, is_check: false, is_shaped: true };
+        let next = CandidateConfig { config, progress, is_check: false, is_shaped: true };
         let adoptions = self.prepare(&next).map_err(|mistakes| config.errors(mistakes))?;
         adoptions.into_iter().for_each(|adopt| adopt());
         Ok(())
@@ -105,7 +105,10 @@ impl Services {
     ///
     /// # Errors
     /// All mistakes. Nothing has changed then.
-    pub(super) fn prepare(&self, next: &Next<'_>) -> Result<Vec<Adoption>, Vec<Problem>> {
+    pub(super) fn prepare(
+        &self,
+        next: &CandidateConfig<'_>,
+    ) -> Result<Vec<Adoption>, Vec<Problem>> {
         let (mut adoptions, mut mistakes) = (Vec::new(), Vec::new());
         for service in &self.0 {
             (next.progress)(service.name());
@@ -150,7 +153,7 @@ mod tests {
             self.name
         }
 
-        fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
             let (adopted, name) = (Arc::clone(&self.adopted), self.name);
             match self.is_able {
                 true => Ok(Box::new(move || adopted.lock().unwrap().push(name))),

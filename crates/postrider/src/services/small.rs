@@ -1,6 +1,6 @@
 //! Services that are no more than a few lines each.
 
-use super::{Adoption, Next, Service, nothing_to_adopt};
+use super::{Adoption, CandidateConfig, Service, nothing_to_adopt};
 use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::kept_secret;
@@ -22,7 +22,7 @@ impl Service for ReturnPaths {
     }
 
     /// What is wrong with the file was reported at the start.
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         // It goes into the configuration, which is not in force yet.
         let _ = kept_secret::keep_return_paths(next.config, &self.0);
         Ok(nothing_to_adopt())
@@ -40,7 +40,7 @@ impl Service for KnownClients {
         "known clients"
     }
 
-    fn prepare(&self, _next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, _next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         Ok(nothing_to_adopt())
     }
 
@@ -54,7 +54,7 @@ impl Service for Arc<ProblemList> {
         "problems"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let (this, config) = (Arc::clone(self), Arc::clone(next.config));
         Ok(Box::new(move || this.adopt(&config)))
     }
@@ -65,7 +65,7 @@ impl Service for Arc<ConsoleLog> {
         "the console"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let (this, level) = (Arc::clone(self), load::level_of(next.config));
         Ok(Box::new(move || this.set_level(level)))
     }
@@ -79,7 +79,7 @@ impl Service for Shards {
         "shards"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let (shards, config) = (self.0.clone(), Arc::clone(next.config));
         Ok(Box::new(move || {
             for shard in &shards {

@@ -107,11 +107,11 @@ impl CallAhead {
     /// A driver, for the thread that asks it.
     pub(super) fn backend(&self, hop: AskedHop) -> Box<dyn Backend> {
         let (ahead, answering) = (self.clone(), Cell::default());
-        Box::new(Driver { ahead, hop, answering, connections: Connections::new() })
+        Box::new(CallAheadDriver { ahead, hop, answering, connections: Connections::new() })
     }
 }
 
-struct Driver {
+struct CallAheadDriver {
     ahead: CallAhead,
     hop: AskedHop,
     /// The number of the host that has greeted us last.
@@ -119,7 +119,7 @@ struct Driver {
     connections: Connections<Conversation>,
 }
 
-impl Backend for Driver {
+impl Backend for CallAheadDriver {
     fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a> {
         Box::pin(in_turn(keys, async |key| self.find(key).await))
     }
@@ -129,7 +129,7 @@ impl Backend for Driver {
     }
 }
 
-impl Driver {
+impl CallAheadDriver {
     /// The entry of an address that is there is the address. What is none is not asked for.
     async fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         let Ok(recipient) = Mailbox::parse(key, true) else { return Ok(None) };

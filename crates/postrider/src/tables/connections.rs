@@ -21,11 +21,11 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 /// answer is there: a request that is given up takes its connection with it, and no answer can come
 /// to another's question.
 pub(super) struct Connections<C> {
-    idle: RefCell<Vec<Kept<C>>>,
+    idle: RefCell<Vec<IdleConnection<C>>>,
     is_answering: Cell<bool>,
 }
 
-struct Kept<C> {
+struct IdleConnection<C> {
     connection: C,
     opened: Instant,
     /// When it began to wait.
@@ -34,7 +34,7 @@ struct Kept<C> {
 
 /// Why a request has no answer, and what that means for its connection.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum RequestError {
     /// The server answered; the connection is as good as before.
     Answered(LookupError),
     /// The connection was closed before anything of an answer came: it may have been so before the
@@ -44,19 +44,21 @@ pub(super) enum Failure {
     Broken(LookupError),
 }
 
-impl Failure {
+impl RequestError {
     /// What there is to tell.
     pub(super) fn into_trouble(self) -> LookupError {
-        let (Failure::Answered(trouble) | Failure::Gone(trouble) | Failure::Broken(trouble)) = self;
+        let (RequestError::Answered(trouble)
+        | RequestError::Gone(trouble)
+        | RequestError::Broken(trouble)) = self;
         trouble
     }
 
     /// The same, with the server's name before what it said.
-    pub(super) fn of(self, server: &dyn fmt::Display) -> Failure {
+    pub(super) fn of(self, server: &dyn fmt::Display) -> RequestError {
         match self {
-            Failure::Answered(trouble) => Failure::Answered(trouble.of(server)),
-            Failure::Gone(trouble) => Failure::Gone(trouble.of(server)),
-            Failure::Broken(trouble) => Failure::Broken(trouble.of(server)),
+            RequestError::Answered(trouble) => RequestError::Answered(trouble.of(server)),
+            RequestError::Gone(trouble) => RequestError::Gone(trouble.of(server)),
+            RequestError::Broken(trouble) => RequestError::Broken(trouble.of(server)),
         }
     }
 }
@@ -70,7 +72,7 @@ impl<C> Connections<C> {
     pub(super) async fn ask<A>(
         &self,
         open: impl AsyncFn() -> Result<C, LookupError>,
-        question: impl AsyncFn(&mut C) -> Result<A, Failure>,
+        question: impl AsyncFn(&mut C) -> Result<A, RequestError>,
     ) -> Result<A, LookupError> {
         loop {
             let now = Instant::now();
@@ -82,9 +84,9 @@ impl<C> Connections<C> {
             };
             let answer = match question(&mut connection).await {
                 Ok(answer) => Ok(answer),
-                Err(Failure::Answered(trouble)) => Err(trouble),
-                Err(Failure::Gone(_)) if is_kept => continue,
-                Err(Failure::Gone(trouble) | Failure::Broken(trouble)) => {
+                Err(RequestError::Answered(trouble)) => Err(trouble),
+                Err(RequestError::Gone(_)) if is_kept => continue,
+                Err(RequestError::Gone(trouble) | RequestError::Broken(trouble)) => {
                     // Too much of an answer is one.
                     self.is_answering.set(trouble.kind == LookupErrorKind::Key);
                     return Err(trouble);
@@ -101,7 +103,7 @@ impl<C> Connections<C> {
     }
 
     /// The connection that was used last. Those too old are closed.
-    fn take(&self, now: Instant) -> Option<Kept<C>> {
+    fn take(&self, now: Instant) -> Option<IdleConnection<C>> {
         let mut idle = self.idle.borrow_mut();
         idle.retain(|kept| {
             now.saturating_duration_since(kept.since) <= IDLE_MAX
@@ -112,7 +114,7 @@ impl<C> Connections<C> {
 
     fn keep(&self, connection: C, opened: Instant, since: Instant) {
         self.is_answering.set(true);
-        self.idle.borrow_mut().push(Kept { connection, opened, since });
+        self.idle.borrow_mut().push(IdleConnection { connection, opened, since });
     }
 }
 
@@ -179,12 +181,12 @@ mod tests {
             let opened = Cell::new(3);
             let open = async || Ok(opened.replace(opened.get() + 1));
             let question = async |number: &mut i32| match *number {
-                0..3 => Err(Failure::Gone(trouble("closed"))),
+                0..3 => Err(RequestError::Gone(trouble("closed"))),
                 number => Ok(number),
             };
             assert_eq!(connections.ask(open, question).await, Ok(3));
             assert!(connections.is_answering());
-            let gone = async |_: &mut i32| Err::<i32, _>(Failure::Gone(trouble("closed")));
+            let gone = async |_: &mut i32| Err::<i32, _>(RequestError::Gone(trouble("closed")));
             assert_eq!(connections.ask(open, gone).await, Err(trouble("closed")));
             assert_eq!(opened.get(), 5, "one new connection for a request, not more");
             assert!(!connections.is_answering());
@@ -197,8 +199,8 @@ mod tests {
             let connections = Connections::new();
             let opened = Cell::new(0);
             let open = async || Ok(opened.replace(opened.get() + 1));
-            let answered = async |_: &mut i32| Err::<(), _>(Failure::Answered(trouble("no")));
-            let broken = async |_: &mut i32| Err::<(), _>(Failure::Broken(trouble("half")));
+            let answered = async |_: &mut i32| Err::<(), _>(RequestError::Answered(trouble("no")));
+            let broken = async |_: &mut i32| Err::<(), _>(RequestError::Broken(trouble("half")));
             for _ in 0..3 {
                 assert_eq!(connections.ask(open, answered).await, Err(trouble("no")));
             }

@@ -1,7 +1,7 @@
 //! Tables that are made of files.
 
 use crate::file_content;
-use crate::file_stamp::{Seen, Stamp};
+use crate::file_stamp::{FileIdentity, Stamp};
 use channels::{DatabaseFile, EntryJudge};
 use config::TableEntry;
 use lookup::database::Database;
@@ -19,7 +19,7 @@ pub(super) const DOUBT: Duration = Duration::from_secs(60);
 const FEW_KEYS: u64 = 20;
 
 /// A table, and the file that it was made of.
-pub(super) type Opened = (Arc<dyn Table>, Option<Stamp>);
+pub(super) type OpenedTable = (Arc<dyn Table>, Option<Stamp>);
 
 /// Whether a table is kept in this process.
 pub(super) fn is_local(entry: &TableEntry) -> bool {
@@ -30,7 +30,10 @@ pub(super) fn is_local(entry: &TableEntry) -> bool {
 ///
 /// # Errors
 /// Each mistake in a sentence, those of a file with its name, and line and column where it has lines.
-pub(super) fn open(entry: &TableEntry, judge: Option<&EntryJudge>) -> Result<Opened, Vec<String>> {
+pub(super) fn open(
+    entry: &TableEntry,
+    judge: Option<&EntryJudge>,
+) -> Result<OpenedTable, Vec<String>> {
     if let Some(database) = entry.settings.of::<DatabaseFile>() {
         return open_database(database, judge);
     }
@@ -62,7 +65,7 @@ pub(super) fn warnings_of(name: &str, (table, stamp): (&dyn Table, Option<&Stamp
 }
 
 /// Logs them.
-pub(super) fn warn(console: &dyn Console, name: &str, (table, stamp): &Opened) {
+pub(super) fn warn(console: &dyn Console, name: &str, (table, stamp): &OpenedTable) {
     for warning in warnings_of(name, (&**table, stamp.as_ref())) {
         console.warn("tables", format_args!("{warning}"));
     }
@@ -71,10 +74,10 @@ pub(super) fn warn(console: &dyn Console, name: &str, (table, stamp): &Opened) {
 fn open_database(
     database: &DatabaseFile,
     judge: Option<&EntryJudge>,
-) -> Result<Opened, Vec<String>> {
+) -> Result<OpenedTable, Vec<String>> {
     let path = database.path();
     let unread = |why: &str| vec![format!("cannot read {}: {why}", path.display())];
-    let seen = Seen::at(path);
+    let seen = FileIdentity::at(path);
     let (content, seen) = match (file_content::open(path), seen) {
         (Ok(content), Some(seen)) => (content, seen),
         (Err(error), _) => return Err(unread(&error.to_string())),
@@ -101,7 +104,7 @@ fn unusable(database: &Database, judge: &EntryJudge) -> Vec<String> {
 }
 
 /// At most one byte more than `bytes_max`, which the table's maker then finds too much.
-fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, Seen)> {
+fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, FileIdentity)> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
@@ -110,7 +113,7 @@ fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, Seen)> {
     let most = bytes_max as u64 + 1;
     let mut content = Vec::with_capacity(usize::try_from(meta.len().min(most)).unwrap_or(0));
     file.take(most).read_to_end(&mut content)?;
-    Ok((content, Seen::of(&meta)))
+    Ok((content, FileIdentity::of(&meta)))
 }
 
 /// Whether a file that has so many keys now was written to its end: a program that makes it anew has begun, or has

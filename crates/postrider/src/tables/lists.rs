@@ -1,6 +1,6 @@
 //! Files of addresses that aliases name (`:include:`).
 
-use crate::under_way::UnderWay;
+use crate::under_way::WorkRegistry;
 use crate::world::clock::wall_now;
 use config::TableCache;
 use lookup::{Backend, Entry, Fetch, LookupError, LookupErrorKind};
@@ -36,22 +36,26 @@ pub(super) fn cache() -> TableCache {
     }
 }
 
-/// What to ask [`Lists`] for.
+/// What to ask [`ListFileReader`] for.
 pub(super) fn key(directory: &Path, file: &Path) -> String {
     format!("{}{DELIMITER}{}", directory.display(), file.display())
 }
 
 /// Reads files on threads of their own.
-pub(super) struct Lists {
+pub(super) struct ListFileReader {
     places: Arc<Semaphore>,
-    under_way: UnderWay,
+    under_way: WorkRegistry,
     /// Files that are there and can't be read.
     troubles: Conditions,
 }
 
-impl Lists {
-    pub(super) fn backend(under_way: UnderWay, troubles: Conditions) -> Box<dyn Backend> {
-        Box::new(Lists { places: Arc::new(Semaphore::new(READS_MAX)), under_way, troubles })
+impl ListFileReader {
+    pub(super) fn backend(under_way: WorkRegistry, troubles: Conditions) -> Box<dyn Backend> {
+        Box::new(ListFileReader {
+            places: Arc::new(Semaphore::new(READS_MAX)),
+            under_way,
+            troubles,
+        })
     }
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, LookupError> {
@@ -86,7 +90,7 @@ impl Lists {
     }
 }
 
-impl Backend for Lists {
+impl Backend for ListFileReader {
     fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a> {
         Box::pin(async move {
             let mut answers = Vec::with_capacity(keys.len());
@@ -219,10 +223,10 @@ mod tests {
         assert_eq!(place.read("more"), Err("it has more than 4194304 bytes".to_owned()));
     }
 
-    fn lists() -> Lists {
-        Lists {
+    fn lists() -> ListFileReader {
+        ListFileReader {
             places: Arc::new(Semaphore::new(READS_MAX)),
-            under_way: UnderWay::default(),
+            under_way: WorkRegistry::default(),
             troubles: Conditions::new("list"),
         }
     }
@@ -252,7 +256,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_that_hangs_keeps_its_place_and_no_more_are_tried() {
-        let lists = Lists { places: Arc::new(Semaphore::new(0)), ..lists() };
+        let lists = ListFileReader { places: Arc::new(Semaphore::new(0)), ..lists() };
         let trouble = lists.read("/x\0/x/y").await.expect_err("no answer");
         assert_eq!(trouble.kind, LookupErrorKind::Timeout);
     }

@@ -25,12 +25,12 @@ mod testing;
 mod text;
 
 pub(crate) use kinds::{kinds, verifier};
-pub(crate) use ldap::{Verdict, Verifier};
+pub(crate) use ldap::{PasswordResult, Verifier};
 pub(crate) use numbers::TableNumbers;
 #[cfg(test)]
 pub(crate) use numbers::TableSets;
 pub(crate) use problems::TableProblems;
 pub(crate) use registry::{Registry, ShardTables};
 pub(crate) use remote::Seed;
-pub(crate) use server::{Server, Wire, within};
-pub(crate) use shown::Traced;
+pub(crate) use server::{TableServer, TableStream, within};
+pub(crate) use shown::TracedTables;

@@ -1,7 +1,7 @@
 //! Tables as a kind of problem: a file that can't be read or is doubted, a server that does not answer, a copy of a
 //! directory that is old or damaged.
 
-use super::registry::{Registry, Source};
+use super::registry::{Registry, TableSource};
 use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -27,13 +27,13 @@ impl ProblemKind for TableProblems {
         let Some(registry) = self.0.upgrade() else { return };
         for (name, table) in registry.live().iter() {
             let (problem, step) = match &table.source {
-                Source::Local { .. } | Source::Composed => continue,
-                Source::Remote(remote) => {
+                TableSource::Local { .. } | TableSource::Composed => continue,
+                TableSource::Remote(remote) => {
                     let silent =
                         remote.problem().filter(|(at, _)| now.wall.since(*at) >= SILENT_AFTER);
                     (silent, "look at its server; what is cached serves")
                 }
-                Source::Snapshot(snapshot, _) => (
+                TableSource::Snapshot(snapshot, _) => (
                     snapshot.problem(),
                     "look at the directory; `postrider table list` says how old it is",
                 ),

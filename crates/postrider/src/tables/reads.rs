@@ -21,9 +21,9 @@ const TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// The reads of one table. Clones are the same.
 #[derive(Clone)]
-pub(super) struct Reads(Arc<Inner>);
+pub(super) struct Reads(Arc<ReadLimiter>);
 
-struct Inner {
+struct ReadLimiter {
     name: Arc<str>,
     places: Arc<Semaphore>,
     read_max: Duration,
@@ -41,7 +41,7 @@ impl Reads {
         name: &Arc<str>,
         console: &Arc<dyn Console + Send + Sync>,
     ) -> Reads {
-        Reads(Arc::new(Inner {
+        Reads(Arc::new(ReadLimiter {
             name: Arc::clone(name),
             places: Arc::new(Semaphore::new(READS_MAX)),
             read_max,

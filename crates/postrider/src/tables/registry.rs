@@ -4,7 +4,7 @@ use super::call_ahead::AskedHop;
 use super::files;
 use super::kinds;
 use super::ldap::Snapshot;
-use super::lists::{self, Lists};
+use super::lists::{self, ListFileReader};
 use super::numbers::TableSets;
 use super::reads::Reads;
 use super::remote::{Remote, Seed, TableThread};
@@ -12,8 +12,8 @@ use crate::console::ConsoleLog;
 use crate::file_stamp::Stamp;
 use crate::logins::servers::LoginServers;
 use crate::mutex::lock;
-use crate::services::{Adoption, Next, Service};
-use crate::under_way::UnderWay;
+use crate::services::{Adoption, CandidateConfig, Service};
+use crate::under_way::WorkRegistry;
 use crate::world::clock::{Start, wall_now};
 use channels::EntryJudge;
 use config::{Config, Problem, TableCache, TableEntry};
@@ -41,12 +41,12 @@ pub(super) struct LiveTable {
     asked: Option<AskedHop>,
     /// Who says which of its entries can be used; `None`: all can.
     pub(super) judge: Option<EntryJudge>,
-    pub(super) source: Source,
+    pub(super) source: TableSource,
 }
 
 /// Where answers come from.
 #[derive(Clone)]
-pub(super) enum Source {
+pub(super) enum TableSource {
     /// This process.
     Local {
         table: Arc<dyn Table>,
@@ -78,7 +78,7 @@ pub(crate) struct Registry {
     /// Tables whose files are looked at.
     pub(super) watched: Mutex<BTreeSet<Arc<str>>>,
     /// Files that are looked at.
-    pub(crate) under_way: UnderWay,
+    pub(crate) under_way: WorkRegistry,
     /// What is wrong with files of tables, by their names.
     pub(super) troubles: Conditions,
     /// What is wrong with files that aliases name.
@@ -96,7 +96,7 @@ impl Registry {
             logins: LoginServers::default(),
             console: Arc::clone(console) as Arc<dyn Console + Send + Sync>,
             started,
-            under_way: UnderWay::default(),
+            under_way: WorkRegistry::default(),
             troubles: Conditions::new("table"),
             list_troubles: Conditions::new("list"),
             watched: Mutex::default(),
@@ -108,8 +108,8 @@ impl Registry {
     ///
     /// # Errors
     /// A sentence for each mistake, with its place.
-    fn prepare_all(&self, next: &Next<'_>) -> Result<Live, Vec<Problem>> {
-        let Next { config, progress, is_check, .. } = *next;
+    fn prepare_all(&self, next: &CandidateConfig<'_>) -> Result<Live, Vec<Problem>> {
+        let CandidateConfig { config, progress, is_check, .. } = *next;
         let before = self.live();
         let (mut live, mut mistakes) = (Live::new(), Vec::new());
         for entry in &config.tables {
@@ -122,7 +122,7 @@ impl Registry {
                 Some(known) if !known.is_changed() && known.judge == judge => {
                     Ok(known.source.clone())
                 }
-                _ if is_check && !files::is_local(entry) => Ok(Source::Composed),
+                _ if is_check && !files::is_local(entry) => Ok(TableSource::Composed),
                 _ => self.open_one(config, entry, (asked.as_ref(), judge.as_ref())),
             };
             match source {
@@ -147,10 +147,10 @@ impl Registry {
     }
 
     /// A file that has lost most of its keys is not taken up at once, whoever asks for it: it is looked at again.
-    fn undoubted(&self, name: &str, known: Option<&LiveTable>, source: Source) -> Source {
+    fn undoubted(&self, name: &str, known: Option<&LiveTable>, source: TableSource) -> TableSource {
         let Some(known) = known else { return source };
         if let (Some(former), Some(stamp)) = (known.local(), known.stamp())
-            && let Source::Local { table, .. } = &source
+            && let TableSource::Local { table, .. } = &source
             && files::is_doubtful(&**former, &**table)
         {
             self.tell_doubt((name, stamp), &**former, &**table);
@@ -192,7 +192,7 @@ impl Registry {
         let mut lists = lock(&self.lists);
         if lists.is_none() {
             let (under_way, troubles) = (self.under_way.clone(), self.list_troubles.clone());
-            let build = move || Lists::backend(under_way, troubles);
+            let build = move || ListFileReader::backend(under_way, troubles);
             *lists = Some(self.open_remote("lists".into(), &lists::cache(), build)?);
         }
         Ok(())
@@ -234,9 +234,9 @@ impl Registry {
         config: &Config,
         entry: &TableEntry,
         (asked, judge): (Option<&AskedHop>, Option<&EntryJudge>),
-    ) -> Result<Source, Vec<String>> {
+    ) -> Result<TableSource, Vec<String>> {
         if entry.settings.composition().is_some() {
-            return Ok(Source::Composed);
+            return Ok(TableSource::Composed);
         }
         if let Some(settings) = kinds::copied(&entry.settings) {
             let (name, console) = (Arc::clone(&entry.name), Arc::clone(&self.console));
@@ -244,16 +244,16 @@ impl Registry {
             let snapshot = Snapshot::open(name, settings, spool, console);
             let at = |error| vec![format!("cannot start a thread: {error}")];
             let reads = Reads::new(&entry.name, &self.console);
-            return snapshot.map(|it| Source::Snapshot(it, reads)).map_err(at);
+            return snapshot.map(|it| TableSource::Snapshot(it, reads)).map_err(at);
         }
         if let Some(build) = kinds::backend(&entry.settings, asked) {
             let opened = self.open_remote(Arc::clone(&entry.name), &entry.cache, build);
-            return opened.map(Source::Remote).map_err(|mistake| vec![mistake]);
+            return opened.map(TableSource::Remote).map_err(|mistake| vec![mistake]);
         }
         let opened = files::open(entry, judge)?;
         files::warn(&*self.console, &entry.name, &opened);
         let (table, stamp) = opened;
-        Ok(Source::Local { table, stamp, reads: Reads::new(&entry.name, &self.console) })
+        Ok(TableSource::Local { table, stamp, reads: Reads::new(&entry.name, &self.console) })
     }
 
     /// Puts what became of a file in the place of a table, unless that has changed meanwhile.
@@ -264,7 +264,7 @@ impl Registry {
         let Some(known) = next.get_mut(name) else { return };
         if known.stamp() == Some(before) {
             let reads = Reads::new(&known.entry.name, &self.console);
-            known.source = Source::Local { table, stamp: Some(stamp), reads };
+            known.source = TableSource::Local { table, stamp: Some(stamp), reads };
             *live = Arc::new(next);
             self.generation.fetch_add(1, Ordering::Release);
         }
@@ -293,8 +293,8 @@ impl Registry {
         let live = self.live();
         let lists = lock(&self.lists).clone();
         let remotes = live.values().filter_map(|table| match &table.source {
-            Source::Remote(remote) => Some(remote.pressure()),
-            Source::Local { .. } | Source::Snapshot(..) | Source::Composed => None,
+            TableSource::Remote(remote) => Some(remote.pressure()),
+            TableSource::Local { .. } | TableSource::Snapshot(..) | TableSource::Composed => None,
         });
         let all = remotes.chain(lists.map(|lists| lists.pressure()));
         let (mut sum, mut most) = (Level::default(), None);
@@ -309,10 +309,10 @@ impl Registry {
     pub(crate) fn warnings(&self, config: &Config) -> Vec<String> {
         let live = self.live();
         let of_one = |entry: &Arc<TableEntry>| match &live.get(&entry.name)?.source {
-            Source::Local { table, stamp, .. } => {
+            TableSource::Local { table, stamp, .. } => {
                 Some(files::warnings_of(&entry.name, (&**table, stamp.as_ref())))
             }
-            Source::Remote(_) | Source::Snapshot(..) | Source::Composed => None,
+            TableSource::Remote(_) | TableSource::Snapshot(..) | TableSource::Composed => None,
         };
         config.tables.iter().filter_map(of_one).flatten().collect()
     }
@@ -323,11 +323,13 @@ impl Registry {
         for (name, table) in self.live().iter() {
             let name = Arc::clone(name);
             match &table.source {
-                Source::Remote(remote) => sets.remote.push((name, Arc::clone(remote.metrics()))),
-                Source::Snapshot(snapshot, _) => {
+                TableSource::Remote(remote) => {
+                    sets.remote.push((name, Arc::clone(remote.metrics())))
+                }
+                TableSource::Snapshot(snapshot, _) => {
                     sets.snapshots.push((name, Arc::clone(snapshot.metrics())));
                 }
-                Source::Local { .. } | Source::Composed => {}
+                TableSource::Local { .. } | TableSource::Composed => {}
             }
         }
         sets
@@ -344,7 +346,7 @@ impl Service for Arc<Registry> {
         "tables"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let live = self.prepare_all(next)?;
         let this = Arc::clone(self);
         Ok(Box::new(move || this.adopt(live)))
@@ -371,16 +373,16 @@ impl LiveTable {
 
     pub(super) fn stamp(&self) -> Option<&Stamp> {
         match &self.source {
-            Source::Local { stamp, .. } => stamp.as_ref(),
-            Source::Remote(_) | Source::Snapshot(..) | Source::Composed => None,
+            TableSource::Local { stamp, .. } => stamp.as_ref(),
+            TableSource::Remote(_) | TableSource::Snapshot(..) | TableSource::Composed => None,
         }
     }
 
     /// The table, where this process has it.
     pub(super) fn local(&self) -> Option<&Arc<dyn Table>> {
         match &self.source {
-            Source::Local { table, .. } => Some(table),
-            Source::Remote(_) | Source::Snapshot(..) | Source::Composed => None,
+            TableSource::Local { table, .. } => Some(table),
+            TableSource::Remote(_) | TableSource::Snapshot(..) | TableSource::Composed => None,
         }
     }
 
@@ -393,11 +395,11 @@ impl LiveTable {
 /// The tables as one shard sees them. Clones are the same.
 #[derive(Clone)]
 pub(crate) struct ShardTables {
-    seen: Rc<InForce>,
+    seen: Rc<ActiveTables>,
     asker: Requester,
 }
 
-struct InForce {
+struct ActiveTables {
     registry: Arc<Registry>,
     generation: Cell<u64>,
     live: RefCell<Arc<Live>>,
@@ -407,7 +409,7 @@ impl ShardTables {
     pub(crate) fn new(registry: Arc<Registry>) -> ShardTables {
         let generation = registry.generation.load(Ordering::Acquire);
         let live = RefCell::new(registry.live());
-        let seen = Rc::new(InForce { registry, generation: Cell::new(generation), live });
+        let seen = Rc::new(ActiveTables { registry, generation: Cell::new(generation), live });
         ShardTables { seen, asker: Requester::Ours }
     }
 
@@ -429,22 +431,22 @@ impl ShardTables {
 impl Tables for ShardTables {
     fn find(&self, table: &TableEntry, key: &str) -> EntryLookup {
         match self.live().get(&table.name).map(|live| &live.source) {
-            Some(Source::Local { table, reads, .. }) => match table.find_now(key) {
+            Some(TableSource::Local { table, reads, .. }) => match table.find_now(key) {
                 Some(found) => Answer::Now(reads.told(found)),
                 None => {
                     let (table, key) = (Arc::clone(table), key.to_owned());
                     reads.later(move || table.find(&key))
                 }
             },
-            Some(Source::Remote(remote)) => remote.find_for(self.asker, key),
-            Some(Source::Snapshot(snapshot, reads)) => match snapshot.find_now(key) {
+            Some(TableSource::Remote(remote)) => remote.find_for(self.asker, key),
+            Some(TableSource::Snapshot(snapshot, reads)) => match snapshot.find_now(key) {
                 Some(found) => Answer::Now(reads.told(found)),
                 None => {
                     let (snapshot, key) = (snapshot.clone(), key.to_owned());
                     reads.later(move || snapshot.find(&key))
                 }
             },
-            Some(Source::Composed) | None => {
+            Some(TableSource::Composed) | None => {
                 Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, "it is not open")))
             }
         }

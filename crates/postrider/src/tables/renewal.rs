@@ -2,7 +2,7 @@
 
 use super::files::{DOUBT, is_doubtful, open, warn};
 use super::registry::{LiveTable, Registry};
-use crate::file_stamp::{Seen, Stamp};
+use crate::file_stamp::{FileIdentity, Stamp};
 use crate::file_watch::FileWatch;
 use crate::mutex::lock;
 use crate::world::clock::wall_now;
@@ -38,7 +38,7 @@ fn look_at_new(registry: &Arc<Registry>, files: &FileWatch) {
 }
 
 /// Looks at the file of one table; whether it has one.
-fn look_on(registry: &Registry, name: &Arc<str>, change: &mut Option<Change>) -> bool {
+fn look_on(registry: &Registry, name: &Arc<str>, change: &mut Option<FileChange>) -> bool {
     let live = registry.live();
     let table = live.get(name);
     let Some((table, stamp)) = table.and_then(|table| Some((table, table.stamp()?))) else {
@@ -51,8 +51,8 @@ fn look_on(registry: &Registry, name: &Arc<str>, change: &mut Option<Change>) ->
 }
 
 /// A file that is not what a table was made of.
-struct Change {
-    seen: Option<Seen>,
+struct FileChange {
+    seen: Option<FileIdentity>,
     since: Instant,
     /// It was read, and is wrong, or doubtful: that was said.
     is_told: bool,
@@ -65,9 +65,9 @@ fn look(
     name: &str,
     table: &LiveTable,
     stamp: &Stamp,
-    change: &mut Option<Change>,
+    change: &mut Option<FileChange>,
 ) {
-    let seen = Seen::at(stamp.path());
+    let seen = FileIdentity::at(stamp.path());
     if stamp.is(seen) {
         if change.take().is_some_and(|change| change.is_told) {
             registry.troubles.clear(name);
@@ -82,20 +82,20 @@ fn look(
             }
             let before = table.local().filter(|_| !is_settled);
             match remake(registry, name, table, stamp, before) {
-                Remade::Taken => {}
-                Remade::Wrong => (change.is_told, change.is_doubtful) = (true, false),
-                Remade::Doubtful => (change.is_told, change.is_doubtful) = (true, true),
+                RebuildOutcome::Taken => {}
+                RebuildOutcome::Wrong => (change.is_told, change.is_doubtful) = (true, false),
+                RebuildOutcome::Doubtful => (change.is_told, change.is_doubtful) = (true, true),
             }
         }
         _ => {
             let since = Instant::now();
-            *change = Some(Change { seen, since, is_told: false, is_doubtful: false });
+            *change = Some(FileChange { seen, since, is_told: false, is_doubtful: false });
         }
     }
 }
 
 /// What came of making a table anew.
-enum Remade {
+enum RebuildOutcome {
     Taken,
     Wrong,
     Doubtful,
@@ -108,16 +108,16 @@ fn remake(
     live: &LiveTable,
     before: &Stamp,
     former: Option<&Arc<dyn Table>>,
-) -> Remade {
+) -> RebuildOutcome {
     let console: &dyn Console = registry.console();
     match open(&live.entry, live.judge.as_ref()) {
         Ok(opened) => {
             warn(console, name, &opened);
-            let (table, Some(stamp)) = opened else { return Remade::Taken };
+            let (table, Some(stamp)) = opened else { return RebuildOutcome::Taken };
             let (path, keys_count) = (before.path().display(), table.keys_count());
             if let Some(former) = former.filter(|former| is_doubtful(&***former, &*table)) {
                 registry.tell_doubt((name, before), &**former, &*table);
-                return Remade::Doubtful;
+                return RebuildOutcome::Doubtful;
             }
             // First: what is told counts.
             registry.replace(name, before, table, stamp);
@@ -127,7 +127,7 @@ fn remake(
                     .info("tables", format_args!("table {name}: {path} read anew keys={count}")),
                 None => console.info("tables", format_args!("table {name}: {path} read anew")),
             }
-            Remade::Taken
+            RebuildOutcome::Taken
         }
         Err(why) => {
             let of_table = |mistake| format!("table {name} stays as it was: {mistake}");
@@ -137,7 +137,7 @@ fn remake(
                 DetectedProblem::warning(name, texts.into_iter().next().unwrap_or_default());
             let step = "mend the file: it is read anew when it changes";
             registry.troubles.set(found.next_step(step), wall_now());
-            Remade::Wrong
+            RebuildOutcome::Wrong
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The server of a table: where it is, and bytes to it and back.
 
-use super::connections::{Connections, Failure, in_turn};
+use super::connections::{Connections, RequestError, in_turn};
 use super::text::words;
 use config::{Host, HostPort, Reader};
 use lookup::{Backend, Entry, Fetch, LookupError, LookupErrorKind};
@@ -17,15 +17,15 @@ use tokio::net::{TcpStream, UnixStream};
 pub(super) const CONNECT_TIMEOUT: &str = "5s";
 
 /// A connection to a server.
-pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+pub(crate) trait TableStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<W: AsyncRead + AsyncWrite + Unpin + Send> Wire for W {}
+impl<W: AsyncRead + AsyncWrite + Unpin + Send> TableStream for W {}
 
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Server(HostPort);
+pub(crate) struct TableServer(HostPort);
 
-impl fmt::Display for Server {
+impl fmt::Display for TableServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.host {
             Host::Socket(_) => write!(f, "unix:{}", self.0),
@@ -34,14 +34,14 @@ impl fmt::Display for Server {
     }
 }
 
-impl Server {
+impl TableServer {
     /// Reads `server`: a host and port, or `unix:` and a path. `None` when there is a mistake in it,
     /// which `reader` was told. With 0 as default the port is wanted.
     pub(super) fn read(
         text: &str,
         default_port: u16,
         reader: &mut Reader<'_, '_>,
-    ) -> Option<Server> {
+    ) -> Option<TableServer> {
         if text.is_empty() {
             let help = "say where it listens, such as server = \"127.0.0.1:9000\"";
             reader.error("", "a table without `server`", help);
@@ -54,7 +54,7 @@ impl Server {
                 reader.error("server", format!("\"{text}\" has no port"), help);
                 None
             }
-            Ok(host) => Some(Server(host)),
+            Ok(host) => Some(TableServer(host)),
             Err(why) => {
                 reader.error("server", format!("\"{text}\" is not a server: {why}"), help);
                 None
@@ -63,17 +63,20 @@ impl Server {
     }
 
     /// The one at this place.
-    pub(crate) fn at(place: HostPort) -> Server {
-        Server(place)
+    pub(crate) fn at(place: HostPort) -> TableServer {
+        TableServer(place)
     }
 
     /// Opens a connection. Names are resolved as the system does, all addresses are tried.
-    pub(super) async fn connect(&self, timeout: Duration) -> Result<Box<dyn Wire>, LookupError> {
+    pub(super) async fn connect(
+        &self,
+        timeout: Duration,
+    ) -> Result<Box<dyn TableStream>, LookupError> {
         within(self, timeout, async { self.open().await.map_err(|error| error.to_string()) }).await
     }
 
     /// The same, without an end to the wait.
-    pub(crate) async fn open(&self) -> io::Result<Box<dyn Wire>> {
+    pub(crate) async fn open(&self) -> io::Result<Box<dyn TableStream>> {
         let port = self.0.port;
         let stream = match &self.0.host {
             Host::Socket(path) => return Ok(Box::new(UnixStream::connect(path).await?)),
@@ -105,12 +108,12 @@ pub(super) type Frame = fn(&[u8]) -> Result<Option<Range<usize>>, LookupError>;
 
 /// Sends a request and reads its answer.
 pub(super) async fn exchange(
-    wire: &mut Box<dyn Wire>,
+    wire: &mut Box<dyn TableStream>,
     request: &[u8],
     frame: Frame,
-) -> Result<Box<[u8]>, Failure> {
+) -> Result<Box<[u8]>, RequestError> {
     let gone = |error: &dyn fmt::Display| {
-        Failure::Gone(LookupError::new(
+        RequestError::Gone(LookupError::new(
             LookupErrorKind::Unreachable,
             words(error.to_string().as_bytes()),
         ))
@@ -127,16 +130,16 @@ pub(super) async fn exchange(
         }
         if read == 0 {
             let text = "closed the connection in the middle of its answer";
-            return Err(Failure::Broken(LookupError::new(LookupErrorKind::Wrong, text)));
+            return Err(RequestError::Broken(LookupError::new(LookupErrorKind::Wrong, text)));
         }
-        if let Some(place) = frame(&answer).map_err(Failure::Broken)? {
+        if let Some(place) = frame(&answer).map_err(RequestError::Broken)? {
             return Ok(answer.get(place).unwrap_or_default().into());
         }
     }
 }
 
 /// Whether there is something to be read before anything was asked: bytes, or that it was closed.
-pub(super) async fn has_news(wire: &mut Box<dyn Wire>) -> bool {
+pub(super) async fn has_news(wire: &mut Box<dyn TableStream>) -> bool {
     let mut byte = [0];
     poll_fn(|cx| {
         let read = Pin::new(&mut *wire).poll_read(cx, &mut ReadBuf::new(&mut byte));
@@ -146,7 +149,7 @@ pub(super) async fn has_news(wire: &mut Box<dyn Wire>) -> bool {
 }
 
 /// A protocol of questions and replies.
-pub(super) trait Dialogue: Clone + 'static {
+pub(super) trait QueryProtocol: Clone + 'static {
     /// The question for a key.
     ///
     /// # Errors
@@ -168,25 +171,25 @@ pub(super) trait Dialogue: Clone + 'static {
 
 /// Which server is asked in this protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Asked<D> {
-    pub(super) server: Server,
+pub(super) struct DialogueSettings<D> {
+    pub(super) server: TableServer,
     pub(super) connect_timeout: Duration,
     pub(super) dialogue: D,
 }
 
-impl<D: Dialogue> Asked<D> {
+impl<D: QueryProtocol> DialogueSettings<D> {
     /// A driver, for the thread that asks it.
     pub(super) fn backend(&self) -> Box<dyn Backend> {
-        Box::new(Driver { asked: self.clone(), connections: Connections::new() })
+        Box::new(DialogueDriver { asked: self.clone(), connections: Connections::new() })
     }
 }
 
-struct Driver<D> {
-    asked: Asked<D>,
-    connections: Connections<Box<dyn Wire>>,
+struct DialogueDriver<D> {
+    asked: DialogueSettings<D>,
+    connections: Connections<Box<dyn TableStream>>,
 }
 
-impl<D: Dialogue> Backend for Driver<D> {
+impl<D: QueryProtocol> Backend for DialogueDriver<D> {
     fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a> {
         Box::pin(in_turn(keys, async |key| self.find(key).await))
     }
@@ -196,15 +199,15 @@ impl<D: Dialogue> Backend for Driver<D> {
     }
 }
 
-impl<D: Dialogue> Driver<D> {
+impl<D: QueryProtocol> DialogueDriver<D> {
     async fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
-        let Asked { server, connect_timeout, dialogue } = &self.asked;
+        let DialogueSettings { server, connect_timeout, dialogue } = &self.asked;
         let question = dialogue.question(key)?;
         let open = async || server.connect(*connect_timeout).await;
-        let ask = async |wire: &mut Box<dyn Wire>| {
+        let ask = async |wire: &mut Box<dyn TableStream>| {
             let reply = exchange(wire, &question, D::content).await;
             let reply = reply.map_err(|failure| failure.of(server))?;
-            D::answer(&reply).map_err(|trouble| Failure::Answered(trouble).of(server))
+            D::answer(&reply).map_err(|trouble| RequestError::Answered(trouble).of(server))
         };
         self.connections.ask(open, ask).await
     }

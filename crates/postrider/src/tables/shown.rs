@@ -1,6 +1,6 @@
 //! What an operator is shown of tables.
 
-use super::registry::{Live, LiveTable, Registry, ShardTables, Source};
+use super::registry::{Live, LiveTable, Registry, ShardTables, TableSource};
 use super::remote::{Health, Remote};
 use crate::limited_work::on_a_thread;
 use config::TableEntry;
@@ -70,16 +70,16 @@ fn item(table: &LiveTable) -> TableItem {
         ..TableItem::default()
     };
     match &table.source {
-        Source::Composed => {
+        TableSource::Composed => {
             let parts: Vec<&str> = entry.parts.iter().map(|part| &*part.name).collect();
             TableItem { source: parts.join(", "), ..shown }
         }
-        Source::Local { table: local, stamp, .. } => {
+        TableSource::Local { table: local, stamp, .. } => {
             let trouble = stamp.as_ref().filter(|stamp| !stamp.is_current());
             let trouble = trouble.map(|_| "the file has changed, and is not read yet".to_owned());
             TableItem { source: file_of(table), keys: local.keys_count(), trouble, ..shown }
         }
-        Source::Snapshot(snapshot, _) => {
+        TableSource::Snapshot(snapshot, _) => {
             let status = snapshot.status();
             TableItem {
                 source: status.server.clone().unwrap_or_default(),
@@ -89,7 +89,7 @@ fn item(table: &LiveTable) -> TableItem {
                 ..shown
             }
         }
-        Source::Remote(remote) => {
+        TableSource::Remote(remote) => {
             let status = remote.status();
             let trouble = match &status.health {
                 Health::Well => None,
@@ -108,7 +108,7 @@ fn file_of(table: &LiveTable) -> String {
 
 fn forget(table: &LiveTable, key: Option<&str>) -> Result<String, String> {
     let name = &table.entry.name;
-    let Source::Remote(remote) = &table.source else {
+    let TableSource::Remote(remote) = &table.source else {
         return Err(format!("nothing is cached of table {name}: its answers are at hand"));
     };
     let key = key.map(|key| mta::tables::rewritten(&table.entry.rewrite, key));
@@ -129,7 +129,7 @@ fn look_up(
 ) -> Result<TableAnswer, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| format!("cannot look it up: {error}"))?;
-    let traced = Traced::new(registry);
+    let traced = TracedTables::new(registry);
     let found = runtime.block_on(mta::tables::find(&traced, entry, key).get());
     let (found, trouble) = match found {
         Ok(found) => (found, None),
@@ -149,14 +149,14 @@ fn fields_of(entry: &Entry) -> Vec<(String, Vec<String>)> {
 
 /// Tables that note what they are asked, and what they say.
 #[derive(Clone)]
-pub(crate) struct Traced {
+pub(crate) struct TracedTables {
     tables: ShardTables,
     steps: Rc<RefCell<Vec<TableStep>>>,
 }
 
-impl Traced {
-    pub(crate) fn new(registry: Arc<Registry>) -> Traced {
-        Traced { tables: ShardTables::new(registry), steps: Rc::default() }
+impl TracedTables {
+    pub(crate) fn new(registry: Arc<Registry>) -> TracedTables {
+        TracedTables { tables: ShardTables::new(registry), steps: Rc::default() }
     }
 
     /// What was noted since they were asked for last.
@@ -165,14 +165,14 @@ impl Traced {
     }
 }
 
-impl Tables for Traced {
+impl Tables for TracedTables {
     fn find(&self, table: &TableEntry, key: &str) -> EntryLookup {
         let from = self.tables.live().get(&table.name).map_or_else(String::new, |live| match &live
             .source
         {
-            Source::Remote(remote) => from_of(remote, key),
-            Source::Snapshot(snapshot, _) => from_snapshot(&snapshot.status()),
-            Source::Local { .. } | Source::Composed => file_of(live),
+            TableSource::Remote(remote) => from_of(remote, key),
+            TableSource::Snapshot(snapshot, _) => from_snapshot(&snapshot.status()),
+            TableSource::Local { .. } | TableSource::Composed => file_of(live),
         });
         let (table_name, key_text) = (table.name.to_string(), key.to_owned());
         let steps = Rc::clone(&self.steps);

@@ -1,7 +1,7 @@
 //! Tables behind sendmail's socketmap protocol, as Postfix's socketmap_table(5) has it: netstrings
 //! there and back.
 
-use super::server::{Asked, CONNECT_TIMEOUT, Dialogue, Server};
+use super::server::{CONNECT_TIMEOUT, DialogueSettings, QueryProtocol, TableServer};
 use super::text::{value, words};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
@@ -50,7 +50,7 @@ impl TableSection for SocketmapText {
 
     fn read(text: SocketmapText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
         reader.check_timeout("connect_timeout", &text.connect_timeout);
-        let server = Server::read(&text.server, 0, reader);
+        let server = TableServer::read(&text.server, 0, reader);
         if text.map.is_empty() {
             reader.error("", "a socketmap without `map`", "the name by which the server knows it");
             return None;
@@ -63,13 +63,13 @@ impl TableSection for SocketmapText {
         }
         let connect_timeout = text.connect_timeout.get();
         let dialogue = Map(text.map.into());
-        Some(Arc::new(Socketmap(Asked { server: server?, connect_timeout, dialogue })))
+        Some(Arc::new(Socketmap(DialogueSettings { server: server?, connect_timeout, dialogue })))
     }
 }
 
 /// `socketmap = { … }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Socketmap(Asked<Map>);
+pub(crate) struct Socketmap(DialogueSettings<Map>);
 
 impl TableSettings for Socketmap {
     fn builds_answers(&self) -> bool {
@@ -92,7 +92,7 @@ impl Socketmap {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Map(Box<str>);
 
-impl Dialogue for Map {
+impl QueryProtocol for Map {
     fn question(&self, key: &str) -> Result<Vec<u8>, LookupError> {
         let Map(map) = self;
         Ok(format!("{}:{map} {key},", map.len() + 1 + key.len()).into_bytes())

@@ -1,6 +1,6 @@
 //! Tables behind the protocol of Postfix's tcp_table(5): a line there and a line back.
 
-use super::server::{Asked, CONNECT_TIMEOUT, Dialogue, Server};
+use super::server::{CONNECT_TIMEOUT, DialogueSettings, QueryProtocol, TableServer};
 use super::text::{value, words};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
@@ -40,15 +40,19 @@ impl TableSection for TcpTableText {
 
     fn read(text: TcpTableText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
         reader.check_timeout("connect_timeout", &text.connect_timeout);
-        let server = Server::read(&text.server, 0, reader)?;
+        let server = TableServer::read(&text.server, 0, reader)?;
         let connect_timeout = text.connect_timeout.get();
-        Some(Arc::new(TcpTable(Asked { server, connect_timeout, dialogue: Lines })))
+        Some(Arc::new(TcpTable(DialogueSettings {
+            server,
+            connect_timeout,
+            dialogue: TcpTableProtocol,
+        })))
     }
 }
 
 /// `tcp = { … }`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TcpTable(Asked<Lines>);
+pub(crate) struct TcpTable(DialogueSettings<TcpTableProtocol>);
 
 impl TableSettings for TcpTable {
     fn builds_answers(&self) -> bool {
@@ -68,9 +72,9 @@ impl TcpTable {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Lines;
+struct TcpTableProtocol;
 
-impl Dialogue for Lines {
+impl QueryProtocol for TcpTableProtocol {
     fn question(&self, key: &str) -> Result<Vec<u8>, LookupError> {
         request(key)
     }

@@ -102,16 +102,16 @@ pub(super) fn serve_answer(answer: Vec<u8>, closes: bool) -> u16 {
 
 /// A console that keeps what is said.
 #[derive(Default)]
-pub(super) struct Lines(Mutex<Vec<String>>);
+pub(super) struct CapturedConsole(Mutex<Vec<String>>);
 
-impl Lines {
+impl CapturedConsole {
     /// What was said so far: level, kind and text.
     pub(super) fn lines(&self) -> Vec<String> {
         lock(&self.0).clone()
     }
 }
 
-impl Console for Lines {
+impl Console for CapturedConsole {
     fn shows(&self, _: Level) -> bool {
         true
     }

@@ -5,7 +5,10 @@ mod posting;
 mod sending;
 mod settings;
 
-use crate::daily_reports::{Counted, DAY_MS, Daily, Inner, Kind, Report, Terms, moment_within};
+use crate::daily_reports::{
+    DAY_MS, DailyCounting, DailyReporter, DomainCounts, DomainReport, ReportKind, ReporterSettings,
+    moment_within,
+};
 use crate::peer_tls::PeerTls;
 use auth::tls_report::{Added, Counts, TlsSession};
 use config::Config;
@@ -22,7 +25,7 @@ const TRIED_FOR_MS: u64 = DAY_MS;
 const MARGIN_MS: u64 = 1_200_000;
 
 /// Counts sessions for all shards, and sends what was counted.
-pub(crate) type TlsReporting = Daily<Tls>;
+pub(crate) type TlsReporting = DailyCounting<Tls>;
 
 /// How a report goes.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +61,12 @@ pub(crate) struct Settings {
     public_only: bool,
 }
 
-impl Kind for Tls {
+impl ReportKind for Tls {
     const DIRECTORY: &'static str = "tls-reports";
     const ABOUT: &'static str = "tls_reports";
     const THREADS: [&'static str; 2] = ["tls-counts", "tls-reports"];
     const NOTES: &'static str = "sessions";
-    type Note = TlsSession;
+    type CounterCommand = TlsSession;
     type Domain = Domain;
     type Settings = Settings;
 
@@ -77,15 +80,18 @@ impl Kind for Tls {
         Some(Arc::clone(&self.metrics) as _)
     }
 
-    fn due_after_ms(terms: &Terms<Settings>, domain: &str, number: u64) -> u64 {
+    fn due_after_ms(terms: &ReporterSettings<Settings>, domain: &str, number: u64) -> u64 {
         moment_within(spread_ms(terms), &terms.hostname, domain, number)
     }
 
-    fn given_up_after_ms(terms: &Terms<Settings>) -> u64 {
+    fn given_up_after_ms(terms: &ReporterSettings<Settings>) -> u64 {
         spread_ms(terms) + TRIED_FOR_MS + MARGIN_MS
     }
 
-    async fn send(daily: &Inner<Tls>, report: &Report<'_, Tls>) -> Result<(), String> {
+    async fn send(
+        daily: &DailyReporter<Tls>,
+        report: &DomainReport<'_, Tls>,
+    ) -> Result<(), String> {
         sending::send(daily, report).await
     }
 
@@ -99,21 +105,21 @@ impl Kind for Tls {
     }
 }
 
-fn spread_ms(terms: &Terms<Settings>) -> u64 {
+fn spread_ms(terms: &ReporterSettings<Settings>) -> u64 {
     u64::try_from(terms.settings.section.spread.as_millis()).unwrap_or(DAY_MS)
 }
 
 impl TlsReports for TlsReporting {
     fn is_on(&self) -> bool {
-        Daily::is_on(self)
+        DailyCounting::is_on(self)
     }
 
     fn note(&self, session: TlsSession) {
-        Daily::note(self, session);
+        DailyCounting::note(self, session);
     }
 
     fn leave_out(&self, count: u64) {
-        Daily::leave_out(self, count);
+        DailyCounting::leave_out(self, count);
     }
 }
 
@@ -122,7 +128,7 @@ impl TlsReports for TlsReporting {
 pub(crate) struct Domain(Counts);
 
 /// Room is counted in octets. Nearly all domains have one policy and a failure or two.
-impl Counted for Domain {
+impl DomainCounts for Domain {
     type Note = TlsSession;
     const DOMAINS_MAX: usize = 50_000;
     const ROOM_OF_DOMAIN: usize = 64 << 10;

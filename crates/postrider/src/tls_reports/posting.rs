@@ -1,7 +1,7 @@
 //! A report to a web server (RFC 8460 §5.4).
 
 use super::Tls;
-use crate::daily_reports::{Inner, Letter, Report};
+use crate::daily_reports::{DailyReporter, DomainReport, Letter};
 use crate::https::{self, candidates};
 use auth::tls_report;
 use auth::tls_report::WebAddress;
@@ -32,7 +32,7 @@ const ANSWER_BYTES_MAX: usize = 16 << 10;
 /// # Errors
 /// What went wrong, in words.
 pub(super) async fn post(
-    daily: &Inner<Tls>,
+    daily: &DailyReporter<Tls>,
     to: &WebAddress,
     packed: &[u8],
     public_only: bool,
@@ -43,7 +43,7 @@ pub(super) async fn post(
 }
 
 async fn deliver(
-    daily: &Inner<Tls>,
+    daily: &DailyReporter<Tls>,
     to: &WebAddress,
     packed: &[u8],
     public_only: bool,
@@ -95,7 +95,7 @@ async fn connect(addresses: Vec<std::net::IpAddr>, port: u16) -> Result<TcpStrea
 pub(super) const MEDIA_TYPE: &str = "application/tlsrpt+gzip";
 
 /// The report itself.
-pub(super) fn json(report: &Report<'_, Tls>) -> Vec<u8> {
+pub(super) fn json(report: &DomainReport<'_, Tls>) -> Vec<u8> {
     let section = &report.terms.settings.section;
     let (begin, end) = report.range();
     tls_report::TlsReport {
@@ -110,13 +110,13 @@ pub(super) fn json(report: &Report<'_, Tls>) -> Vec<u8> {
 }
 
 /// RFC 8460 §5.3 has it like a message's: with a domain behind it.
-fn id(report: &Report<'_, Tls>) -> String {
+fn id(report: &DomainReport<'_, Tls>) -> String {
     format!("{}@{}", report.id(), report.terms.hostname)
 }
 
 /// The whole message, with CRLF at line ends. Servers on its way are told not to have TLS in its way (RFC 8689
 /// §3): of that it tells.
-pub(super) fn compose(report: &Report<'_, Tls>, packed: &[u8], to: &Mailbox) -> Vec<u8> {
+pub(super) fn compose(report: &DomainReport<'_, Tls>, packed: &[u8], to: &Mailbox) -> Vec<u8> {
     let (section, hostname) = (&report.terms.settings.section, &report.terms.hostname);
     let (domain, id) = (report.domain, id(report));
     let (begin, end) = report.range();

@@ -1,7 +1,7 @@
 //! Who gets the report to a domain.
 
 use super::{ReportWay, Tls, posting};
-use crate::daily_reports::{Inner, Report, packed};
+use crate::daily_reports::{DailyReporter, DomainReport, packed};
 use auth::tls_report::{Destination, destinations, record_name};
 use mta::seams::{Dns as _, DnsError};
 
@@ -12,7 +12,10 @@ const REPORT_BYTES_MAX: usize = 1 << 20;
 ///
 /// # Errors
 /// Why one of them has none now.
-pub(super) async fn send(daily: &Inner<Tls>, report: &Report<'_, Tls>) -> Result<(), String> {
+pub(super) async fn send(
+    daily: &DailyReporter<Tls>,
+    report: &DomainReport<'_, Tls>,
+) -> Result<(), String> {
     let domain = report.domain;
     let records = match daily.resolver.txt(&record_name(domain)).await {
         Ok(records) => records,
@@ -56,8 +59,8 @@ pub(super) async fn send(daily: &Inner<Tls>, report: &Report<'_, Tls>) -> Result
 /// # Errors
 /// Why it was not.
 async fn send_to(
-    daily: &Inner<Tls>,
-    report: &Report<'_, Tls>,
+    daily: &DailyReporter<Tls>,
+    report: &DomainReport<'_, Tls>,
     packed: &[u8],
     place: &Destination,
 ) -> Result<String, String> {

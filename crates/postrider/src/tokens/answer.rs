@@ -19,19 +19,19 @@ const BEFORE_END: Duration = Duration::from_secs(300);
 const CODE_BYTES_MAX: usize = 64;
 
 /// A token that was given out.
-pub(super) struct Granted {
+pub(super) struct TokenGrant {
     pub(super) token: Secret,
     pub(super) lasts: Duration,
     /// What it is renewed with from now on, if that is another (§6).
     pub(super) refresh_token: Option<Zeroizing<String>>,
 }
 
-impl Granted {
+impl TokenGrant {
     /// Reads an answer.
     ///
     /// # Errors
     /// What is wrong with it, in words that have nothing of a secret.
-    pub(super) fn read(status: StatusCode, text: &[u8]) -> Result<Granted, String> {
+    pub(super) fn read(status: StatusCode, text: &[u8]) -> Result<TokenGrant, String> {
         let answer: Option<Value> = serde_json::from_slice(text).ok();
         let text_of = |key: &str| answer.as_ref()?.get(key)?.as_str();
         if status != StatusCode::OK {
@@ -63,7 +63,7 @@ impl Granted {
         }
         let lasts = Duration::from_secs_f64(seconds.min(LASTS_MAX.as_secs_f64()));
         let refresh_token = text_of("refresh_token").filter(|token| is_fit(token));
-        Ok(Granted {
+        Ok(TokenGrant {
             token: Secret(token.as_bytes().into()),
             lasts,
             refresh_token: refresh_token.map(|token| Zeroizing::new(token.to_owned())),
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<(String, u64, u64, Option<String>), String> {
-        let granted = Granted::read(StatusCode::OK, text.as_bytes())?;
+        let granted = TokenGrant::read(StatusCode::OK, text.as_bytes())?;
         let token = String::from_utf8(granted.token.0.to_vec()).unwrap();
         let after = granted.renewed_after().as_secs();
         let refresh = granted.refresh_token.map(|token| token.to_string());
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_refusal_is_told_by_its_code() {
         let told = |text: &str| {
-            let read = Granted::read(StatusCode::BAD_REQUEST, text.as_bytes());
+            let read = TokenGrant::read(StatusCode::BAD_REQUEST, text.as_bytes());
             read.err().expect("it is a refusal")
         };
         let text = "{\"error\":\"invalid_grant\",\"error_description\":\"secret\"}";

@@ -1,9 +1,9 @@
 //! Asking a token endpoint (RFC 6749 §4.4, §6).
 
-use super::answer::Granted;
+use super::answer::TokenGrant;
 use crate::https;
 use crate::replacement::Replacement;
-use crate::secret_place::{Place, aside, first_line_aside};
+use crate::secret_place::{SecretLocation, aside, first_line_aside};
 use auth::sasl::bearer;
 use auth::sasl::client::SECRET_BYTES_MAX;
 use config::TokenSource;
@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 const ANSWER_BYTES_MAX: usize = 65_536;
 
 /// Asks one source, once at a time.
-pub(super) struct Asker {
+pub(super) struct TokenClient {
     source: TokenSource,
     /// One that could not be written to its place: with what was read there when it came.
     newer: Option<(Zeroizing<String>, Zeroizing<String>)>,
@@ -27,9 +27,9 @@ pub(super) struct Asker {
     unkept: Option<String>,
 }
 
-impl Asker {
-    pub(super) fn new(source: TokenSource) -> Asker {
-        Asker { source, newer: None, unkept: None }
+impl TokenClient {
+    pub(super) fn new(source: TokenSource) -> TokenClient {
+        TokenClient { source, newer: None, unkept: None }
     }
 
     /// As messages name it.
@@ -46,7 +46,7 @@ impl Asker {
     ///
     /// # Errors
     /// Why there is none, in words that have nothing of a secret.
-    pub(super) async fn ask(&mut self) -> Result<Granted, String> {
+    pub(super) async fn ask(&mut self) -> Result<TokenGrant, String> {
         let at = self.source.at.clone();
         let written = self.written().await?;
         let form = self.form(written.as_deref().map(String::as_str));
@@ -72,7 +72,7 @@ impl Asker {
         let stream = https::connect(&at.host, at.port, client).await?;
         let (status, text) = https::exchange(stream, request, ANSWER_BYTES_MAX).await?;
         let text = Zeroizing::new(text.to_vec());
-        let mut granted = Granted::read(status, &text)?;
+        let mut granted = TokenGrant::read(status, &text)?;
         if let (Some(new), Some(written)) = (granted.refresh_token.take(), written) {
             self.keep(new, written).await;
         }
@@ -137,7 +137,7 @@ impl Asker {
         let content = Zeroizing::new(format!("{}\n", **new));
         let what = format!("refresh_token_file {}", place.display());
         aside(&what, move || {
-            let Place::File(path) = Place::of(&place)? else {
+            let SecretLocation::File(path) = SecretLocation::of(&place)? else {
                 return Err("the environment stays as it was".to_owned());
             };
             let replacement = Replacement::create(&path, None)?;

@@ -5,16 +5,16 @@ use mta::warmup::{Record, WarmupChanges, WarmupKey};
 use std::path::Path;
 
 /// What a file holds.
-pub(super) type Held = Vec<(WarmupKey, Record)>;
+pub(super) type WarmupRecords = Vec<(WarmupKey, Record)>;
 
 /// An open file.
 pub(super) struct File(RecordFile);
 
 impl File {
     /// Opens a file, or makes one, and reads all of it.
-    pub(super) fn open(path: &Path) -> Result<(File, Held), Unreadable> {
+    pub(super) fn open(path: &Path) -> Result<(File, WarmupRecords), Unreadable> {
         // `None`: there is something that can't be understood.
-        let mut held = Some(Held::new());
+        let mut held = Some(WarmupRecords::new());
         let file =
             RecordFile::open(path, |key, record| match (key_of(key), Record::read(record)) {
                 (Some(key), Some(record)) => {
@@ -82,7 +82,7 @@ mod tests {
         book
     }
 
-    fn open(path: &Path) -> (File, Held) {
+    fn open(path: &Path) -> (File, WarmupRecords) {
         File::open(path).unwrap_or_else(|why| panic!("{why}"))
     }
 

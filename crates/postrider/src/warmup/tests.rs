@@ -14,7 +14,7 @@ fn config(more: &str) -> Config {
 
 const WARMUP: &str = "warmup = { start = \"2026-01-01\", per_day = [240] }\n";
 
-fn ask(kept: &KeptWarmups, config: &Config, wanted: u32) -> Allowance {
+fn ask(kept: &StoredWarmups, config: &Config, wanted: u32) -> Allowance {
     let plan = config.sources[0].warmup.clone().unwrap();
     let key = WarmupKey { source: "ip-1".into(), towards: "google".into() };
     let answer = kept.ask(AllowanceRequest { key, plan, wanted, now: wall_now() });
@@ -22,8 +22,8 @@ fn ask(kept: &KeptWarmups, config: &Config, wanted: u32) -> Allowance {
     runtime.block_on(answer.get()).allowance
 }
 
-fn open(directory: &Path, config: &Config) -> KeptWarmups {
-    let kept = KeptWarmups::new(
+fn open(directory: &Path, config: &Config) -> StoredWarmups {
+    let kept = StoredWarmups::new(
         directory,
         Problems::default().conditions("state_file"),
         &Arc::new(ConsoleLog::stderr(Level::Error)),

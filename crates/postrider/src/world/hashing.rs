@@ -34,15 +34,15 @@ struct Job {
 
 /// A way to the threads; each shard has one.
 #[derive(Clone)]
-pub(crate) struct HashingThreads(Arc<Open>);
+pub(crate) struct HashingThreads(Arc<HashingQueueHandle>);
 
 /// The desk, as long as anybody may leave something there.
-struct Open {
-    desk: Arc<Desk>,
+struct HashingQueueHandle {
+    desk: Arc<HashingQueue>,
     threads_max: usize,
 }
 
-impl Drop for Open {
+impl Drop for HashingQueueHandle {
     fn drop(&mut self) {
         self.desk.lock().is_closed = true;
         self.desk.prompt.more.notify_all();
@@ -50,18 +50,18 @@ impl Drop for Open {
     }
 }
 
-struct Desk {
+struct HashingQueue {
     started: Instant,
     state: Mutex<State>,
     /// What the last check took of a processor, in microseconds.
     usual_us: AtomicU64,
-    prompt: Bell,
-    paced: Bell,
+    prompt: WorkSignal,
+    paced: WorkSignal,
 }
 
 /// Rings when there is more to do for a crew.
 #[derive(Default)]
-struct Bell {
+struct WorkSignal {
     more: Condvar,
 }
 
@@ -102,14 +102,14 @@ impl HashingThreads {
             paced: Threads::default(),
             is_closed: false,
         };
-        let desk = Desk {
+        let desk = HashingQueue {
             started: Instant::now(),
             state: Mutex::new(state),
             usual_us: AtomicU64::new(0),
-            prompt: Bell::default(),
-            paced: Bell::default(),
+            prompt: WorkSignal::default(),
+            paced: WorkSignal::default(),
         };
-        HashingThreads(Arc::new(Open { desk: Arc::new(desk), threads_max }))
+        HashingThreads(Arc::new(HashingQueueHandle { desk: Arc::new(desk), threads_max }))
     }
 
     /// Shows how much waits.
@@ -146,7 +146,7 @@ impl HashingThreads {
     }
 }
 
-impl Desk {
+impl HashingQueue {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -155,7 +155,7 @@ impl Desk {
         Mono(0) + self.started.elapsed()
     }
 
-    fn bell(&self, crew: Crew) -> &Bell {
+    fn bell(&self, crew: Crew) -> &WorkSignal {
         match crew {
             Crew::Prompt => &self.prompt,
             Crew::Paced => &self.paced,

@@ -14,19 +14,19 @@ const THREADS_MAX: usize = 4;
 /// How much others go first (nice(2), on Linux for one thread).
 const NICE: i32 = 10;
 
-type Work = Box<dyn FnOnce() + Send>;
+type LongWorkJob = Box<dyn FnOnce() + Send>;
 
 /// A way to the threads; each shard has one.
 #[derive(Clone)]
-pub(crate) struct LongWork(Arc<Open>);
+pub(crate) struct LongWork(Arc<LongWorkQueueHandle>);
 
 /// The desk, as long as anybody may leave something there.
-struct Open {
-    desk: Arc<Desk>,
+struct LongWorkQueueHandle {
+    desk: Arc<LongWorkQueue>,
     threads_max: usize,
 }
 
-impl Drop for Open {
+impl Drop for LongWorkQueueHandle {
     fn drop(&mut self) {
         lock(&self.desk.state).is_closed = true;
         self.desk.more.notify_all();
@@ -34,7 +34,7 @@ impl Drop for Open {
 }
 
 #[derive(Default)]
-struct Desk {
+struct LongWorkQueue {
     state: Mutex<State>,
     /// Rings when there is more to do.
     more: Condvar,
@@ -43,7 +43,7 @@ struct Desk {
 #[derive(Default)]
 struct State {
     /// The first that was left is done first.
-    waiting: VecDeque<Work>,
+    waiting: VecDeque<LongWorkJob>,
     started: usize,
     idle: usize,
     is_closed: bool,
@@ -54,7 +54,7 @@ impl LongWork {
     pub(crate) fn new() -> LongWork {
         let processors = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let threads_max = (processors / 2).clamp(1, THREADS_MAX);
-        LongWork(Arc::new(Open { desk: Arc::default(), threads_max }))
+        LongWork(Arc::new(LongWorkQueueHandle { desk: Arc::default(), threads_max }))
     }
 
     /// Has it done by one of the threads. `None`: nobody did it.
@@ -73,7 +73,7 @@ impl LongWork {
         async move { answered.await.ok() }
     }
 
-    fn leave(&self, work: Work) {
+    fn leave(&self, work: LongWorkJob) {
         let desk = &self.0.desk;
         let mut state = lock(&desk.state);
         if state.idle <= state.waiting.len() && state.started < self.0.threads_max {
@@ -91,7 +91,7 @@ impl LongWork {
     }
 }
 
-impl Desk {
+impl LongWorkQueue {
     fn serve(&self) {
         // Where that is not allowed the work is done all the same.
         let _ = rustix::process::nice(NICE);
@@ -101,7 +101,7 @@ impl Desk {
     }
 
     /// Waits for the next; `None`: there will be none.
-    fn take(&self) -> Option<Work> {
+    fn take(&self) -> Option<LongWorkJob> {
         let mut state = lock(&self.state);
         loop {
             if state.is_closed {

@@ -10,7 +10,7 @@ pub(crate) mod mailbox_files;
 pub(crate) mod resolver;
 pub(crate) mod sockets;
 
-use crate::advisers::Books;
+use crate::advisers::PersistentState;
 use crate::dmarc_reports::DmarcReporting;
 use crate::greylist::Greylisting;
 use crate::mta_sts::MtaSts;
@@ -29,10 +29,10 @@ use std::rc::Rc;
 
 /// The world of one shard.
 #[derive(Clone)]
-pub(crate) struct Real(Rc<Parts>);
+pub(crate) struct Real(Rc<PlatformParts>);
 
 /// What a shard's world is made of.
-pub(crate) struct Parts {
+pub(crate) struct PlatformParts {
     pub(crate) net: Sockets,
     pub(crate) dns: Resolver,
     pub(crate) time: Clock,
@@ -43,13 +43,13 @@ pub(crate) struct Parts {
     pub(crate) policies: MtaSts,
     pub(crate) domain_reports: DmarcReporting,
     pub(crate) tls_reports: TlsReporting,
-    pub(crate) books: Books,
+    pub(crate) books: PersistentState,
     pub(crate) named_keys: NamedKeys,
 }
 
 impl Real {
     /// To be made on the shard's own thread.
-    pub(crate) fn new(parts: Parts) -> Real {
+    pub(crate) fn new(parts: PlatformParts) -> Real {
         Real(Rc::new(parts))
     }
 }

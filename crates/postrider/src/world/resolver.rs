@@ -8,9 +8,9 @@ mod validated;
 use crate::console::ConsoleLog;
 use crate::file_watch::FileWatch;
 use crate::mutex::lock;
-use crate::services::{Adoption, Next, Service, nothing_to_adopt};
+use crate::services::{Adoption, CandidateConfig, Service, nothing_to_adopt};
 use auth::tlsa::Tlsa;
-use cache::{Answer, Cache, Key, Value};
+use cache::{Cache, CachedRecords, DnsQuestion, Value};
 use config::Problem;
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::{DnsError as NetDnsError, NetError};
@@ -23,8 +23,8 @@ use servers::Servers;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use system::{Places, System};
-use validated::Validated;
+use system::{ResolverFiles, System};
+use validated::ValidatingResolver;
 
 /// UDP sockets that one lookup has open at most: A and AAAA at once, and of each the question
 /// and the two that hickory asks again while it waits for the answer.
@@ -32,9 +32,9 @@ pub(crate) const SOCKETS_PER_LOOKUP: u64 = 6;
 
 /// A resolver; clones share one cache.
 #[derive(Clone)]
-pub(crate) struct Resolver(Arc<Inner>);
+pub(crate) struct Resolver(Arc<ResolverInner>);
 
-struct Inner {
+struct ResolverInner {
     state: Mutex<State>,
     console: Option<Arc<ConsoleLog>>,
 }
@@ -45,40 +45,44 @@ struct State {
     system: System,
     /// How often these files were read.
     systems_read: u64,
-    ways: MaybeWays,
+    ways: ResolverSetupResult,
 }
 
 /// Or why there are none.
-type MaybeWays = Result<Arc<Ways>, String>;
+type ResolverSetupResult = Result<Arc<ResolverSetup>, String>;
 
 /// How name servers are asked.
-struct Ways {
+struct ResolverSetup {
     servers: Arc<Servers>,
     /// What they said.
     cache: Cache,
-    validated: Validated,
+    validated: ValidatingResolver,
 }
 
-impl Ways {
+impl ResolverSetup {
     fn new(
         config: &config::Dns,
         system: &System,
         console: Option<&Arc<ConsoleLog>>,
-    ) -> Result<Arc<Ways>, String> {
+    ) -> Result<Arc<ResolverSetup>, String> {
         let servers = servers::servers(config, system)?;
         let servers = Servers::new(config, servers, &system.hosts, console.cloned());
         let servers = Arc::new(servers.map_err(|error| error.to_string())?);
         let cache = Cache::new(config.cache_max, config.cache_bytes);
-        let validated = Validated::new(config, Arc::clone(&servers));
-        Ok(Arc::new(Ways { servers, cache, validated }))
+        let validated = ValidatingResolver::new(config, Arc::clone(&servers));
+        Ok(Arc::new(ResolverSetup { servers, cache, validated }))
     }
 }
 
-impl Inner {
-    fn new(config: &config::Dns, system: System, console: Option<&Arc<ConsoleLog>>) -> Arc<Inner> {
-        let ways = Ways::new(config, &system, console);
+impl ResolverInner {
+    fn new(
+        config: &config::Dns,
+        system: System,
+        console: Option<&Arc<ConsoleLog>>,
+    ) -> Arc<ResolverInner> {
+        let ways = ResolverSetup::new(config, &system, console);
         let state = Mutex::new(State { config: config.clone(), system, systems_read: 1, ways });
-        Arc::new(Inner { state, console: console.cloned() })
+        Arc::new(ResolverInner { state, console: console.cloned() })
     }
 
     /// Goes by other files of the system.
@@ -86,7 +90,7 @@ impl Inner {
         let mut state = lock(&self.state);
         state.system = system.after(&state.system);
         state.systems_read += 1;
-        state.ways = Ways::new(&state.config, &state.system, self.console.as_ref());
+        state.ways = ResolverSetup::new(&state.config, &state.system, self.console.as_ref());
     }
 
     fn info(&self, text: std::fmt::Arguments<'_>) {
@@ -101,7 +105,7 @@ impl Service for Resolver {
         "name servers"
     }
 
-    fn prepare(&self, next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let prepared = self.prepared(&next.config.dns);
         let prepared = prepared.map_err(|why| vec![next.config.mistake_at("dns.servers", why)])?;
         let Some(prepared) = prepared else { return Ok(nothing_to_adopt()) };
@@ -114,7 +118,7 @@ impl Resolver {
     /// Asks the servers that `config` names, or those of the system as they are now. Without any, every
     /// question is answered with a transient error: mail waits, nothing is returned.
     pub(crate) fn new(config: &config::Dns) -> Resolver {
-        Resolver(Inner::new(config, System::read(&Places::of_system()), None))
+        Resolver(ResolverInner::new(config, System::read(&ResolverFiles::of_system()), None))
     }
 
     /// The same, and follows the files of the system for as long as it lives.
@@ -123,17 +127,17 @@ impl Resolver {
         watch: &FileWatch,
         console: &Arc<ConsoleLog>,
     ) -> Resolver {
-        Resolver::following_at(config, &Places::of_system(), watch, console)
+        Resolver::following_at(config, &ResolverFiles::of_system(), watch, console)
     }
 
     fn following_at(
         config: &config::Dns,
-        at: &Places,
+        at: &ResolverFiles,
         watch: &FileWatch,
         console: &Arc<ConsoleLog>,
     ) -> Resolver {
         let (system, mut looks) = system::first(at);
-        let inner = Inner::new(config, system, Some(console));
+        let inner = ResolverInner::new(config, system, Some(console));
         watch.follow_every(system::LOOK_EVERY, &inner, move |inner| looks.look(inner));
         Resolver(inner)
     }
@@ -142,12 +146,12 @@ impl Resolver {
     ///
     /// # Errors
     /// Why servers can't be asked as it wants.
-    fn prepared(&self, config: &config::Dns) -> Result<Option<(u64, MaybeWays)>, String> {
+    fn prepared(&self, config: &config::Dns) -> Result<Option<(u64, ResolverSetupResult)>, String> {
         let state = lock(&self.0.state);
         if state.config == *config {
             return Ok(None);
         }
-        let ways = Ways::new(config, &state.system, self.0.console.as_ref());
+        let ways = ResolverSetup::new(config, &state.system, self.0.console.as_ref());
         match ways {
             // The system's servers may come later; those of the file are there, or it is wrong.
             Err(why) if !config.servers.is_empty() => Err(format!("name servers: {why}")),
@@ -156,17 +160,17 @@ impl Resolver {
     }
 
     /// Asks as it says. What was remembered is forgotten: other servers may know something else.
-    fn adopt(&self, config: &config::Dns, (systems_read, ways): (u64, MaybeWays)) {
+    fn adopt(&self, config: &config::Dns, (systems_read, ways): (u64, ResolverSetupResult)) {
         let mut state = lock(&self.0.state);
         state.ways = match state.systems_read == systems_read {
             true => ways,
             // Files of the system have changed since.
-            false => Ways::new(config, &state.system, self.0.console.as_ref()),
+            false => ResolverSetup::new(config, &state.system, self.0.console.as_ref()),
         };
         state.config = config.clone();
     }
 
-    fn ways(&self) -> Result<Arc<Ways>, DnsError> {
+    fn ways(&self) -> Result<Arc<ResolverSetup>, DnsError> {
         let none = |trouble| DnsError::Transient(format!("no resolver is configured: {trouble}"));
         lock(&self.0.state).ways.clone().map_err(none)
     }
@@ -177,14 +181,14 @@ impl Resolver {
     }
 
     /// What is remembered.
-    fn at_hand(&self, name: &Name, kind: RecordType) -> Option<Answer> {
-        self.ways().ok()?.cache.get(&Key::new(name, kind), Instant::now())
+    fn at_hand(&self, name: &Name, kind: RecordType) -> Option<CachedRecords> {
+        self.ways().ok()?.cache.get(&DnsQuestion::new(name, kind), Instant::now())
     }
 
     /// Asks, unless the answer is remembered; a server whose answer can't be read, once more over TCP.
-    async fn ask(&self, name: &Name, kind: RecordType) -> Answer {
+    async fn ask(&self, name: &Name, kind: RecordType) -> CachedRecords {
         let ways = self.ways()?;
-        let key = Key::new(name, kind);
+        let key = DnsQuestion::new(name, kind);
         if let Some(known) = ways.cache.get(&key, Instant::now()) {
             return known;
         }
@@ -243,7 +247,7 @@ fn negative_lasts(error: &NetError) -> Duration {
     }
 }
 
-fn answer_of(lookup: Result<Lookup, NetError>, kind: RecordType) -> Answer {
+fn answer_of(lookup: Result<Lookup, NetError>, kind: RecordType) -> CachedRecords {
     let lookup = lookup.map_err(|error| error_of(&error))?;
     // Aliases on the way there are among them.
     let records = lookup.answers().iter().filter(|record| record.record_type() == kind);
@@ -309,7 +313,7 @@ fn mx_of(record: &Record) -> Option<Mx> {
     Some(Mx { preference: mx.preference, host: written(&mx.exchange) })
 }
 
-fn mx_of_answer(answer: Answer) -> Result<Vec<Mx>, DnsError> {
+fn mx_of_answer(answer: CachedRecords) -> Result<Vec<Mx>, DnsError> {
     let mx = |value: &Value| match value {
         Value::Mx(mx) => Some(mx.clone()),
         _ => None,
@@ -317,7 +321,7 @@ fn mx_of_answer(answer: Answer) -> Result<Vec<Mx>, DnsError> {
     Ok(answer?.iter().filter_map(mx).collect())
 }
 
-fn texts_of(answer: Answer) -> Result<Vec<Vec<u8>>, DnsError> {
+fn texts_of(answer: CachedRecords) -> Result<Vec<Vec<u8>>, DnsError> {
     let text = |value: &Value| match value {
         Value::Text(text) => Some(text.to_vec()),
         _ => None,
@@ -325,7 +329,7 @@ fn texts_of(answer: Answer) -> Result<Vec<Vec<u8>>, DnsError> {
     Ok(answer?.iter().filter_map(text).collect())
 }
 
-fn names_of(answer: Answer) -> Result<Vec<String>, DnsError> {
+fn names_of(answer: CachedRecords) -> Result<Vec<String>, DnsError> {
     let name = |value: &Value| match value {
         Value::Name(name) => Some(name.to_string()),
         _ => None,
@@ -341,7 +345,7 @@ fn reverse(address: IpAddr) -> Name {
 }
 
 /// The addresses of both families.
-fn addresses_of(six: Answer, four: Answer) -> Result<Vec<IpAddr>, DnsError> {
+fn addresses_of(six: CachedRecords, four: CachedRecords) -> Result<Vec<IpAddr>, DnsError> {
     let address = |value: &Value| match value {
         Value::Address(address) => Some(*address),
         _ => None,
@@ -392,19 +396,19 @@ impl Dns for Resolver {
     fn mx_lasts(&self, domain: &str) -> Duration {
         let Ok(name) = absolute(domain) else { return Duration::ZERO };
         let Ok(ways) = self.ways() else { return Duration::ZERO };
-        ways.cache.lasts(&Key::new(&name, RecordType::MX), Instant::now())
+        ways.cache.lasts(&DnsQuestion::new(&name, RecordType::MX), Instant::now())
     }
 
     fn forget(&self, domain: &str) {
         let (Ok(name), Ok(ways)) = (absolute(domain), self.ways()) else { return };
-        let hosts = ways.cache.forget(&Key::new(&name, RecordType::MX));
+        let hosts = ways.cache.forget(&DnsQuestion::new(&name, RecordType::MX));
         let hosts = hosts.iter().filter_map(|value| match value {
             Value::Mx(mx) => absolute(&mx.host).ok(),
             _ => None,
         });
         for host in hosts.chain([name]) {
             for kind in [RecordType::A, RecordType::AAAA] {
-                ways.cache.forget(&Key::new(&host, kind));
+                ways.cache.forget(&DnsQuestion::new(&host, kind));
             }
         }
     }
@@ -417,7 +421,7 @@ impl Dns for Resolver {
             Ok(vouched) => Ok(vouched.answer.iter().cloned().map(Value::Mx).collect()),
             Err(error) => Err(error.clone()),
         };
-        let key = Key::new(&absolute(domain)?, RecordType::MX);
+        let key = DnsQuestion::new(&absolute(domain)?, RecordType::MX);
         ways.cache.put(key, &answer, lasts, Instant::now());
         vouched
     }

@@ -3,7 +3,7 @@
 use super::egress;
 use super::encrypted::{self, Encrypted};
 use super::listening_socket::{AcceptedSocket, ListeningSocket};
-use crate::certificates::{Certificates, Door};
+use crate::certificates::{Certificates, TlsAcceptConfig};
 use crate::peer_tls::PeerTls;
 use config::ClientCertificates;
 use mta::seams::{ClientCertificate, Egress, Encryption, Endpoint, Net, Stream, Trust};
@@ -39,15 +39,17 @@ impl Sockets {
 impl Sockets {
     async fn accept(
         &self,
-        stream: Connection,
+        stream: NetConnection,
         asked: Option<&ClientCertificates>,
-    ) -> io::Result<(Connection, Encryption, Option<ClientCertificate>)> {
-        let Connection::Tcp(stream) = stream else { return Err(io::ErrorKind::Unsupported.into()) };
+    ) -> io::Result<(NetConnection, Encryption, Option<ClientCertificate>)> {
+        let NetConnection::Tcp(stream) = stream else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         let none = || io::Error::new(io::ErrorKind::Unsupported, "there is no certificate");
-        let Door { config, judge } = self.certificates.door(asked).ok_or_else(none)?;
+        let TlsAcceptConfig { config, judge } = self.certificates.door(asked).ok_or_else(none)?;
         let (stream, encryption) = encrypted::accept(stream, config).await?;
         let certificate = judge.and_then(|judge| judge.certificate(stream.chain()));
-        Ok((Connection::Encrypted(Box::new(stream)), encryption, certificate))
+        Ok((NetConnection::Encrypted(Box::new(stream)), encryption, certificate))
     }
 }
 
@@ -74,7 +76,7 @@ pub(crate) fn check_address(address: SocketAddr) -> io::Result<()> {
 impl Net for Sockets {
     type Listener = ListeningSocket;
     type Accepted = AcceptedSocket;
-    type Stream = Connection;
+    type Stream = NetConnection;
 
     fn listen(&self, address: SocketAddr) -> io::Result<ListeningSocket> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -92,59 +94,66 @@ impl Net for Sockets {
         ListeningSocket::new(socket)
     }
 
-    fn adopt(&self, accepted: AcceptedSocket) -> io::Result<Connection> {
+    fn adopt(&self, accepted: AcceptedSocket) -> io::Result<NetConnection> {
         let stream = TcpStream::from_std(accepted.0.into())?;
-        Ok(Connection::Tcp(stream))
+        Ok(NetConnection::Tcp(stream))
     }
 
-    async fn connect(&self, to: &Endpoint, from: Egress) -> io::Result<Connection> {
+    async fn connect(&self, to: &Endpoint, from: Egress) -> io::Result<NetConnection> {
         let to = match to {
             Endpoint::Tcp(to) => *to,
-            Endpoint::Unix(path) => return UnixStream::connect(path).await.map(Connection::Unix),
+            Endpoint::Unix(path) => {
+                return UnixStream::connect(path).await.map(NetConnection::Unix);
+            }
         };
-        Ok(Connection::Tcp(egress::connect(to, from).await?))
+        Ok(NetConnection::Tcp(egress::connect(to, from).await?))
     }
 
     fn can_encrypt(&self) -> bool {
         self.certificates.is_any()
     }
 
-    async fn encrypt_accepted(&self, stream: Connection) -> io::Result<(Connection, Encryption)> {
+    async fn encrypt_accepted(
+        &self,
+        stream: NetConnection,
+    ) -> io::Result<(NetConnection, Encryption)> {
         let (stream, encryption, _) = self.accept(stream, None).await?;
         Ok((stream, encryption))
     }
 
     async fn encrypt_asking(
         &self,
-        stream: Connection,
+        stream: NetConnection,
         asked: &ClientCertificates,
-    ) -> io::Result<(Connection, Encryption, Option<ClientCertificate>)> {
+    ) -> io::Result<(NetConnection, Encryption, Option<ClientCertificate>)> {
         self.accept(stream, Some(asked)).await
     }
 
     fn certificate(
         &self,
-        stream: &Connection,
+        stream: &NetConnection,
         asked: &ClientCertificates,
     ) -> Option<ClientCertificate> {
-        let Connection::Encrypted(stream) = stream else { return None };
+        let NetConnection::Encrypted(stream) = stream else { return None };
         self.certificates.door(Some(asked))?.judge?.certificate(stream.chain())
     }
 
     async fn encrypt_connected(
         &self,
-        stream: Connection,
+        stream: NetConnection,
         name: &str,
         trust: &Trust,
-    ) -> io::Result<(Connection, Encryption)> {
-        let Connection::Tcp(stream) = stream else { return Err(io::ErrorKind::Unsupported.into()) };
+    ) -> io::Result<(NetConnection, Encryption)> {
+        let NetConnection::Tcp(stream) = stream else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
         let client = self.peers.client(trust)?;
         let (stream, encryption) = encrypted::connect(stream, client, name).await?;
-        Ok((Connection::Encrypted(Box::new(stream)), encryption))
+        Ok((NetConnection::Encrypted(Box::new(stream)), encryption))
     }
 
-    fn examine(&self, stream: &Connection, name: &str) -> io::Result<()> {
-        let Connection::Encrypted(stream) = stream else { return Ok(()) };
+    fn examine(&self, stream: &NetConnection, name: &str) -> io::Result<()> {
+        let NetConnection::Encrypted(stream) = stream else { return Ok(()) };
         let [certificate, chain @ ..] = stream.chain() else { return Ok(()) };
         let name = ServerName::try_from(name).map_err(io::Error::other)?;
         let (examiner, now) = (self.peers.examiner()?, UnixTime::now());
@@ -155,7 +164,7 @@ impl Net for Sockets {
 
 /// A connection of one shard.
 #[derive(Debug)]
-pub(crate) enum Connection {
+pub(crate) enum NetConnection {
     /// Over TCP.
     Tcp(TcpStream),
     /// To a Unix socket.
@@ -164,13 +173,13 @@ pub(crate) enum Connection {
     Encrypted(Box<Encrypted>),
 }
 
-impl Stream for Connection {
+impl Stream for NetConnection {
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(buffer);
         ready!(match self {
-            Connection::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
-            Connection::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
-            Connection::Encrypted(stream) => stream.poll_read(cx, &mut buffer),
+            NetConnection::Tcp(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            NetConnection::Unix(stream) => Pin::new(stream).poll_read(cx, &mut buffer),
+            NetConnection::Encrypted(stream) => stream.poll_read(cx, &mut buffer),
         })?;
         Poll::Ready(Ok(buffer.filled().len()))
     }
@@ -178,7 +187,7 @@ impl Stream for Connection {
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             // What is wrong with it shows when it is read.
-            Connection::Tcp(stream) => stream.poll_read_ready(cx).map(drop),
+            NetConnection::Tcp(stream) => stream.poll_read_ready(cx).map(drop),
             _ => Poll::Ready(()),
         }
     }
@@ -189,14 +198,14 @@ impl Stream for Connection {
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match self {
-            Connection::Tcp(stream) => write(Pin::new(stream), cx, pieces),
-            Connection::Unix(stream) => write(Pin::new(stream), cx, pieces),
-            Connection::Encrypted(stream) => stream.poll_write(cx, pieces),
+            NetConnection::Tcp(stream) => write(Pin::new(stream), cx, pieces),
+            NetConnection::Unix(stream) => write(Pin::new(stream), cx, pieces),
+            NetConnection::Encrypted(stream) => stream.poll_write(cx, pieces),
         }
     }
 
     fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let Connection::Tcp(stream) = self else {
+        let NetConnection::Tcp(stream) = self else {
             return self.poll_write(cx, &[IoSlice::new(bytes)]);
         };
         loop {
@@ -213,16 +222,16 @@ impl Stream for Connection {
 
     fn channel_binding(&self) -> Option<[u8; 32]> {
         match self {
-            Connection::Encrypted(stream) => stream.channel_binding(),
-            Connection::Tcp(_) | Connection::Unix(_) => None,
+            NetConnection::Encrypted(stream) => stream.channel_binding(),
+            NetConnection::Tcp(_) | NetConnection::Unix(_) => None,
         }
     }
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
         match self {
-            Connection::Tcp(stream) => stream.local_addr(),
-            Connection::Encrypted(stream) => stream.local_addr(),
-            Connection::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+            NetConnection::Tcp(stream) => stream.local_addr(),
+            NetConnection::Encrypted(stream) => stream.local_addr(),
+            NetConnection::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }

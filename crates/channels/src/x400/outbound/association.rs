@@ -377,7 +377,7 @@ impl<W: World> Association<W> {
                 None => outcome.clone(),
             })
             .collect();
-        self.slot.heard(told.message, told.work, &outcomes);
+        self.slot.heard((told.message, told.work), &outcomes);
         // Who takes an APDU reports what becomes of it (X.411 §14.3.4).
         let hop = Arc::clone(&self.event_hop);
         let context = AttemptContext { hop, local: false, dsn_passed_on: true };

@@ -23,6 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use stumbling::ConnectionFate;
 
 /// What all hosts of all hops share.
 #[derive(Debug)]
@@ -183,13 +184,6 @@ async fn serve(
             }
         }
     }
-}
-
-/// What becomes of a connection after what came was answered.
-enum ConnectionFate {
-    ReadOn,
-    Close,
-    Abort,
 }
 
 struct PeerSession {

@@ -18,7 +18,7 @@ fn answer(status: &str, fields: &str, body: &str) -> Option<String> {
 }
 
 /// An authority on this machine that says so, what it is asked by, and its directory's URL.
-fn authority(says: Says) -> (Directory, String) {
+fn authority(says: Says) -> (AcmeClient, String) {
     let key = KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap();
     let certificate = params.self_signed(&key).unwrap().der().clone();
@@ -57,7 +57,7 @@ fn authority(says: Says) -> (Directory, String) {
     let mut roots = RootCertStore::empty();
     roots.add(certificate).unwrap();
     let client = Arc::new(crate::peer_tls::verifying_by(roots).unwrap());
-    (Directory::new(&client), format!("https://localhost:{port}/dir"))
+    (AcmeClient::new(&client), format!("https://localhost:{port}/dir"))
 }
 
 fn runtime() -> Runtime {

@@ -1,6 +1,6 @@
 //! `queue retry`, `hold`, `release`, `remove` and `fail`.
 
-use super::Ask;
+use super::ControlCommandArgs;
 use super::selecting::{FilterArgs, SelectArgs, parse_id};
 use clap::Args;
 use mail::MessageId;
@@ -18,7 +18,7 @@ pub(crate) struct RetryArgs {
     pub(crate) select: SelectArgs,
 }
 
-impl Ask for RetryArgs {
+impl ControlCommandArgs for RetryArgs {
     fn request(&self) -> ControlRequest {
         QueueRetry { select: self.select.select() }.into()
     }
@@ -35,7 +35,7 @@ pub(crate) struct HoldArgs {
     pub(crate) reason: String,
 }
 
-impl Ask for HoldArgs {
+impl ControlCommandArgs for HoldArgs {
     fn request(&self) -> ControlRequest {
         QueueHold { select: self.select.select(), reason: self.reason.clone() }.into()
     }
@@ -49,7 +49,7 @@ pub(crate) struct ReleaseArgs {
     pub(crate) select: SelectArgs,
 }
 
-impl Ask for ReleaseArgs {
+impl ControlCommandArgs for ReleaseArgs {
     fn request(&self) -> ControlRequest {
         QueueRelease { select: self.select.select() }.into()
     }
@@ -63,7 +63,7 @@ pub(crate) struct RemoveArgs {
     pub(crate) select: SelectArgs,
 }
 
-impl Ask for RemoveArgs {
+impl ControlCommandArgs for RemoveArgs {
     fn request(&self) -> ControlRequest {
         QueueRemove { select: self.select.select() }.into()
     }
@@ -86,7 +86,7 @@ pub(crate) struct FailArgs {
     pub(crate) silent: bool,
 }
 
-impl Ask for FailArgs {
+impl ControlCommandArgs for FailArgs {
     fn request(&self) -> ControlRequest {
         QueueFail {
             select: self.select.select(),
@@ -131,7 +131,7 @@ pub(crate) struct TargetArgs {
     pub(crate) undo: bool,
 }
 
-impl Ask for MoveArgs {
+impl ControlCommandArgs for MoveArgs {
     fn request(&self) -> ControlRequest {
         let TargetArgs { to_route, to_pool, to_campaign, to_priority, undo } = &self.to;
         let mut to = Overrides::default();
@@ -155,7 +155,7 @@ pub(crate) struct ListArgs {
     pub(crate) limit: u32,
 }
 
-impl Ask for ListArgs {
+impl ControlCommandArgs for ListArgs {
     fn request(&self) -> ControlRequest {
         QueueList { filter: self.filter.filter(), limit: self.limit }.into()
     }
@@ -173,7 +173,7 @@ pub(crate) struct SummaryArgs {
     pub(crate) top: u32,
 }
 
-impl Ask for SummaryArgs {
+impl ControlCommandArgs for SummaryArgs {
     fn request(&self) -> ControlRequest {
         QueueSummary { filter: self.filter.filter(), top: self.top }.into()
     }
@@ -187,7 +187,7 @@ pub(crate) struct ShowArgs {
     pub(crate) id: MessageId,
 }
 
-impl Ask for ShowArgs {
+impl ControlCommandArgs for ShowArgs {
     fn request(&self) -> ControlRequest {
         QueueShow { id: self.id }.into()
     }
@@ -201,7 +201,7 @@ pub(crate) struct WhyArgs {
     pub(crate) id: MessageId,
 }
 
-impl Ask for WhyArgs {
+impl ControlCommandArgs for WhyArgs {
     fn request(&self) -> ControlRequest {
         QueueWhy { id: self.id }.into()
     }

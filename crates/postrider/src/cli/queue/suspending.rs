@@ -1,6 +1,6 @@
 //! `queue suspend`, `resume` and `trust-clock`.
 
-use super::Ask;
+use super::ControlCommandArgs;
 use super::selecting::parse_time;
 use clap::Args;
 use mail::Wall;
@@ -25,7 +25,7 @@ pub(crate) struct SuspendArgs {
     pub(crate) until: Option<Wall>,
 }
 
-impl Ask for SuspendArgs {
+impl ControlCommandArgs for SuspendArgs {
     fn request(&self) -> ControlRequest {
         let ends = self.lasting.map(|lasting| crate::world::clock::wall_now().after(lasting));
         let (scope, reason) = (self.scope.scope(), self.reason.clone());
@@ -41,7 +41,7 @@ pub(crate) struct ResumeArgs {
     pub(crate) scope: ScopeArgs,
 }
 
-impl Ask for ResumeArgs {
+impl ControlCommandArgs for ResumeArgs {
     fn request(&self) -> ControlRequest {
         QueueResume { scope: self.scope.scope() }.into()
     }
@@ -51,7 +51,7 @@ impl Ask for ResumeArgs {
 #[derive(Debug, Args)]
 pub(crate) struct TrustClockArgs {}
 
-impl Ask for TrustClockArgs {
+impl ControlCommandArgs for TrustClockArgs {
     fn request(&self) -> ControlRequest {
         TrustClock {}.into()
     }

@@ -7,14 +7,14 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 
 /// Asks, and remembers what was said.
-pub(super) struct Told {
+pub(super) struct RecordingResolver {
     dns: Resolver,
-    answers: RefCell<Vec<Answered>>,
+    answers: RefCell<Vec<RecordedLookup>>,
 }
 
 /// A question and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answered {
+pub(super) struct RecordedLookup {
     /// `TXT`, `A`, …
     pub(super) kind: &'static str,
     pub(super) name: String,
@@ -22,14 +22,14 @@ pub(super) struct Answered {
     pub(super) records: DnsAnswer<String>,
 }
 
-impl Told {
-    pub(super) fn new(dns: Resolver) -> Told {
-        Told { dns, answers: RefCell::default() }
+impl RecordingResolver {
+    pub(super) fn new(dns: Resolver) -> RecordingResolver {
+        RecordingResolver { dns, answers: RefCell::default() }
     }
 
     /// Each question once, in the order of the answers.
-    pub(super) fn into_answers(self) -> Vec<Answered> {
-        let mut answers: Vec<Answered> = Vec::new();
+    pub(super) fn into_answers(self) -> Vec<RecordedLookup> {
+        let mut answers: Vec<RecordedLookup> = Vec::new();
         for answered in self.answers.into_inner() {
             if !answers.contains(&answered) {
                 answers.push(answered);
@@ -47,12 +47,12 @@ impl Told {
     ) -> DnsAnswer<T> {
         let records = said.as_ref().map(|records| records.iter().map(shown).collect());
         let records = records.map_err(Clone::clone);
-        self.answers.borrow_mut().push(Answered { kind, name: name.to_owned(), records });
+        self.answers.borrow_mut().push(RecordedLookup { kind, name: name.to_owned(), records });
         said
     }
 }
 
-impl Records for Told {
+impl Records for RecordingResolver {
     async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
         let said = AsRecords(&self.dns).txt(name).await;
         self.note("TXT", name, said, |text| String::from_utf8_lossy(text).into_owned())

@@ -10,8 +10,8 @@ use crate::world::resolver::Resolver;
 use auth::checks::{CheckSelection, Subject, check};
 use auth::spf::{Sender, SpfQuery};
 use config::Config;
-use lookups::Told;
-use shown::Shown;
+use lookups::RecordingResolver;
+use shown::AuthReport;
 use std::process::ExitCode;
 
 /// Runs what was asked.
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &AuthArgs) -> ExitCode {
     }
 }
 
-fn checked(args: &AuthCheckArgs, config: &Config) -> Result<Shown, String> {
+fn checked(args: &AuthCheckArgs, config: &Config) -> Result<AuthReport, String> {
     let path = args.message.display();
     let content = std::fs::read(&args.message);
     let content = content.map_err(|error| format!("cannot read {path}: {error}"))?;
@@ -62,11 +62,11 @@ fn checked(args: &AuthCheckArgs, config: &Config) -> Result<Shown, String> {
     let chance = u8::try_from(wall_now().0 % 100).unwrap_or(0);
     let subject = Subject { question, message: &message, now, chance };
     let (told, verdicts) = runtime.block_on(async {
-        let told = Told::new(Resolver::new(&config.dns));
+        let told = RecordingResolver::new(Resolver::new(&config.dns));
         let verdicts = check(&told, asked, subject).await;
         (told, verdicts)
     });
-    Ok(Shown { server: config.hostname.to_string(), verdicts, told: told.into_answers() })
+    Ok(AuthReport { server: config.hostname.to_string(), verdicts, told: told.into_answers() })
 }
 
 /// Files end their lines with LF, messages with CRLF.

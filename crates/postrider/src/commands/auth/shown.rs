@@ -1,6 +1,6 @@
 //! What came of checks, for people and programs.
 
-use super::lookups::Answered;
+use super::lookups::RecordedLookup;
 use crate::terminal::clean;
 use auth::checks::Verdicts;
 use auth::results::lines;
@@ -8,14 +8,14 @@ use serde_json::{Value, json};
 use std::fmt;
 
 /// The verdicts on a message, and the records that led there.
-pub(super) struct Shown {
+pub(super) struct AuthReport {
     /// Our name.
     pub(super) server: String,
     pub(super) verdicts: Verdicts,
-    pub(super) told: Vec<Answered>,
+    pub(super) told: Vec<RecordedLookup>,
 }
 
-impl Shown {
+impl AuthReport {
     pub(super) fn to_json(&self) -> Value {
         let Verdicts { spf, dkim, signatures_left, dmarc, arc, .. } = &self.verdicts;
         let signatures = dkim.iter().flatten().map(|outcome| {
@@ -78,7 +78,7 @@ fn line(
     writeln!(f, "{}", format!("{check:<7}{verdict:<11}{text}").trim_end())
 }
 
-impl fmt::Display for Shown {
+impl fmt::Display for AuthReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdicts = &self.verdicts;
         if let Some(spf) = &verdicts.spf {
@@ -103,7 +103,7 @@ impl fmt::Display for Shown {
             line(f, "arc", arc.verdict.as_str(), &arc.sealers.join(", "), &arc.reason)?;
         }
         writeln!(f, "\nrecords")?;
-        for Answered { kind, name, records } in &self.told {
+        for RecordedLookup { kind, name, records } in &self.told {
             let name = clean(name);
             match records {
                 Ok(records) if records.is_empty() => writeln!(f, "  {kind:<4} {name}: none")?,

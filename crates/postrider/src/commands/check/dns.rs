@@ -11,17 +11,17 @@ pub(super) use finding::{Finding, Severity};
 use crate::commands::dkim::look;
 use crate::world::clock::wall_now;
 use crate::world::resolver::Resolver;
-use addresses::{Sending, sending};
-use asking::{Asking, Progress};
+use addresses::{SendingAddress, sending};
+use asking::{DnsCheckProgress, DnsProber};
 use auth::records::Records;
 use auth::together::all;
 use channels::{SigningName, signing_domains, signing_scopes};
 use config::Config;
-use domains::{Named, of_domain};
+use domains::{AuditedDomain, of_domain};
 use mail::{Domain, Wall};
 use mta::seams::AsRecords;
 use mta::srs::RewrittenSenders;
-use senders::{Asker, Identity, senders};
+use senders::{CheckContext, Identity, senders};
 use std::collections::BTreeSet;
 
 /// Addresses that are looked at, those first that the file has first.
@@ -41,7 +41,7 @@ pub(super) fn lint(config: &Config, more: &[String]) -> Result<Vec<Finding>, Str
     let runtime = runtime.map_err(|error| error.to_string())?;
     Ok(runtime.block_on(async {
         let resolver = Resolver::new(&config.dns);
-        look_at_all(&Asking::new(AsRecords(&resolver)), config, more, wall_now()).await
+        look_at_all(&DnsProber::new(AsRecords(&resolver)), config, more, wall_now()).await
     }))
 }
 
@@ -59,14 +59,14 @@ async fn look_at_all<R: Records>(
     let (mut keys, notes) = keys(config);
     cut(&mut keys, DOMAINS_MAX, "dkim", "keys", &mut findings);
     findings.extend(notes);
-    let of_addresses = |sending| async move { vec![Sending::named(sending, records).await] };
+    let of_addresses = |sending| async move { vec![SendingAddress::named(sending, records).await] };
     findings.extend(each(&addresses, "addresses", of_addresses).await);
-    let public: Vec<&Sending> = addresses.iter().filter(|one| !one.is_private()).collect();
+    let public: Vec<&SendingAddress> = addresses.iter().filter(|one| !one.is_private()).collect();
     let server = Domain::dns_name(config.hostname.as_str()).unwrap_or_default();
-    let (asker, public) = (Asker { name: &server, now: now.0 / 1_000 }, &*public);
+    let (asker, public) = (CheckContext { name: &server, now: now.0 / 1_000 }, &*public);
     let names: BTreeSet<&str> = public.iter().map(|sending| &*sending.ehlo).collect();
     for name in names {
-        let own: Vec<&Sending> =
+        let own: Vec<&SendingAddress> =
             public.iter().copied().filter(|sending| sending.ehlo == name).collect();
         findings.extend(senders(records, asker, Identity::Ehlo(name), &own).await);
     }
@@ -83,7 +83,7 @@ async fn each<'i, I, F: Future<Output = Vec<Finding>>>(
     noun: &'static str,
     look_at: impl Fn(&'i I) -> F,
 ) -> Vec<Finding> {
-    let (mut findings, mut progress) = (Vec::new(), Progress::new(noun, items.len()));
+    let (mut findings, mut progress) = (Vec::new(), DnsCheckProgress::new(noun, items.len()));
     for (index, some) in items.chunks(AT_ONCE).enumerate() {
         progress.tell(index * AT_ONCE);
         findings.extend(all(some.iter().map(&look_at)).await.into_iter().flatten());
@@ -114,17 +114,17 @@ fn authors(config: &Config, more: &[String]) -> Vec<String> {
 }
 
 /// The domains in whose name mail is sent.
-fn named(config: &Config, authors: Vec<String>) -> Vec<Named> {
+fn named(config: &Config, authors: Vec<String>) -> Vec<AuditedDomain> {
     let author = |domain: String| {
         let signers = signing_domains(config, &domain);
-        Named { domain, is_author: true, signers }
+        AuditedDomain { domain, is_author: true, signers }
     };
-    let mut named: Vec<Named> = authors.into_iter().map(author).collect();
+    let mut named: Vec<AuditedDomain> = authors.into_iter().map(author).collect();
     // What is sent on for others has its senders there.
     let rewritten =
         config.of::<RewrittenSenders>().and_then(|srs| Domain::dns_name(srs.domain.as_str()));
     if let Some(domain) = rewritten.filter(|domain| !named.iter().any(|of| of.domain == *domain)) {
-        named.push(Named { domain, is_author: false, signers: Vec::new() });
+        named.push(AuditedDomain { domain, is_author: false, signers: Vec::new() });
     }
     named
 }

@@ -1,7 +1,7 @@
 //! `postrider table build`.
 
-use super::progress::Progress;
-use super::source::{Mistake, Source};
+use super::progress::BuildProgress;
+use super::source::{MalformedLine, PairReader};
 use crate::cli::{BuildArgs, exit};
 use crate::file_content;
 use crate::replacement::{Replacement, salt};
@@ -28,35 +28,35 @@ const READ_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) summary: DatabaseSummary,
-    duplicates: BTreeMap<u64, Twice>,
+    duplicates: BTreeMap<u64, DuplicateKey>,
     took: Duration,
 }
 
 /// An entry that was left out, beside its line.
 #[derive(Debug)]
-struct Twice {
+struct DuplicateKey {
     key: String,
     first_line: u64,
 }
 
 /// Why there is no database.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum BuildError {
     /// A sentence.
     Impossible(String),
     /// The source has mistakes.
-    Wrong(Mistakes),
+    Wrong(MalformedLines),
 }
 
 /// Lines that say nothing: the first of them, and how many there are.
 #[derive(Debug, Default)]
-pub(super) struct Mistakes {
-    pub(super) first: Vec<Mistake>,
+pub(super) struct MalformedLines {
+    pub(super) first: Vec<MalformedLine>,
     pub(super) count: u64,
 }
 
-impl Mistakes {
-    fn add(&mut self, mistake: Mistake) {
+impl MalformedLines {
+    fn add(&mut self, mistake: MalformedLine) {
         self.count += 1;
         if self.first.len() < SHOWN_MAX {
             self.first.push(mistake);
@@ -64,9 +64,9 @@ impl Mistakes {
     }
 }
 
-impl From<String> for Failure {
-    fn from(text: String) -> Failure {
-        Failure::Impossible(text)
+impl From<String> for BuildError {
+    fn from(text: String) -> BuildError {
+        BuildError::Impossible(text)
     }
 }
 
@@ -82,7 +82,7 @@ pub(super) fn run(args: &BuildArgs) -> ExitCode {
 }
 
 /// Builds a database and puts it in its place.
-pub(super) fn build(args: &BuildArgs) -> Result<Built, Failure> {
+pub(super) fn build(args: &BuildArgs) -> Result<Built, BuildError> {
     let begun = Instant::now();
     refuse_others(&args.to)?;
     let (reader, meta) = open(&args.from)
@@ -92,21 +92,23 @@ pub(super) fn build(args: &BuildArgs) -> Result<Built, Failure> {
     let making = DatabaseOptions { salt: salt()?, made: wall_now(), folds_case: !args.keep_case };
     let mut writer = DatabaseWriter::new(replacement.file(), scratch, making)
         .map_err(|error| replacement.wrong(&error))?;
-    let mut progress = Progress::new(meta.map(|meta| meta.len()).filter(|bytes| *bytes > 0));
+    let mut progress = BuildProgress::new(meta.map(|meta| meta.len()).filter(|bytes| *bytes > 0));
     let reader = BufReader::with_capacity(READ_BYTES, progress.reading(reader));
-    let mut mistakes = Mistakes::default();
-    for pair in Source::new(reader, args.format) {
+    let mut mistakes = MalformedLines::default();
+    for pair in PairReader::new(reader, args.format) {
         match pair {
             Ok(pair) => match writer.push(&pair.key, &Entry::text(pair.value), pair.line) {
                 Ok(()) => progress.add_key(),
                 Err(WriteError::Io(error)) => return Err(replacement.wrong(&error).into()),
-                Err(error) => mistakes.add(Mistake { line: pair.line, text: error.to_string() }),
+                Err(error) => {
+                    mistakes.add(MalformedLine { line: pair.line, text: error.to_string() })
+                }
             },
             Err(mistake) => mistakes.add(mistake),
         }
     }
     if mistakes.count > 0 {
-        return Err(Failure::Wrong(mistakes));
+        return Err(BuildError::Wrong(mistakes));
     }
     progress.add_index();
     let mut duplicates = BTreeMap::new();
@@ -142,13 +144,13 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read>, Option<Metadata>)> {
 }
 
 /// Keeps the first of the duplicates.
-fn keep(duplicates: &mut BTreeMap<u64, Twice>, duplicate: Duplicate<'_>) {
+fn keep(duplicates: &mut BTreeMap<u64, DuplicateKey>, duplicate: Duplicate<'_>) {
     let Duplicate { key, first_line, line } = duplicate;
     if duplicates.len() == SHOWN_MAX && duplicates.last_key_value().is_some_and(|(&l, _)| l < line)
     {
         return;
     }
-    duplicates.insert(line, Twice { key: key.to_owned(), first_line });
+    duplicates.insert(line, DuplicateKey { key: key.to_owned(), first_line });
     if duplicates.len() > SHOWN_MAX {
         duplicates.pop_last();
     }
@@ -165,12 +167,12 @@ fn check(path: &Path, summary: &DatabaseSummary) -> Result<(), String> {
 }
 
 /// For people: what is wrong on standard error, what was done on standard output.
-fn tell(args: &BuildArgs, outcome: &Result<Built, Failure>) {
+fn tell(args: &BuildArgs, outcome: &Result<Built, BuildError>) {
     let from = args.from.display();
     match outcome {
         Ok(built) => {
             let DatabaseSummary { keys_count, duplicates_count, file_bytes } = built.summary;
-            for (line, Twice { key, first_line }) in &built.duplicates {
+            for (line, DuplicateKey { key, first_line }) in &built.duplicates {
                 let key = clean(key);
                 eprintln!("{from}:{line}: warning: \"{key}\" stands on line {first_line} already");
             }
@@ -185,9 +187,9 @@ fn tell(args: &BuildArgs, outcome: &Result<Built, Failure>) {
                 "{to}: {keys_count} keys, {file_bytes} bytes, {seconds:.1} s{left_out}\n"
             ));
         }
-        Err(Failure::Impossible(text)) => eprintln!("postrider: {text}"),
-        Err(Failure::Wrong(mistakes)) => {
-            for Mistake { line, text } in &mistakes.first {
+        Err(BuildError::Impossible(text)) => eprintln!("postrider: {text}"),
+        Err(BuildError::Wrong(mistakes)) => {
+            for MalformedLine { line, text } in &mistakes.first {
                 eprintln!("{from}:{line}: error: {}", clean(text));
             }
             tell_rest(mistakes.count, mistakes.first.len(), "mistakes");
@@ -204,7 +206,7 @@ fn tell_rest(count: u64, shown: usize, what: &str) {
 }
 
 /// The same for programs.
-fn json(args: &BuildArgs, outcome: &Result<Built, Failure>) -> serde_json::Value {
+fn json(args: &BuildArgs, outcome: &Result<Built, BuildError>) -> serde_json::Value {
     let (from, to) = (args.from.display().to_string(), args.to.display().to_string());
     match outcome {
         Ok(built) => {
@@ -216,20 +218,20 @@ fn json(args: &BuildArgs, outcome: &Result<Built, Failure>) -> serde_json::Value
                 "bytes": built.summary.file_bytes,
                 "seconds": built.took.as_secs_f64(),
                 "duplicates": built.summary.duplicates_count,
-                "first_duplicates": duplicates.map(|(line, Twice { key, first_line })| {
+                "first_duplicates": duplicates.map(|(line, DuplicateKey { key, first_line })| {
                     serde_json::json!({ "line": line, "key": key, "first_line": first_line })
                 }).collect::<Vec<_>>(),
             })
         }
-        Err(Failure::Impossible(text)) => {
+        Err(BuildError::Impossible(text)) => {
             serde_json::json!({ "from": from, "to": to, "error": text })
         }
-        Err(Failure::Wrong(mistakes)) => serde_json::json!({
+        Err(BuildError::Wrong(mistakes)) => serde_json::json!({
             "from": from,
             "to": to,
             "error": "the source has mistakes",
             "mistakes": mistakes.count,
-            "first_mistakes": mistakes.first.iter().map(|Mistake { line, text }| {
+            "first_mistakes": mistakes.first.iter().map(|MalformedLine { line, text }| {
                 serde_json::json!({ "line": line, "message": text })
             }).collect::<Vec<_>>(),
         }),

@@ -11,16 +11,16 @@ const LINE_INTERVAL: Duration = Duration::from_secs(5);
 const KEYS_STEP: u64 = 10_000;
 
 /// Shows how much of the source was read.
-pub(super) struct Progress {
+pub(super) struct BuildProgress {
     bar: Option<ProgressBar>,
     begun: Instant,
     told: Instant,
     keys_count: u64,
 }
 
-impl Progress {
+impl BuildProgress {
     /// `total_bytes` is the length of the source, where it is known.
-    pub(super) fn new(total_bytes: Option<u64>) -> Progress {
+    pub(super) fn new(total_bytes: Option<u64>) -> BuildProgress {
         let bar = io::stderr().is_terminal().then(|| {
             let target = ProgressDrawTarget::stderr_with_hz(10);
             let bar = ProgressBar::with_draw_target(total_bytes, target);
@@ -34,12 +34,12 @@ impl Progress {
             bar
         });
         let now = Instant::now();
-        Progress { bar, begun: now, told: now, keys_count: 0 }
+        BuildProgress { bar, begun: now, told: now, keys_count: 0 }
     }
 
     /// What reads from `reader` is counted.
-    pub(super) fn reading<R>(&self, reader: R) -> Counted<R> {
-        Counted { reader, bar: self.bar.clone() }
+    pub(super) fn reading<R>(&self, reader: R) -> ProgressReader<R> {
+        ProgressReader { reader, bar: self.bar.clone() }
     }
 
     /// Another key was taken.
@@ -72,7 +72,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for BuildProgress {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -81,12 +81,12 @@ impl Drop for Progress {
 }
 
 /// A reader that moves the bar.
-pub(super) struct Counted<R> {
+pub(super) struct ProgressReader<R> {
     reader: R,
     bar: Option<ProgressBar>,
 }
 
-impl<R: Read> Read for Counted<R> {
+impl<R: Read> Read for ProgressReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.reader.read(buffer)?;
         if let Some(bar) = &self.bar {

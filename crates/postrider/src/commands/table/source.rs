@@ -19,7 +19,7 @@ pub(super) struct Pair {
 
 /// A line that says nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct MalformedLine {
     /// From 1.
     pub(super) line: u64,
     /// A sentence without its end.
@@ -27,7 +27,7 @@ pub(super) struct Mistake {
 }
 
 /// Reads keys and values. After a line that is too long or can't be read there is nothing more.
-pub(super) struct Source<R> {
+pub(super) struct PairReader<R> {
     reader: R,
     format: Format,
     /// Lines that were read.
@@ -37,9 +37,9 @@ pub(super) struct Source<R> {
     ended: bool,
 }
 
-impl<R: BufRead> Source<R> {
-    pub(super) fn new(reader: R, format: Format) -> Source<R> {
-        Source { reader, format, lines_count: 0, next: None, ended: false }
+impl<R: BufRead> PairReader<R> {
+    pub(super) fn new(reader: R, format: Format) -> PairReader<R> {
+        PairReader { reader, format, lines_count: 0, next: None, ended: false }
     }
 
     /// The next line without its end.
@@ -104,10 +104,10 @@ fn too_long() -> io::Error {
     io::Error::other(format!("a line has more than {LINE_BYTES_MAX} bytes"))
 }
 
-impl<R: BufRead> Iterator for Source<R> {
-    type Item = Result<Pair, Mistake>;
+impl<R: BufRead> Iterator for PairReader<R> {
+    type Item = Result<Pair, MalformedLine>;
 
-    fn next(&mut self) -> Option<Result<Pair, Mistake>> {
+    fn next(&mut self) -> Option<Result<Pair, MalformedLine>> {
         if self.ended {
             return None;
         }
@@ -123,12 +123,12 @@ impl<R: BufRead> Iterator for Source<R> {
                     Ok((key, value)) => {
                         Ok(Pair { line, key: key.to_owned(), value: value.to_owned() })
                     }
-                    Err(text) => Err(Mistake { line, text }),
+                    Err(text) => Err(MalformedLine { line, text }),
                 })
             }
             Err(error) => {
                 self.ended = true;
-                Some(Err(Mistake { line: self.lines_count.max(1), text: error.to_string() }))
+                Some(Err(MalformedLine { line: self.lines_count.max(1), text: error.to_string() }))
             }
         }
     }
@@ -143,17 +143,17 @@ fn tab_separated(line: &[u8]) -> Result<(&str, &str), String> {
 mod tests {
     use super::*;
 
-    fn read(text: &[u8], format: Format) -> Vec<Result<(u64, String, String), Mistake>> {
-        let source = Source::new(text, format);
+    fn read(text: &[u8], format: Format) -> Vec<Result<(u64, String, String), MalformedLine>> {
+        let source = PairReader::new(text, format);
         source.map(|pair| pair.map(|pair| (pair.line, pair.key, pair.value))).collect()
     }
 
-    fn pair(line: u64, key: &str, value: &str) -> Result<(u64, String, String), Mistake> {
+    fn pair(line: u64, key: &str, value: &str) -> Result<(u64, String, String), MalformedLine> {
         Ok((line, key.to_owned(), value.to_owned()))
     }
 
-    fn mistake(line: u64, text: &str) -> Result<(u64, String, String), Mistake> {
-        Err(Mistake { line, text: text.to_owned() })
+    fn mistake(line: u64, text: &str) -> Result<(u64, String, String), MalformedLine> {
+        Err(MalformedLine { line, text: text.to_owned() })
     }
 
     #[test]

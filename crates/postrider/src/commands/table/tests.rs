@@ -1,6 +1,6 @@
 //! Building and reading, through the files of a real directory.
 
-use super::build::{Failure, build};
+use super::build::{BuildError, build};
 use crate::cli::{BuildArgs, Format};
 use crate::file_content;
 use lookup::Table;
@@ -83,12 +83,14 @@ fn a_source_with_mistakes_leaves_the_old_database() {
     text.push_str(&"wrong\n".repeat(25));
     let key = "k".repeat(65_536);
     text.push_str(&format!("{key} v\n"));
-    let Err(Failure::Wrong(mistakes)) = build(&files.args(&text)) else { panic!("it was built") };
+    let Err(BuildError::Wrong(mistakes)) = build(&files.args(&text)) else {
+        panic!("it was built")
+    };
     assert_eq!(mistakes.count, 26);
     assert_eq!(mistakes.first.len(), 20);
     assert_eq!((mistakes.first[0].line, mistakes.first[19].line), (2, 21));
     assert_eq!(&*mistakes.first[0].text, "\"wrong\" has no value");
-    let Err(Failure::Wrong(mistakes)) = build(&files.args(&format!("a new\n{key} v\n"))) else {
+    let Err(BuildError::Wrong(mistakes)) = build(&files.args(&format!("a new\n{key} v\n"))) else {
         panic!("it was built")
     };
     let told = &mistakes.first[0];
@@ -105,11 +107,11 @@ fn names_that_were_confused_cost_no_file() {
     let files = Files::new();
     let args = files.args("a old\n");
     let swapped = BuildArgs { to: args.from.clone(), ..args };
-    let Err(Failure::Impossible(text)) = build(&swapped) else { panic!("it was built") };
+    let Err(BuildError::Impossible(text)) = build(&swapped) else { panic!("it was built") };
     assert!(text.contains("users.txt exists and is no database of Postrider"), "{text}");
     assert_eq!(fs::read(&swapped.from).unwrap(), b"a old\n");
     let missing = BuildArgs { from: files.path("missing"), to: files.path("users.db"), ..swapped };
-    let Err(Failure::Impossible(text)) = build(&missing) else { panic!("it was built") };
+    let Err(BuildError::Impossible(text)) = build(&missing) else { panic!("it was built") };
     assert!(text.starts_with("cannot read ") && text.contains("missing: No such file"), "{text}");
     assert!(files.names().is_empty());
 }

@@ -1,7 +1,7 @@
 //! The connection to a server, and who waits for what on it.
 
 use super::{Offer, process};
-use crate::tables::{Server, Wire, within};
+use crate::tables::{TableServer, TableStream, within};
 use auth::dovecot::{self, Answer, Answers, DovecotEvent};
 use lookup::{LookupError, LookupErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,24 +17,24 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 4 << 10;
 
 /// What is said of a step.
-pub(super) type Said = Result<Answer, LookupError>;
+pub(super) type DovecotReply = Result<Answer, LookupError>;
 
 /// What logins tell the driver.
 #[derive(Debug)]
-pub(super) enum Note {
+pub(super) enum DovecotCommand {
     /// A connection is wanted.
     Connect,
     /// A step of a login.
-    Say { id: u32, line: String, is_first: bool, answer: oneshot::Sender<Said> },
+    Say { id: u32, line: String, is_first: bool, answer: oneshot::Sender<DovecotReply> },
     /// It is given up.
     Cancel(u32),
     /// It is given up, as there was no answer in time.
     Silent { id: u32, waited: Duration },
 }
 
-impl Note {
+impl DovecotCommand {
     fn refuse(self, trouble: &LookupError) {
-        if let Note::Say { answer, .. } = self {
+        if let DovecotCommand::Say { answer, .. } = self {
             // Who has gone since is not told.
             let _ = answer.send(Err(trouble.clone()));
         }
@@ -42,26 +42,26 @@ impl Note {
 }
 
 /// Keeps the connection.
-pub(super) struct Driver {
-    server: Server,
-    notes: mpsc::UnboundedReceiver<Note>,
+pub(super) struct DovecotDriver {
+    server: TableServer,
+    notes: mpsc::UnboundedReceiver<DovecotCommand>,
     offer: watch::Sender<Offer>,
 }
 
-impl Driver {
+impl DovecotDriver {
     pub(super) fn new(
-        server: Server,
-        notes: mpsc::UnboundedReceiver<Note>,
+        server: TableServer,
+        notes: mpsc::UnboundedReceiver<DovecotCommand>,
         offer: watch::Sender<Offer>,
-    ) -> Driver {
-        Driver { server, notes, offer }
+    ) -> DovecotDriver {
+        DovecotDriver { server, notes, offer }
     }
 
     /// Works until nobody is left who could ask.
     pub(super) async fn run(mut self) {
         while let Some(note) = self.notes.recv().await {
             // Of a connection that is gone nothing is left to be given up.
-            if matches!(note, Note::Cancel(_) | Note::Silent { .. }) {
+            if matches!(note, DovecotCommand::Cancel(_) | DovecotCommand::Silent { .. }) {
                 continue;
             }
             let opened = within(&self.server, CONNECT_MAX, self.open()).await;
@@ -89,7 +89,7 @@ impl Driver {
     }
 
     /// A connection whose handshake is done, and what is offered there.
-    async fn open(&self) -> Result<(Box<dyn Wire>, Answers, Vec<Box<str>>), String> {
+    async fn open(&self) -> Result<(Box<dyn TableStream>, Answers, Vec<Box<str>>), String> {
         let mut wire = self.server.open().await.map_err(|error| error.to_string())?;
         let hello = dovecot::hello(process());
         wire.write_all(hello.as_bytes()).await.map_err(|error| error.to_string())?;
@@ -111,9 +111,14 @@ impl Driver {
     }
 
     /// Until the connection is lost, or nobody is left.
-    async fn serve(&mut self, wire: Box<dyn Wire>, mut answers: Answers, first: Note) {
+    async fn serve(
+        &mut self,
+        wire: Box<dyn TableStream>,
+        mut answers: Answers,
+        first: DovecotCommand,
+    ) {
         let (mut reader, mut writer) = tokio::io::split(wire);
-        let mut link = Link::default();
+        let mut link = DovecotConnection::default();
         let mut input = Vec::with_capacity(READ_BYTES);
         let mut taken = link.take(first);
         let lost = loop {
@@ -148,10 +153,10 @@ impl Driver {
 
 /// What is under way on a connection.
 #[derive(Debug)]
-struct Link {
+struct DovecotConnection {
     /// To be sent.
     out: Vec<u8>,
-    waiting: BTreeMap<u32, oneshot::Sender<Said>>,
+    waiting: BTreeMap<u32, oneshot::Sender<DovecotReply>>,
     /// Logins whose clients are to answer.
     open: BTreeSet<u32>,
     /// The numbers that were used.
@@ -160,9 +165,9 @@ struct Link {
     heard: Instant,
 }
 
-impl Default for Link {
-    fn default() -> Link {
-        Link {
+impl Default for DovecotConnection {
+    fn default() -> DovecotConnection {
+        DovecotConnection {
             out: Vec::new(),
             waiting: BTreeMap::new(),
             open: BTreeSet::new(),
@@ -172,13 +177,13 @@ impl Default for Link {
     }
 }
 
-impl Link {
+impl DovecotConnection {
     /// # Errors
     /// The server is silent: nothing is to be had on this connection.
-    fn take(&mut self, note: Note) -> Result<(), LookupError> {
+    fn take(&mut self, note: DovecotCommand) -> Result<(), LookupError> {
         match note {
-            Note::Connect => {}
-            Note::Say { id, line, is_first, answer } => {
+            DovecotCommand::Connect => {}
+            DovecotCommand::Say { id, line, is_first, answer } => {
                 if !is_first && !self.open.remove(&id) {
                     let _ = answer.send(Err(lost("the connection was lost in between")));
                     return Ok(());
@@ -188,8 +193,8 @@ impl Link {
                 self.out.extend_from_slice(line.as_bytes());
                 self.waiting.insert(id, answer);
             }
-            Note::Cancel(id) => self.give_up(id),
-            Note::Silent { id, waited } => {
+            DovecotCommand::Cancel(id) => self.give_up(id),
+            DovecotCommand::Silent { id, waited } => {
                 if self.heard.elapsed() >= waited {
                     let text = format!("nothing was heard for {waited:?}");
                     return Err(LookupError::new(LookupErrorKind::Timeout, text));

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 /// What is said of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum IntrospectionResult {
     /// It is this user's, for so long, if that is known.
     User { name: String, left: Option<Duration> },
     /// It is nobody's, or no longer, or not for this.
     Nobody,
 }
 
-impl Verdict {
+impl IntrospectionResult {
     /// `claim` has the user's name; `scope` is what the token must be good for.
     ///
     /// # Errors
@@ -24,11 +24,11 @@ impl Verdict {
         now: Wall,
         claim: &str,
         scope: Option<&str>,
-    ) -> Result<Verdict, &'static str> {
+    ) -> Result<IntrospectionResult, &'static str> {
         let answer: Value = serde_json::from_slice(text).map_err(|_| "its answer is not JSON")?;
         let active = answer.get("active").and_then(Value::as_bool);
         if !active.ok_or("its answer does not say whether the token is active")? {
-            return Ok(Verdict::Nobody);
+            return Ok(IntrospectionResult::Nobody);
         }
         let left = match answer.get("exp") {
             None | Some(Value::Null) => None,
@@ -40,18 +40,18 @@ impl Verdict {
                     Ok(left) if !left.is_zero() => Some(left),
                     // Beyond all that can be counted, or over.
                     _ if left > 0.0 => None,
-                    _ => return Ok(Verdict::Nobody),
+                    _ => return Ok(IntrospectionResult::Nobody),
                 }
             }
         };
         let scopes = answer.get("scope").and_then(Value::as_str).unwrap_or_default();
         if scope.is_some_and(|wanted| !scopes.split(' ').any(|scope| scope == wanted)) {
-            return Ok(Verdict::Nobody);
+            return Ok(IntrospectionResult::Nobody);
         }
         let name = answer.get(claim).and_then(Value::as_str);
         let name = name.ok_or("its answer lacks the claim with the user's name")?;
         let name = user_of(name.as_bytes()).ok_or("the user's name can't be one")?;
-        Ok(Verdict::User { name, left })
+        Ok(IntrospectionResult::User { name, left })
     }
 }
 
@@ -61,12 +61,12 @@ mod tests {
 
     const NOW: Wall = Wall(1_800_000_000_000);
 
-    fn read(text: &str) -> Result<Verdict, &'static str> {
-        Verdict::read(text.as_bytes(), NOW, "username", Some("mail"))
+    fn read(text: &str) -> Result<IntrospectionResult, &'static str> {
+        IntrospectionResult::read(text.as_bytes(), NOW, "username", Some("mail"))
     }
 
-    fn jo(left: Option<Duration>) -> Result<Verdict, &'static str> {
-        Ok(Verdict::User { name: "jo".into(), left })
+    fn jo(left: Option<Duration>) -> Result<IntrospectionResult, &'static str> {
+        Ok(IntrospectionResult::User { name: "jo".into(), left })
     }
 
     #[test]
@@ -84,7 +84,7 @@ mod tests {
             r#"{"active":true,"username":"jo","scope":"mailbox"}"#,
             r#"{"active":true,"username":"jo"}"#,
         ] {
-            assert_eq!(read(nobodys), Ok(Verdict::Nobody), "{nobodys}");
+            assert_eq!(read(nobodys), Ok(IntrospectionResult::Nobody), "{nobodys}");
         }
         for bad in [
             "",

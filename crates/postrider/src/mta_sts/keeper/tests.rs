@@ -1,6 +1,6 @@
 use super::*;
 use crate::console::ConsoleLog;
-use crate::pool_measure::{Measured, SOON_MS, millis, play};
+use crate::pool_measure::{PoolGauge, SOON_MS, millis, play};
 use mail::Wall;
 use mta::console::Level;
 use mta::seams::NoTlsReports;
@@ -32,7 +32,7 @@ impl Web {
     }
 }
 
-impl Source for Web {
+impl PolicySource for Web {
     async fn fetch(&self, domain: &str, _: bool) -> Result<Policy, FetchError> {
         let site = self.0.borrow().get(domain).cloned().expect("it is there");
         site.asked.set(site.asked.get() + 1);
@@ -46,18 +46,18 @@ impl Source for Web {
 }
 
 struct Test {
-    asks: mpsc::UnboundedSender<Ask>,
+    asks: mpsc::UnboundedSender<PolicyFetchRequest>,
     web: Web,
     directory: PathBuf,
     metrics: Arc<PolicyMetrics>,
-    shelf: SharedShelf,
+    shelf: OptionalPolicies,
 }
 
 impl Test {
-    fn ask(&self, domain: &str, id: Option<&str>) -> oneshot::Receiver<Answer> {
+    fn ask(&self, domain: &str, id: Option<&str>) -> oneshot::Receiver<PolicyResult> {
         let (answer, answered) = oneshot::channel();
         let (domain, id) = (domain.into(), id.map(Into::into));
-        let ask = Ask { domain, id, public_only: false, answer: Some(answer) };
+        let ask = PolicyFetchRequest { domain, id, public_only: false, answer: Some(answer) };
         assert!(self.asks.send(ask).is_ok());
         answered
     }
@@ -93,7 +93,7 @@ fn with_fetches<F: Future<Output = ()>>(
     for (domain, days) in kept {
         let at = Wall(wall_now().0 - days * 86_400_000);
         let policy = Arc::new(Policy::parse(ENFORCE.as_bytes()).unwrap());
-        let cached = Cached { id: "a".into(), fetched: at, since: at, used: at, policy };
+        let cached = PolicyCacheEntry { id: "a".into(), fetched: at, since: at, used: at, policy };
         files::write(&path, (domain, &cached), std::iter::empty()).unwrap();
     }
     let web = Web::default();
@@ -127,7 +127,7 @@ fn seed<S>(directory: &Path, source: S, (strangers, known): (usize, usize)) -> S
         strangers,
         known,
         public_only: false,
-        shelf: SharedShelf::default(),
+        shelf: OptionalPolicies::default(),
         metrics: Arc::default(),
         pools: Arc::default(),
         reports: Arc::new(NoTlsReports),
@@ -229,7 +229,7 @@ fn zones_that_fill_the_line_leave_places_to_others() {
 /// Web servers of strangers, which fail after so long, and those of others.
 struct Pressed(Duration);
 
-impl Source for Pressed {
+impl PolicySource for Pressed {
     async fn fetch(&self, domain: &str, _: bool) -> Result<Policy, FetchError> {
         if domain.ends_with(".test") {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -241,13 +241,17 @@ impl Source for Pressed {
 }
 
 /// A hundred zones of strangers have mail for ten new domains each, then for another each second.
-async fn press(asks: mpsc::UnboundedSender<Ask>) {
+async fn press(asks: mpsc::UnboundedSender<PolicyFetchRequest>) {
     for turn in 0.. {
         for n in 0..100 {
             let domain = format!("d{turn}.zone{n}.example").into();
             let (answer, _) = oneshot::channel();
-            let ask =
-                Ask { domain, id: Some("a".into()), public_only: false, answer: Some(answer) };
+            let ask = PolicyFetchRequest {
+                domain,
+                id: Some("a".into()),
+                public_only: false,
+                answer: Some(answer),
+            };
             if asks.send(ask).is_err() {
                 return;
             }
@@ -264,7 +268,7 @@ fn a_hundred_zones_of_bad_web_servers_leave_fetches_to_others() {
     for takes in [Duration::from_secs(15), SILENCE.mul_f32(0.9)] {
         play(|| async move {
             let (directory, measured) =
-                (tempfile::tempdir().unwrap(), Measured::new(PoolId::Policies));
+                (tempfile::tempdir().unwrap(), PoolGauge::new(PoolId::Policies));
             let (asks, asked) = mpsc::unbounded_channel();
             let seed = seed(&directory.path().join("mta-sts"), Pressed(takes), (48, 16));
             let keeper =
@@ -275,7 +279,8 @@ fn a_hundred_zones_of_bad_web_servers_leave_fetches_to_others() {
             let ask = async |n| {
                 let (answer, answered) = oneshot::channel();
                 let (domain, id) = (format!("good{n}.test").into(), Some("a".into()));
-                let ask = Ask { domain, id, public_only: false, answer: Some(answer) };
+                let ask =
+                    PolicyFetchRequest { domain, id, public_only: false, answer: Some(answer) };
                 assert!(asks.send(ask).is_ok());
                 let (answer, waited) = millis(answered).await;
                 let answer = answer.expect("an answer");
@@ -341,7 +346,7 @@ fn a_policy_that_cannot_be_read_is_not_taken_for_none() {
         // Read before: what comes now is seen when the keeper looks again.
         assert_eq!(test.has("far.test", None).await, Ok(false));
         tokio::time::sleep(Duration::from_millis(50)).await;
-        lock(&test.shelf).as_mut().unwrap().unread = Unread::Of(["far.test".into()].into());
+        lock(&test.shelf).as_mut().unwrap().unread = UnreadPolicies::Of(["far.test".into()].into());
         assert!(test.has("far.test", None).await.is_err());
         assert_eq!(test.has("near.test", None).await, Ok(false));
         assert_eq!(test.has("far.test", Some("a")).await, Ok(true));

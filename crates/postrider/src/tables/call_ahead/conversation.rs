@@ -2,7 +2,7 @@
 //! of the tables' thread.
 
 use crate::tables::connections;
-use crate::tables::server::{Wire, has_news};
+use crate::tables::server::{TableStream, has_news};
 use crate::tables::text::words;
 use crate::world::clock::Start;
 use lookup::{LookupError, LookupErrorKind};
@@ -27,7 +27,7 @@ const RESET_MAX: Duration = Duration::from_secs(1);
 /// An open connection, and the session on it.
 pub(super) struct Conversation {
     /// `None`: it is over.
-    wire: Option<Box<dyn Wire>>,
+    wire: Option<Box<dyn TableStream>>,
     session: ClientSession,
     started: Start,
     /// Recipients that were refused on it.
@@ -44,7 +44,7 @@ pub(super) enum Opening {
 
 impl Conversation {
     /// Nothing was said yet.
-    pub(super) fn new(wire: Box<dyn Wire>, config: ClientConfig) -> Conversation {
+    pub(super) fn new(wire: Box<dyn TableStream>, config: ClientConfig) -> Conversation {
         let started = Start::now();
         let session = ClientSession::new(Arc::new(config), started.elapsed());
         Conversation { wire: Some(wire), session, started, refused_count: 0 }
@@ -75,10 +75,10 @@ impl Conversation {
     /// What went wrong with that.
     pub(super) async fn encrypt<F>(
         mut self,
-        encrypt: impl FnOnce(Box<dyn Wire>) -> F,
+        encrypt: impl FnOnce(Box<dyn TableStream>) -> F,
     ) -> io::Result<Conversation>
     where
-        F: Future<Output = io::Result<Box<dyn Wire>>>,
+        F: Future<Output = io::Result<Box<dyn TableStream>>>,
     {
         let Some(wire) = self.wire.take() else { return Err(io::ErrorKind::NotConnected.into()) };
         self.wire = Some(encrypt(wire).await?);
@@ -94,10 +94,10 @@ impl Conversation {
         &mut self,
         sender: Option<Mailbox>,
         recipient: Mailbox,
-    ) -> Result<bool, connections::Failure> {
+    ) -> Result<bool, connections::RequestError> {
         if self.is_gone().await {
             let text = "closed the connection, or said more than was asked";
-            return Err(connections::Failure::Gone(LookupError::new(
+            return Err(connections::RequestError::Gone(LookupError::new(
                 LookupErrorKind::Unreachable,
                 text,
             )));
@@ -117,9 +117,9 @@ impl Conversation {
             Err(failure) => {
                 let trouble = trouble_of(&failure);
                 Err(match is_over {
-                    true if !is_answered => connections::Failure::Gone(trouble),
-                    true => connections::Failure::Broken(trouble),
-                    false => connections::Failure::Answered(trouble),
+                    true if !is_answered => connections::RequestError::Gone(trouble),
+                    true => connections::RequestError::Broken(trouble),
+                    false => connections::RequestError::Answered(trouble),
                 })
             }
         }

@@ -2,7 +2,7 @@
 
 use super::conversation::{Conversation, Opening};
 use crate::peer_tls::PeerTls;
-use crate::tables::server::{Server, Wire};
+use crate::tables::server::{TableServer, TableStream};
 use crate::tables::text::words;
 use channels::settings::{Relay, RouteTls};
 use config::{Config, Destination, Host, HostPort, Settings, TableEntry};
@@ -83,7 +83,7 @@ impl AskedHop {
 
     async fn open_host(&self, host: &HostPort) -> Result<Conversation, String> {
         let relay: &Relay = self.channel.of().ok_or("the route is none of SMTP")?;
-        let server = Server::at(host.clone());
+        let server = TableServer::at(host.clone());
         let mut config = relay.client_config(&self.hostname, &server.to_string());
         let (first, then) = match (relay.peer.tls, &host.host) {
             // Nobody but this machine listens on its sockets.
@@ -113,7 +113,7 @@ impl AskedHop {
 
     async fn open_once(
         &self,
-        server: &Server,
+        server: &TableServer,
         config: ClientConfig,
         host: &HostPort,
         trust: &Trust,
@@ -136,10 +136,10 @@ impl AskedHop {
 
     async fn encrypt(
         &self,
-        wire: Box<dyn Wire>,
+        wire: Box<dyn TableStream>,
         host: &HostPort,
         trust: &Trust,
-    ) -> io::Result<Box<dyn Wire>> {
+    ) -> io::Result<Box<dyn TableStream>> {
         let name = match &host.host {
             Host::Address(address) => ServerName::from(*address),
             Host::Name(name) => {

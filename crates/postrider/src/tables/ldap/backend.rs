@@ -1,6 +1,6 @@
 //! Answers from a directory.
 
-use super::directory::{Directory, Question};
+use super::directory::{LdapDirectory, SearchQuery};
 use super::groups::Groups;
 use super::settings::LdapSettings;
 use crate::tables::text;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A directory. It is asked on a thread with a `LocalSet`.
 pub(super) struct LdapBackend {
-    directory: Rc<Directory>,
+    directory: Rc<LdapDirectory>,
 }
 
 impl LdapSettings {
@@ -23,7 +23,7 @@ impl LdapSettings {
 
 impl LdapBackend {
     pub(super) fn new(settings: Arc<LdapSettings>) -> LdapBackend {
-        LdapBackend { directory: Rc::new(Directory::new(settings)) }
+        LdapBackend { directory: Rc::new(LdapDirectory::new(settings)) }
     }
 
     /// Open connections.
@@ -40,7 +40,7 @@ impl LdapBackend {
             return Ok(None);
         }
         let name = base.name(&key);
-        let question = Question { base: &name, scope: *scope, filter, key };
+        let question = SearchQuery { base: &name, scope: *scope, filter, key };
         let Some(found) = directory.search(question).await? else {
             if base.has_parts() {
                 return Ok(None);

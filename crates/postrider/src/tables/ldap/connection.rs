@@ -23,14 +23,14 @@ const FAREWELL: Duration = Duration::from_secs(1);
 
 /// What a search came to.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct SearchResult {
     pub(super) entries: Vec<Entry>,
     pub(super) outcome: Outcome,
 }
 
 /// Why a search came to nothing.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(super) enum SearchError {
     /// The connection is gone: another one may know.
     Lost(LookupError),
     /// There are more entries than may be.
@@ -39,15 +39,15 @@ pub(super) enum Failure {
 
 /// A connection. Its searches go on while others are made.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct LdapConnection {
     /// Which server, by its place in the settings.
     pub(super) server: usize,
-    shared: Rc<Shared>,
+    shared: Rc<LdapConnectionShared>,
     reader: JoinHandle<()>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LdapConnectionShared {
     state: RefCell<State>,
     /// There is something to send.
     wake: Notify,
@@ -59,7 +59,7 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    waiting: BTreeMap<i32, Waiting>,
+    waiting: BTreeMap<i32, PendingSearch>,
     out: Vec<u8>,
     last_id: i32,
     /// Why nothing can be asked any more.
@@ -70,16 +70,16 @@ struct State {
 
 /// A search that has no end yet.
 #[derive(Debug)]
-struct Waiting {
+struct PendingSearch {
     entries: Vec<Entry>,
     entries_max: usize,
     bytes: usize,
-    answer: oneshot::Sender<Result<Found, Failure>>,
+    answer: oneshot::Sender<Result<SearchResult, SearchError>>,
 }
 
-impl Connection {
+impl LdapConnection {
     /// Takes an open connection.
-    pub(super) fn new(server: usize, stream: Box<dyn Stream>) -> Connection {
+    pub(super) fn new(server: usize, stream: Box<dyn Stream>) -> LdapConnection {
         let state = State {
             waiting: BTreeMap::new(),
             out: Vec::new(),
@@ -88,7 +88,7 @@ impl Connection {
             gone: None,
             is_left: false,
         };
-        let shared = Rc::new(Shared {
+        let shared = Rc::new(LdapConnectionShared {
             state: RefCell::new(state),
             wake: Notify::new(),
             heard: Cell::new(Instant::now()),
@@ -97,7 +97,7 @@ impl Connection {
         let (read_half, write_half) = tokio::io::split(stream);
         spawn_local(write(Rc::clone(&shared), write_half));
         let reader = spawn_local(read(Rc::clone(&shared), read_half));
-        Connection { server, shared, reader }
+        LdapConnection { server, shared, reader }
     }
 
     /// Searches under way.
@@ -130,29 +130,29 @@ impl Connection {
         &self,
         search: &Search<'_>,
         entries_max: usize,
-    ) -> Result<Found, Failure> {
+    ) -> Result<SearchResult, SearchError> {
         let (answer, answered) = oneshot::channel();
         let id = {
             let mut state = self.shared.state.borrow_mut();
             if let Some(trouble) = &state.gone {
-                return Err(Failure::Lost(trouble.clone()));
+                return Err(SearchError::Lost(trouble.clone()));
             }
             let id = state.next_id();
             state.out.extend_from_slice(&search.request(id, None));
-            let waiting = Waiting { entries: Vec::new(), entries_max, bytes: 0, answer };
+            let waiting = PendingSearch { entries: Vec::new(), entries_max, bytes: 0, answer };
             state.waiting.insert(id, waiting);
             id
         };
         self.shared.wake.notify_one();
-        let _abandon = Abandon { shared: &self.shared, id };
+        let _abandon = SearchGuard { shared: &self.shared, id };
         answered.await.unwrap_or_else(|_| {
             let text = "the connection was given up";
-            Err(Failure::Lost(LookupError::new(LookupErrorKind::Unreachable, text)))
+            Err(SearchError::Lost(LookupError::new(LookupErrorKind::Unreachable, text)))
         })
     }
 }
 
-impl Drop for Connection {
+impl Drop for LdapConnection {
     fn drop(&mut self) {
         self.reader.abort();
         let mut state = self.shared.state.borrow_mut();
@@ -164,12 +164,12 @@ impl Drop for Connection {
 }
 
 /// Tells the server that a search's answer is not wanted, unless it is there.
-struct Abandon<'a> {
-    shared: &'a Shared,
+struct SearchGuard<'a> {
+    shared: &'a LdapConnectionShared,
     id: i32,
 }
 
-impl Drop for Abandon<'_> {
+impl Drop for SearchGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.state.borrow_mut();
         if state.waiting.remove(&self.id).is_some() {
@@ -195,7 +195,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl LdapConnectionShared {
     /// All searches are lost, and no new ones are taken.
     fn close(&self, trouble: LookupError) {
         let waiting = {
@@ -204,7 +204,7 @@ impl Shared {
             std::mem::take(&mut state.waiting)
         };
         for waiting in waiting.into_values() {
-            let _ = waiting.answer.send(Err(Failure::Lost(trouble.clone())));
+            let _ = waiting.answer.send(Err(SearchError::Lost(trouble.clone())));
         }
         self.wake.notify_one();
     }
@@ -228,7 +228,7 @@ impl Shared {
                 if is_room {
                     waiting.entries.push(entry);
                 } else if let Some(waiting) = state.waiting.remove(&id) {
-                    let _ = waiting.answer.send(Err(Failure::TooMany));
+                    let _ = waiting.answer.send(Err(SearchError::TooMany));
                     state.abandon(id);
                     self.wake.notify_one();
                 }
@@ -236,7 +236,8 @@ impl Shared {
             Op::Done(outcome) => {
                 if let Some(waiting) = state.waiting.remove(&id) {
                     self.ended.set(self.ended.get() + 1);
-                    let _ = waiting.answer.send(Ok(Found { entries: waiting.entries, outcome }));
+                    let _ =
+                        waiting.answer.send(Ok(SearchResult { entries: waiting.entries, outcome }));
                 }
             }
             // Other servers are not asked; what else there may be was not asked for.
@@ -247,7 +248,7 @@ impl Shared {
 }
 
 /// Reads until the connection ends.
-async fn read(shared: Rc<Shared>, mut stream: ReadHalf<Box<dyn Stream>>) {
+async fn read(shared: Rc<LdapConnectionShared>, mut stream: ReadHalf<Box<dyn Stream>>) {
     let mut bytes = Vec::new();
     let trouble = loop {
         if let Err(trouble) = take_messages(&shared, &mut bytes) {
@@ -264,7 +265,7 @@ async fn read(shared: Rc<Shared>, mut stream: ReadHalf<Box<dyn Stream>>) {
 }
 
 /// Takes the whole messages from `bytes`.
-fn take_messages(shared: &Shared, bytes: &mut Vec<u8>) -> Result<(), LookupError> {
+fn take_messages(shared: &LdapConnectionShared, bytes: &mut Vec<u8>) -> Result<(), LookupError> {
     let wrong = |error: ldap::Malformed| LookupError::new(LookupErrorKind::Wrong, error.0);
     let mut taken = 0;
     loop {
@@ -279,7 +280,7 @@ fn take_messages(shared: &Shared, bytes: &mut Vec<u8>) -> Result<(), LookupError
 }
 
 /// Sends what is to be sent until the connection ends.
-async fn write(shared: Rc<Shared>, mut stream: WriteHalf<Box<dyn Stream>>) {
+async fn write(shared: Rc<LdapConnectionShared>, mut stream: WriteHalf<Box<dyn Stream>>) {
     loop {
         shared.wake.notified().await;
         loop {

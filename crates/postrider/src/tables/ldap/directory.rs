@@ -1,7 +1,7 @@
 //! A directory that is searched: with timeouts, and by another server when one fails.
 
-use super::connection::{Failure, Found};
-use super::pool::{Lease, Pool};
+use super::connection::{SearchError, SearchResult};
+use super::pool::{LdapPool, Lease};
 use super::settings::LdapSettings;
 use ldap::{Filter, Key, Scope, Search, code};
 use lookup::{LookupError, LookupErrorKind};
@@ -17,16 +17,16 @@ const GRACE: Duration = Duration::from_millis(500);
 const SUSPICIOUS: Duration = Duration::from_secs(1);
 
 /// A directory that can be searched.
-pub(super) struct Directory {
+pub(super) struct LdapDirectory {
     pub(super) settings: Arc<LdapSettings>,
-    pub(super) pool: Rc<Pool>,
+    pub(super) pool: Rc<LdapPool>,
     /// What is asked of entries: values and members.
     wanted: Vec<Box<str>>,
 }
 
 /// Which entries.
 #[derive(Clone, Copy)]
-pub(super) struct Question<'a> {
+pub(super) struct SearchQuery<'a> {
     pub(super) base: &'a str,
     pub(super) scope: Scope,
     pub(super) filter: &'a Filter,
@@ -35,13 +35,13 @@ pub(super) struct Question<'a> {
 
 /// A search that was given up before its time was over, when it is dropped. Where the server said nothing
 /// at all meanwhile, it or the connection may be gone: whoever asks next must not wait on it again.
-struct GivenUp<'a> {
-    directory: &'a Directory,
+struct AbandonedSearch<'a> {
+    directory: &'a LdapDirectory,
     lease: &'a Lease<'a>,
     asked: Instant,
 }
 
-impl Drop for GivenUp<'_> {
+impl Drop for AbandonedSearch<'_> {
     fn drop(&mut self) {
         let waited = self.asked.elapsed();
         if waited >= SUSPICIOUS && self.lease.connection.heard() <= self.asked {
@@ -54,7 +54,7 @@ impl Drop for GivenUp<'_> {
 }
 
 /// What a search's answer means.
-enum Verdict {
+enum SearchOutcome {
     /// The entries that were found; `None`: there is no such base.
     Entries(Option<Vec<ldap::Entry>>),
     /// Another server may know.
@@ -63,27 +63,27 @@ enum Verdict {
     Final(LookupError),
 }
 
-impl Directory {
-    pub(super) fn new(settings: Arc<LdapSettings>) -> Directory {
+impl LdapDirectory {
+    pub(super) fn new(settings: Arc<LdapSettings>) -> LdapDirectory {
         let wanted = settings.attributes.iter().chain(&settings.members).cloned().collect();
-        let pool = Rc::new(Pool::new(Arc::clone(&settings)));
-        Directory { settings, pool, wanted }
+        let pool = Rc::new(LdapPool::new(Arc::clone(&settings)));
+        LdapDirectory { settings, pool, wanted }
     }
 
     /// The entries that answer a question; `None`: its base is not there. Asks another server when one
     /// fails.
     pub(super) async fn search(
         &self,
-        question: Question<'_>,
+        question: SearchQuery<'_>,
     ) -> Result<Option<Vec<ldap::Entry>>, LookupError> {
         // A connection may have been closed while it was idle, and then each server may fail.
         let mut chances = self.settings.servers.len();
         loop {
             let lease = self.pool.lease().await?;
             let trouble = match self.ask(&lease, question).await {
-                Verdict::Entries(entries) => return Ok(entries),
-                Verdict::Final(trouble) => return Err(trouble),
-                Verdict::Elsewhere(trouble) => trouble,
+                SearchOutcome::Entries(entries) => return Ok(entries),
+                SearchOutcome::Final(trouble) => return Err(trouble),
+                SearchOutcome::Elsewhere(trouble) => trouble,
             };
             if chances == 0 {
                 return Err(trouble);
@@ -93,8 +93,8 @@ impl Directory {
     }
 
     /// Asks one server.
-    async fn ask(&self, lease: &Lease<'_>, question: Question<'_>) -> Verdict {
-        let Question { base, scope, filter, key } = question;
+    async fn ask(&self, lease: &Lease<'_>, question: SearchQuery<'_>) -> SearchOutcome {
+        let SearchQuery { base, scope, filter, key } = question;
         let LdapSettings { results_max, timeout: wait, .. } = &*self.settings;
         let search = Search {
             base,
@@ -107,7 +107,7 @@ impl Directory {
         };
         let asked = Instant::now();
         let wait = wait.saturating_add(GRACE);
-        let given_up = GivenUp { directory: self, lease, asked };
+        let given_up = AbandonedSearch { directory: self, lease, asked };
         let found = timeout(wait, lease.connection.search(&search, *results_max)).await;
         // It was not.
         std::mem::forget(given_up);
@@ -116,11 +116,11 @@ impl Directory {
                 self.pool.proved(lease);
                 self.judge(lease, found)
             }
-            Ok(Err(Failure::TooMany)) => Verdict::Final(self.too_many()),
-            Ok(Err(Failure::Lost(trouble))) => {
+            Ok(Err(SearchError::TooMany)) => SearchOutcome::Final(self.too_many()),
+            Ok(Err(SearchError::Lost(trouble))) => {
                 let trouble = self.named(lease, &trouble);
                 self.pool.lost(lease, &trouble);
-                Verdict::Elsewhere(trouble)
+                SearchOutcome::Elsewhere(trouble)
             }
             Err(_) => {
                 let text = format!("no answer within {wait:?}");
@@ -128,29 +128,29 @@ impl Directory {
                 // Nothing at all: it may be gone without a word.
                 if lease.connection.heard() <= asked {
                     self.pool.failed(lease, &trouble);
-                    return Verdict::Elsewhere(trouble);
+                    return SearchOutcome::Elsewhere(trouble);
                 }
-                Verdict::Final(trouble)
+                SearchOutcome::Final(trouble)
             }
         }
     }
 
-    fn judge(&self, lease: &Lease<'_>, found: Found) -> Verdict {
-        let Found { entries, outcome } = found;
+    fn judge(&self, lease: &Lease<'_>, found: SearchResult) -> SearchOutcome {
+        let SearchResult { entries, outcome } = found;
         let trouble = |kind| self.named(lease, &LookupError::new(kind, outcome.to_string()));
         match outcome.code {
-            code::SUCCESS => Verdict::Entries(Some(entries)),
-            code::NO_SUCH_OBJECT | code::INVALID_DN_SYNTAX => Verdict::Entries(None),
+            code::SUCCESS => SearchOutcome::Entries(Some(entries)),
+            code::NO_SUCH_OBJECT | code::INVALID_DN_SYNTAX => SearchOutcome::Entries(None),
             code::SIZE_LIMIT_EXCEEDED | code::ADMIN_LIMIT_EXCEEDED => {
-                Verdict::Final(self.too_many())
+                SearchOutcome::Final(self.too_many())
             }
-            code::TIME_LIMIT_EXCEEDED => Verdict::Final(trouble(LookupErrorKind::Timeout)),
+            code::TIME_LIMIT_EXCEEDED => SearchOutcome::Final(trouble(LookupErrorKind::Timeout)),
             code::BUSY | code::UNAVAILABLE | code::UNWILLING_TO_PERFORM => {
                 let trouble = trouble(LookupErrorKind::Wrong);
                 self.pool.failed(lease, &trouble);
-                Verdict::Elsewhere(trouble)
+                SearchOutcome::Elsewhere(trouble)
             }
-            _ => Verdict::Final(trouble(LookupErrorKind::Wrong)),
+            _ => SearchOutcome::Final(trouble(LookupErrorKind::Wrong)),
         }
     }
 

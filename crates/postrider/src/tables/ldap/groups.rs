@@ -1,6 +1,6 @@
 //! Groups of entries, which may have groups in them.
 
-use super::directory::{Directory, Question};
+use super::directory::{LdapDirectory, SearchQuery};
 use ldap::{Entry, Filter, Key, Scope};
 use lookup::{LookupError, LookupErrorKind};
 use std::collections::{BTreeSet, VecDeque};
@@ -12,7 +12,7 @@ const READ_AT_ONCE: usize = 16;
 
 /// Finds what is in groups.
 pub(super) struct Groups {
-    directory: Rc<Directory>,
+    directory: Rc<LdapDirectory>,
     /// Names of all entries that were met, in one writing: each counts once, and a group that is in
     /// itself ends there.
     met: BTreeSet<String>,
@@ -22,7 +22,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    pub(super) fn new(directory: Rc<Directory>) -> Groups {
+    pub(super) fn new(directory: Rc<LdapDirectory>) -> Groups {
         Groups { directory, met: BTreeSet::new(), ahead: VecDeque::new(), leaves: Vec::new() }
     }
 
@@ -94,7 +94,8 @@ impl Groups {
             reads.spawn_local(async move {
                 let filter = Filter::any();
                 let key = Key::new("");
-                let question = Question { base: &name, scope: Scope::Base, filter: &filter, key };
+                let question =
+                    SearchQuery { base: &name, scope: Scope::Base, filter: &filter, key };
                 let found = directory.search(question).await;
                 (place, name, depth, found)
             });

@@ -20,7 +20,7 @@ mod verifier;
 pub(crate) use settings::LdapSettings;
 pub(crate) use snapshot::{Snapshot, SnapshotMetrics};
 pub(crate) use text::LdapText;
-pub(crate) use verifier::{Verdict, Verifier};
+pub(crate) use verifier::{PasswordResult, Verifier};
 
 #[cfg(test)]
 mod tests;

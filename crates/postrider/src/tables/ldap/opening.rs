@@ -1,6 +1,6 @@
 //! Opens connections to a directory's servers, up to and with the bind.
 
-use super::server::{HostPort, Server};
+use super::server::{HostPort, LdapServer};
 use super::settings::{BindSettings, LdapSettings, Secret};
 use super::tls;
 use crate::tables::connections;
@@ -30,7 +30,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 /// The server can't be reached, gives no answer, or doesn't let us in. The text names it.
 pub(super) async fn open(
     settings: &LdapSettings,
-    server: &Server,
+    server: &LdapServer,
 ) -> Result<Box<dyn Stream>, LookupError> {
     let opened = open_unnamed(settings, server).await;
     opened.map_err(|trouble| trouble.of(server))
@@ -38,18 +38,18 @@ pub(super) async fn open(
 
 async fn open_unnamed(
     settings: &LdapSettings,
-    server: &Server,
+    server: &LdapServer,
 ) -> Result<Box<dyn Stream>, LookupError> {
     let wait = settings.connect_timeout;
     let mut stream: Box<dyn Stream> = match server {
-        Server::Unix(path) => {
+        LdapServer::Unix(path) => {
             Box::new(within(wait, "connecting", UnixStream::connect(path)).await?)
         }
-        Server::Tls(at) => {
+        LdapServer::Tls(at) => {
             let plain = connect(wait, at).await?;
             Box::new(encrypt(settings, at, plain).await?)
         }
-        Server::Plain(at) if settings.start_tls => {
+        LdapServer::Plain(at) if settings.start_tls => {
             let mut plain = connect(wait, at).await?;
             let request = ldap::start_tls(1);
             let asked = exchange(&mut plain, &request, 1);
@@ -60,7 +60,7 @@ async fn open_unnamed(
             }
             Box::new(encrypt(settings, at, plain).await?)
         }
-        Server::Plain(at) => Box::new(connect(wait, at).await?),
+        LdapServer::Plain(at) => Box::new(connect(wait, at).await?),
     };
     if let Some(bind) = &settings.bind {
         within(wait, "the bind", self::bind(&mut stream, bind)).await??;

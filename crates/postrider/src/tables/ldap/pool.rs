@@ -1,6 +1,6 @@
 //! The connections of a table to its directory: which server, how many, and when it is tried again.
 
-use super::connection::Connection;
+use super::connection::LdapConnection;
 use super::opening;
 use super::settings::LdapSettings;
 use lookup::{LookupError, LookupErrorKind};
@@ -23,11 +23,11 @@ const AWAY_MIN: Duration = Duration::from_millis(250);
 const AWAY_MAX: Duration = Duration::from_secs(5);
 
 /// The connections of a table to its directory.
-pub(super) struct Pool {
+pub(super) struct LdapPool {
     settings: Arc<LdapSettings>,
     /// In the order of the settings.
-    servers: Vec<Standing>,
-    connections: RefCell<Vec<Rc<Connection>>>,
+    servers: Vec<LdapServerHealth>,
+    connections: RefCell<Vec<Rc<LdapConnection>>>,
     /// Held by who opens a connection that others wait for.
     opening: Mutex<()>,
     /// A connection is being opened that nobody waits for.
@@ -37,7 +37,7 @@ pub(super) struct Pool {
 
 /// What is known of a server.
 #[derive(Debug, Default)]
-struct Standing {
+struct LdapServerHealth {
     /// In a row.
     failures: Cell<u32>,
     /// It is not tried before.
@@ -48,14 +48,14 @@ struct Standing {
 
 /// A connection for one search.
 pub(super) struct Lease<'a> {
-    pub(super) connection: Rc<Connection>,
+    pub(super) connection: Rc<LdapConnection>,
     _permit: SemaphorePermit<'a>,
 }
 
-impl Pool {
-    pub(super) fn new(settings: Arc<LdapSettings>) -> Pool {
-        Pool {
-            servers: settings.servers.iter().map(|_| Standing::default()).collect(),
+impl LdapPool {
+    pub(super) fn new(settings: Arc<LdapSettings>) -> LdapPool {
+        LdapPool {
+            servers: settings.servers.iter().map(|_| LdapServerHealth::default()).collect(),
             connections: RefCell::new(Vec::new()),
             opening: Mutex::new(()),
             is_growing: Cell::new(false),
@@ -136,7 +136,7 @@ impl Pool {
     }
 
     /// The open connection with the fewest searches, if it has room.
-    fn least_loaded(&self) -> Option<Rc<Connection>> {
+    fn least_loaded(&self) -> Option<Rc<LdapConnection>> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|c| c.is_open());
         let least = connections.iter().min_by_key(|c| c.load())?;
@@ -145,10 +145,11 @@ impl Pool {
 
     /// Opens a connection that nobody waits for: beside crowded ones, or to a server that comes before
     /// the one that is asked and may be back.
-    fn think_of_more(self: &Rc<Self>, least: &Connection) {
+    fn think_of_more(self: &Rc<Self>, least: &LdapConnection) {
         let count = self.connections.borrow().len();
         let is_crowded = least.load() >= CROWDED && count < self.settings.connections_max;
-        let may_be_back = self.servers.iter().take(least.server).any(Standing::may_be_tried);
+        let may_be_back =
+            self.servers.iter().take(least.server).any(LdapServerHealth::may_be_tried);
         if (!is_crowded && !may_be_back) || self.is_growing.replace(true) {
             return;
         }
@@ -171,7 +172,7 @@ impl Pool {
             match opening::open(&self.settings, server).await {
                 Ok(stream) => {
                     standing.away_until.set(None);
-                    self.keep(Connection::new(n, stream));
+                    self.keep(LdapConnection::new(n, stream));
                     return Ok(());
                 }
                 Err(trouble) => self.put_away(n, &trouble),
@@ -181,7 +182,7 @@ impl Pool {
     }
 
     /// Those to servers that come later are left to the searches that they have.
-    fn keep(&self, connection: Connection) {
+    fn keep(&self, connection: LdapConnection) {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|c| c.server <= connection.server);
         if connections.len() < self.settings.connections_max {
@@ -199,7 +200,7 @@ impl Pool {
     }
 }
 
-impl Standing {
+impl LdapServerHealth {
     fn may_be_tried(&self) -> bool {
         self.away_until.get().is_none_or(|until| until <= Instant::now())
     }

@@ -12,7 +12,7 @@ const SOCKET: &str = "/run/slapd/ldapi";
 
 /// Where a directory's server is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Server {
+pub(super) enum LdapServer {
     /// `ldap://`
     Plain(HostPort),
     /// `ldaps://`
@@ -28,18 +28,18 @@ pub(super) struct HostPort {
     pub(super) port: u16,
 }
 
-impl Server {
+impl LdapServer {
     /// Reads a URL (RFC 4516 as far as it says where the server is).
     ///
     /// # Errors
     /// Why it is none.
-    pub(super) fn parse(url: &str) -> Result<Server, &'static str> {
+    pub(super) fn parse(url: &str) -> Result<LdapServer, &'static str> {
         let (scheme, rest) = url.split_once("://").ok_or("it has no scheme")?;
         if scheme.eq_ignore_ascii_case("ldapi") {
             let path = percent_decoded(rest).ok_or("% begins two hexadecimal digits")?;
             return match &*path {
-                "" | "/" => Ok(Server::Unix(SOCKET.into())),
-                path if path.starts_with('/') => Ok(Server::Unix(path.into())),
+                "" | "/" => Ok(LdapServer::Unix(SOCKET.into())),
+                path if path.starts_with('/') => Ok(LdapServer::Unix(path.into())),
                 _ => Err("the path of a socket begins with /"),
             };
         }
@@ -48,9 +48,9 @@ impl Server {
             return Err("nothing may follow host and port");
         }
         if scheme.eq_ignore_ascii_case("ldap") {
-            HostPort::parse(rest, PORT).map(Server::Plain)
+            HostPort::parse(rest, PORT).map(LdapServer::Plain)
         } else if scheme.eq_ignore_ascii_case("ldaps") {
-            HostPort::parse(rest, TLS_PORT).map(Server::Tls)
+            HostPort::parse(rest, TLS_PORT).map(LdapServer::Tls)
         } else {
             Err("its scheme is none of ldap, ldaps, ldapi")
         }
@@ -59,11 +59,11 @@ impl Server {
     /// What is said to it goes over a network, and can be read there.
     pub(super) fn is_readable_by_others(&self) -> bool {
         match self {
-            Server::Plain(at) => {
+            LdapServer::Plain(at) => {
                 let is_here = at.host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
                 !is_here && !at.host.eq_ignore_ascii_case("localhost")
             }
-            Server::Tls(_) | Server::Unix(_) => false,
+            LdapServer::Tls(_) | LdapServer::Unix(_) => false,
         }
     }
 }
@@ -117,12 +117,12 @@ impl fmt::Display for HostPort {
     }
 }
 
-impl fmt::Display for Server {
+impl fmt::Display for LdapServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Server::Plain(at) => write!(f, "ldap://{at}"),
-            Server::Tls(at) => write!(f, "ldaps://{at}"),
-            Server::Unix(path) => write!(f, "ldapi://{}", path.display()),
+            LdapServer::Plain(at) => write!(f, "ldap://{at}"),
+            LdapServer::Tls(at) => write!(f, "ldaps://{at}"),
+            LdapServer::Unix(path) => write!(f, "ldapi://{}", path.display()),
         }
     }
 }
@@ -144,7 +144,11 @@ mod tests {
             ("ldapi://%2Frun%2fa%20b", "ldapi:///run/a b"),
         ];
         for (url, shown) in cases {
-            assert_eq!(Server::parse(url).map(|s| s.to_string()).as_deref(), Ok(shown), "{url}");
+            assert_eq!(
+                LdapServer::parse(url).map(|s| s.to_string()).as_deref(),
+                Ok(shown),
+                "{url}"
+            );
         }
         for url in [
             "a.test",
@@ -164,7 +168,7 @@ mod tests {
             "ldapi://%2",
             "ldapi:///a%00",
         ] {
-            assert!(Server::parse(url).is_err(), "{url}");
+            assert!(LdapServer::parse(url).is_err(), "{url}");
         }
     }
 
@@ -179,7 +183,7 @@ mod tests {
             ("ldaps://a.test", false),
             ("ldapi://", false),
         ] {
-            assert_eq!(Server::parse(url).unwrap().is_readable_by_others(), readable, "{url}");
+            assert_eq!(LdapServer::parse(url).unwrap().is_readable_by_others(), readable, "{url}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What a directory is asked, and how.
 
-use super::server::Server;
+use super::server::LdapServer;
 use config::{PasswordChecks, TableSettings};
 use ldap::{DnTemplate, Filter, Key, Keyed, Scope};
 use mail::Domain;
@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LdapSettings {
     /// In the order in which they are tried.
-    pub(super) servers: Vec<Server>,
+    pub(super) servers: Vec<LdapServer>,
     pub(super) base: DnTemplate,
     pub(super) scope: Scope,
     pub(super) filter: Filter,
@@ -114,7 +114,7 @@ impl TableSettings for LdapSettings {
     }
 
     fn password_checks(&self) -> PasswordChecks {
-        match self.servers.iter().any(Server::is_readable_by_others) && !self.start_tls {
+        match self.servers.iter().any(LdapServer::is_readable_by_others) && !self.start_tls {
             true => PasswordChecks::InClear,
             false => PasswordChecks::Sealed,
         }

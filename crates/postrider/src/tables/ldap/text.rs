@@ -1,6 +1,6 @@
 //! `ldap` in `[[table]]` as it is written.
 
-use super::server::Server;
+use super::server::LdapServer;
 use super::settings::{BindSettings, LdapSettings, Secret, SnapshotSettings, TlsSettings};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
@@ -222,14 +222,14 @@ impl TableSection for LdapText {
 }
 
 impl LdapText {
-    fn servers(&self, reader: &mut Reader<'_, '_>) -> Vec<Server> {
+    fn servers(&self, reader: &mut Reader<'_, '_>) -> Vec<LdapServer> {
         if self.servers.is_empty() {
             let help = "say where it is, such as servers = [\"ldap://127.0.0.1\"]";
             reader.error("", "a directory without `servers`", help);
         }
         let mut servers = Vec::with_capacity(self.servers.len());
         for (n, text) in self.servers.iter().enumerate() {
-            match Server::parse(text) {
+            match LdapServer::parse(text) {
                 Ok(server) => servers.push(server),
                 Err(reason) => {
                     let message = format!("\"{text}\" is not a directory server: {reason}");
@@ -300,7 +300,7 @@ impl LdapText {
         TlsSettings { ca_file: tls.ca_file.clone(), own }
     }
 
-    fn bind(&self, reader: &mut Reader<'_, '_>, servers: &[Server]) -> Option<BindSettings> {
+    fn bind(&self, reader: &mut Reader<'_, '_>, servers: &[LdapServer]) -> Option<BindSettings> {
         let bind = self.bind.as_ref()?;
         if bind.external {
             if bind.dn.is_some() || bind.password.is_some() || bind.password_file.is_some() {
@@ -373,8 +373,8 @@ impl LdapText {
         Some(SnapshotSettings { keyed: keyed.ok()?, refresh, path })
     }
 
-    fn check_start_tls(&self, reader: &mut Reader<'_, '_>, servers: &[Server]) {
-        let plain = servers.iter().any(|server| matches!(server, Server::Plain(_)));
+    fn check_start_tls(&self, reader: &mut Reader<'_, '_>, servers: &[LdapServer]) {
+        let plain = servers.iter().any(|server| matches!(server, LdapServer::Plain(_)));
         if self.start_tls && !plain && !servers.is_empty() {
             let help = "ldaps:// begins with TLS, and a Unix socket has none: leave it out";
             reader.error("start_tls", "no server is asked by `ldap://`", help);

@@ -1,7 +1,7 @@
 //! Whether a password is a user's: the directory is asked to let him in with it (RFC 4513 §5.1.3), on
 //! connections that serve nothing else.
 
-use super::directory::{Directory, Question};
+use super::directory::{LdapDirectory, SearchQuery};
 use super::opening::{self, Stream};
 use super::settings::LdapSettings;
 use ldap::{BindAs, Filter, Key, Op, Outcome, Scope, code};
@@ -20,17 +20,17 @@ const AWAY: Duration = Duration::from_secs(5);
 /// A directory that checks passwords. It is asked on a thread with a `LocalSet`.
 pub(crate) struct Verifier {
     /// Where users are found, as the table says.
-    directory: Directory,
+    directory: LdapDirectory,
     /// The same, without a bind of our own.
     settings: LdapSettings,
-    idle: RefCell<Vec<Idle>>,
+    idle: RefCell<Vec<IdleBindConnection>>,
     /// When each server failed last.
     failed: Vec<Cell<Option<Instant>>>,
     binds: Semaphore,
 }
 
 /// A connection on which the last user's bind is over.
-struct Idle {
+struct IdleBindConnection {
     stream: Box<dyn Stream>,
     last_id: i32,
     since: Instant,
@@ -38,7 +38,7 @@ struct Idle {
 
 /// What came of a password.
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct PasswordResult {
     pub(crate) is_his: bool,
     /// The name of the user's entry, if there is one.
     pub(crate) entry: Option<String>,
@@ -54,7 +54,7 @@ impl LdapSettings {
     pub(crate) fn verifier(&self) -> Verifier {
         let bare = LdapSettings { bind: None, ..self.clone() };
         Verifier {
-            directory: Directory::new(Arc::new(self.clone())),
+            directory: LdapDirectory::new(Arc::new(self.clone())),
             idle: RefCell::default(),
             failed: bare.servers.iter().map(|_| Cell::default()).collect(),
             binds: Semaphore::new(bare.connections_max),
@@ -68,10 +68,14 @@ impl Verifier {
     ///
     /// # Errors
     /// No server says.
-    pub(crate) async fn check(&self, user: &str, password: &[u8]) -> Result<Verdict, LookupError> {
+    pub(crate) async fn check(
+        &self,
+        user: &str,
+        password: &[u8],
+    ) -> Result<PasswordResult, LookupError> {
         // It would bind as nobody, and the server would say that all is well (RFC 4513 §5.1.2).
         if password.is_empty() {
-            return Ok(Verdict { is_his: false, entry: None, user: None });
+            return Ok(PasswordResult { is_his: false, entry: None, user: None });
         }
         let mut verdict = self.find(user).await?;
         if let Some(dn) = &verdict.entry {
@@ -84,9 +88,9 @@ impl Verifier {
     ///
     /// # Errors
     /// No server says.
-    pub(crate) async fn find(&self, user: &str) -> Result<Verdict, LookupError> {
+    pub(crate) async fn find(&self, user: &str) -> Result<PasswordResult, LookupError> {
         let (entry, user) = self.entry_of(user).await?.unzip();
-        Ok(Verdict { is_his: false, entry, user: user.flatten() })
+        Ok(PasswordResult { is_his: false, entry, user: user.flatten() })
     }
 
     /// The name of a user's entry, and the user's in it.
@@ -101,7 +105,7 @@ impl Verifier {
         let found = if *scope == Scope::Base && base.has_parts() && *filter == Filter::any() {
             (name, None)
         } else {
-            let question = Question { base: &name, scope: *scope, filter, key };
+            let question = SearchQuery { base: &name, scope: *scope, filter, key };
             let found = self.directory.search(question).await?.unwrap_or_default();
             match <[ldap::Entry; 1]>::try_from(found) {
                 Ok([entry]) => {
@@ -151,7 +155,7 @@ impl Verifier {
     }
 
     /// A connection that may still be open.
-    fn take_idle(&self) -> Option<Idle> {
+    fn take_idle(&self) -> Option<IdleBindConnection> {
         let mut idle = self.idle.borrow_mut();
         idle.retain(|idle| idle.since.elapsed() < IDLE_MAX);
         idle.pop()
@@ -177,7 +181,7 @@ impl Verifier {
         let Some(at) = self.settings.servers.get(server) else { return Ok(false) };
         let stream = opening::open(&self.settings, at).await?;
         // Those before may have been used to open it.
-        let idle = Idle { stream, last_id: 2, since: Instant::now() };
+        let idle = IdleBindConnection { stream, last_id: 2, since: Instant::now() };
         let named = |LookupError { kind, text }| LookupError::new(kind, format!("{at}: {text}"));
         self.bind_on(idle, dn, password).await.map_err(named)
     }
@@ -185,7 +189,7 @@ impl Verifier {
     /// One bind after the other on a connection (RFC 4511 §4.2.1); it is kept for the next user.
     async fn bind_on(
         &self,
-        mut idle: Idle,
+        mut idle: IdleBindConnection,
         dn: &str,
         password: &[u8],
     ) -> Result<bool, LookupError> {

@@ -6,11 +6,11 @@ mod settings;
 pub(crate) use settings::{Redis, RedisText};
 
 use super::connections;
-use super::connections::{Connections, Failure};
+use super::connections::{Connections, RequestError};
 use super::server::within;
 use super::text::{value, words};
 use lookup::{Answers, Backend, Entry, Fetch, LookupError, LookupErrorKind};
-use resp::{Reply, Session, command};
+use resp::{Reply, RespSession, command};
 use zeroize::Zeroizing;
 
 /// Keys of one request: they are sent together, and answered together.
@@ -18,19 +18,19 @@ const KEYS_MAX: usize = 100;
 
 const NOT_ASKED_FOR: &str = "the answer is of a kind that was not asked for";
 
-struct Driver {
+struct RedisDriver {
     settings: Redis,
-    connections: Connections<Session>,
+    connections: Connections<RespSession>,
 }
 
 impl Redis {
     /// A driver, for the thread that asks it.
     pub(crate) fn backend(&self) -> Box<dyn Backend> {
-        Box::new(Driver { settings: self.clone(), connections: Connections::new() })
+        Box::new(RedisDriver { settings: self.clone(), connections: Connections::new() })
     }
 }
 
-impl Backend for Driver {
+impl Backend for RedisDriver {
     fn batch_max(&self) -> usize {
         KEYS_MAX
     }
@@ -44,7 +44,7 @@ impl Backend for Driver {
     }
 }
 
-impl Driver {
+impl RedisDriver {
     async fn find(&self, keys: &[Box<str>]) -> Answers {
         // A key without a part that its question needs is in no table.
         let mut answers: Answers = keys.iter().map(|_| Ok(None)).collect();
@@ -85,7 +85,7 @@ impl Driver {
         }
         let server = &self.settings.server;
         let open = async || within(server, self.settings.connect_timeout, self.open()).await;
-        let question = async |session: &mut Session| {
+        let question = async |session: &mut RespSession| {
             self.exchange(session, questions).await.map_err(|failure| failure.of(server))
         };
         self.connections.ask(open, question).await
@@ -93,9 +93,9 @@ impl Driver {
 
     async fn exchange(
         &self,
-        session: &mut Session,
+        session: &mut RespSession,
         questions: &[Vec<u8>],
-    ) -> Result<Answers, Failure> {
+    ) -> Result<Answers, RequestError> {
         session.send(&questions.concat()).await?;
         let mut answers = Vec::with_capacity(questions.len());
         for number in 0..questions.len() {
@@ -105,9 +105,9 @@ impl Driver {
         Ok(answers)
     }
 
-    async fn open(&self) -> Result<Session, String> {
+    async fn open(&self) -> Result<RespSession, String> {
         let Redis { server, database, user, password_file, .. } = &self.settings;
-        let mut session = Session::new(server.open().await.map_err(|error| error.to_string())?);
+        let mut session = RespSession::new(server.open().await.map_err(|error| error.to_string())?);
         if let Some(file) = password_file {
             let password = connections::read(file).await?;
             let user = user.as_deref().map(str::as_bytes);
@@ -150,7 +150,7 @@ impl Driver {
 ///
 /// # Errors
 /// Its words, or why there are none.
-async fn tell(session: &mut Session, command: &[u8]) -> Result<(), String> {
+async fn tell(session: &mut RespSession, command: &[u8]) -> Result<(), String> {
     let said = match session.send(command).await {
         Ok(()) => session.reply(0, true).await,
         Err(failure) => Err(failure),

@@ -1,7 +1,7 @@
 //! RESP2, which Redis and its kin speak: a command is a list of words, and each has one reply, in turn.
 
-use super::super::connections::Failure;
-use super::super::server::{Wire, has_news};
+use super::super::connections::RequestError;
+use super::super::server::{TableStream, has_news};
 use super::super::text::words;
 use lookup::{LookupError, LookupErrorKind};
 use std::fmt;
@@ -49,19 +49,19 @@ pub(super) enum Reply {
 }
 
 /// A connection on which one request at a time is made.
-pub(super) struct Session {
-    wire: BufReader<Box<dyn Wire>>,
+pub(super) struct RespSession {
+    wire: BufReader<Box<dyn TableStream>>,
     /// Something was asked: until then what a server says is its answer, if only that it is too busy.
     is_used: bool,
 }
 
-impl Session {
-    pub(super) fn new(wire: Box<dyn Wire>) -> Session {
-        Session { wire: BufReader::new(wire), is_used: false }
+impl RespSession {
+    pub(super) fn new(wire: Box<dyn TableStream>) -> RespSession {
+        RespSession { wire: BufReader::new(wire), is_used: false }
     }
 
     /// Sends commands all at once.
-    pub(super) async fn send(&mut self, commands: &[u8]) -> Result<(), Failure> {
+    pub(super) async fn send(&mut self, commands: &[u8]) -> Result<(), RequestError> {
         let is_used = std::mem::replace(&mut self.is_used, true);
         if is_used && (!self.wire.buffer().is_empty() || has_news(self.wire.get_mut()).await) {
             return Err(gone(&"closed the connection, or said more than was asked"));
@@ -74,7 +74,7 @@ impl Session {
         &mut self,
         values_max: usize,
         is_first: bool,
-    ) -> Result<Reply, Failure> {
+    ) -> Result<Reply, RequestError> {
         if is_first && self.wire.fill_buf().await.map_err(|error| gone(&error))?.is_empty() {
             return Err(gone(&"closed the connection without an answer"));
         }
@@ -100,13 +100,13 @@ impl Session {
     }
 
     /// The rest of a value that has so many octets.
-    async fn value(&mut self, length: &[u8]) -> Result<Option<Box<[u8]>>, Failure> {
+    async fn value(&mut self, length: &[u8]) -> Result<Option<Box<[u8]>>, RequestError> {
         if length == b"-1" {
             return Ok(None);
         }
         let length = number(length).ok_or_else(|| no_reply(length))?;
         if length > VALUE_BYTES_MAX {
-            return Err(Failure::Broken(too_much()));
+            return Err(RequestError::Broken(too_much()));
         }
         let mut value = vec![0; length + LINE_END.len()];
         self.wire.read_exact(&mut value).await.map_err(|error| broken_off(&error))?;
@@ -117,7 +117,7 @@ impl Session {
     }
 
     /// The next line, without its end.
-    async fn line(&mut self) -> Result<Vec<u8>, Failure> {
+    async fn line(&mut self) -> Result<Vec<u8>, RequestError> {
         let mut line = Vec::new();
         let mut limited = (&mut self.wire).take(LINE_BYTES_MAX as u64);
         limited.read_until(b'\n', &mut line).await.map_err(|error| broken_off(&error))?;
@@ -135,26 +135,26 @@ fn number(text: &[u8]) -> Option<usize> {
     is_number.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()
 }
 
-fn gone(error: &dyn fmt::Display) -> Failure {
-    Failure::Gone(LookupError::new(
+fn gone(error: &dyn fmt::Display) -> RequestError {
+    RequestError::Gone(LookupError::new(
         LookupErrorKind::Unreachable,
         words(error.to_string().as_bytes()),
     ))
 }
 
-fn broken_off(error: &io::Error) -> Failure {
+fn broken_off(error: &io::Error) -> RequestError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => wrong("closed the connection in the middle of its answer"),
         _ => wrong(&words(error.to_string().as_bytes())),
     }
 }
 
-fn no_reply(line: &[u8]) -> Failure {
+fn no_reply(line: &[u8]) -> RequestError {
     wrong(&format!("the answer is no reply: {}", words(line)))
 }
 
-fn wrong(text: &str) -> Failure {
-    Failure::Broken(LookupError::new(LookupErrorKind::Wrong, text))
+fn wrong(text: &str) -> RequestError {
+    RequestError::Broken(LookupError::new(LookupErrorKind::Wrong, text))
 }
 
 fn too_much() -> LookupError {
@@ -168,12 +168,12 @@ mod tests {
     use super::*;
 
     /// Replies that a server gives at once, before it is gone.
-    fn replies(said: &[u8], count: usize) -> Vec<Result<Reply, Failure>> {
+    fn replies(said: &[u8], count: usize) -> Vec<Result<Reply, RequestError>> {
         run(async {
             let (near, mut far) = tokio::io::duplex(1 << 20);
             far.write_all(said).await.unwrap();
             drop(far);
-            let mut session = Session::new(Box::new(near));
+            let mut session = RespSession::new(Box::new(near));
             let mut replies = Vec::new();
             for number in 0..count {
                 replies.push(session.reply(2, number == 0).await);
@@ -184,7 +184,7 @@ mod tests {
 
     fn trouble(said: &[u8]) -> String {
         match replies(said, 1).remove(0) {
-            Err(Failure::Broken(trouble)) => format!("{:?}: {trouble}", trouble.kind),
+            Err(RequestError::Broken(trouble)) => format!("{:?}: {trouble}", trouble.kind),
             other => panic!("{other:?}"),
         }
     }
@@ -236,7 +236,7 @@ mod tests {
         ] {
             assert_eq!(trouble(said), expected);
         }
-        assert!(matches!(replies(b"", 1)[0], Err(Failure::Gone(_))));
+        assert!(matches!(replies(b"", 1)[0], Err(RequestError::Gone(_))));
     }
 
     #[test]

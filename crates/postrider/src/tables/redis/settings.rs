@@ -1,7 +1,7 @@
 //! `redis = { … }`.
 
 use super::resp::command;
-use crate::tables::server::{CONNECT_TIMEOUT, Server};
+use crate::tables::server::{CONNECT_TIMEOUT, TableServer};
 use config::quantity::Period;
 use config::{Reader, TableSection, TableSettings};
 use ldap::{Key, Template};
@@ -112,7 +112,7 @@ impl TableSection for RedisText {
 }
 
 /// The server, and the number of the database.
-fn place(text: &RedisText, reader: &mut Reader<'_, '_>) -> Option<(Server, u16)> {
+fn place(text: &RedisText, reader: &mut Reader<'_, '_>) -> Option<(TableServer, u16)> {
     if text.server.starts_with("rediss:") {
         let help = "use a Unix socket, or a tunnel";
         reader.error("server", "there is no TLS to Redis servers", help);
@@ -128,7 +128,7 @@ fn place(text: &RedisText, reader: &mut Reader<'_, '_>) -> Option<(Server, u16)>
         Some(rest) => rest.split_once('/').unwrap_or((rest, "")),
         None => (&*text.server, ""),
     };
-    let server = Server::read(address, PORT, reader);
+    let server = TableServer::read(address, PORT, reader);
     let database = match (path, text.database) {
         ("", database) => database.unwrap_or_default(),
         (_, Some(_)) => {
@@ -177,7 +177,7 @@ fn template(key: &str, text: &str, reader: &mut Reader<'_, '_>) -> Option<Templa
 /// What a table in Redis is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Redis {
-    pub(super) server: Server,
+    pub(super) server: TableServer,
     pub(super) database: u16,
     pub(super) user: Option<Box<str>>,
     pub(super) password_file: Option<Box<Path>>,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::pool_measure::{Measured, healthy, hostile};
+use crate::pool_measure::{PoolGauge, healthy, hostile};
 use crate::tables::socketmap::SocketmapText;
 use crate::tables::testing;
 use lookup::{Entry, Fetch};
@@ -51,7 +51,7 @@ impl Stand {
         let gated = Gated { allowed: Arc::clone(&allowed), answered: answers };
         let build = move || -> Box<dyn Backend> { Box::new(gated) };
         let remote = registry.open_remote(Arc::clone(&entry.name), &cache, build);
-        let source = Source::Remote(remote.expect("a thread"));
+        let source = TableSource::Remote(remote.expect("a thread"));
         let table = LiveTable { entry: Arc::clone(&entry), asked: None, judge: None, source };
         registry.adopt(Live::from([(Arc::clone(&entry.name), table)]));
         Stand { registry, entry, allowed, answered }
@@ -90,7 +90,7 @@ impl Stand {
 #[test]
 fn a_hundred_networks_leave_turns_at_a_table_to_others() {
     testing::run(async {
-        let (mut stand, measured) = (Stand::new(), Measured::new(PoolId::TableQuestions));
+        let (mut stand, measured) = (Stand::new(), PoolGauge::new(PoolId::TableQuestions));
         measured.pools.keep(PoolId::TableQuestions, stand.registry.gauge());
         // More than may wait.
         stand.press(1_200);

@@ -1,7 +1,7 @@
 //! Who sits at the desk of a table: takes questions from all shards, has the server asked, keeps the
 //! answers and hands them out.
 
-use super::shared::{Said, Shared};
+use super::shared::{RemoteAnswer, RemoteTableShared};
 use crate::mutex::lock;
 use crate::world::clock::{Clock, seed_of, wall_now};
 use lookup::{
@@ -23,9 +23,9 @@ const NOTES_MAX: usize = 256;
 
 /// What shards tell a clerk.
 #[derive(Debug)]
-pub(super) enum Note {
+pub(super) enum TableWorkerCommand {
     /// A question.
-    Ask { key: Box<str>, ticket: Ticket, asker: Requester, answer: oneshot::Sender<Said> },
+    Ask { key: Box<str>, ticket: Ticket, asker: Requester, answer: oneshot::Sender<RemoteAnswer> },
     /// Nobody waits for its answer any more.
     Abandon(Ticket),
     /// What was said of this key, or of all, counts no more.
@@ -33,31 +33,31 @@ pub(super) enum Note {
 }
 
 /// What came of a request; `None`: it was given up.
-type Done = (RequestId, Option<Answers>);
+type RequestCompletion = (RequestId, Option<Answers>);
 
 /// The clerk of one table.
-pub(super) struct Clerk {
-    shared: Arc<Shared>,
+pub(super) struct TableWorker {
+    shared: Arc<RemoteTableShared>,
     backend: Rc<dyn Backend>,
     console: Arc<dyn Console + Send + Sync>,
     desk: Coalescer,
     requests_max: u64,
     clock: Clock,
-    waiters: BTreeMap<Ticket, oneshot::Sender<Said>>,
-    requests: JoinSet<Done>,
+    waiters: BTreeMap<Ticket, oneshot::Sender<RemoteAnswer>>,
+    requests: JoinSet<RequestCompletion>,
     /// What the server does not have was doubted at the last look.
     was_doubted: bool,
 }
 
-impl Clerk {
+impl TableWorker {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<RemoteTableShared>,
         backend: Rc<dyn Backend>,
         limits: DeskLimits,
         console: Arc<dyn Console + Send + Sync>,
-    ) -> Clerk {
+    ) -> TableWorker {
         let clock = Clock::new(shared.started, seed_of(0));
-        Clerk {
+        TableWorker {
             shared,
             backend,
             console,
@@ -71,7 +71,7 @@ impl Clerk {
     }
 
     /// Works until every handle of the table is gone.
-    pub(super) async fn run(mut self, mut notes: mpsc::UnboundedReceiver<Note>) {
+    pub(super) async fn run(mut self, mut notes: mpsc::UnboundedReceiver<TableWorkerCommand>) {
         let mut taken = Vec::with_capacity(NOTES_MAX);
         let mut alarm = Alarm::new(self.clock.clone());
         loop {
@@ -95,16 +95,16 @@ impl Clerk {
         }
     }
 
-    fn handle_note(&mut self, note: Note) {
+    fn handle_note(&mut self, note: TableWorkerCommand) {
         match note {
-            Note::Ask { key, ticket, asker, answer } => {
+            TableWorkerCommand::Ask { key, ticket, asker, answer } => {
                 self.handle_question(&key, (ticket, asker), answer);
             }
-            Note::Abandon(ticket) => {
+            TableWorkerCommand::Abandon(ticket) => {
                 self.waiters.remove(&ticket);
                 self.desk.handle_abandoned(ticket);
             }
-            Note::Forget(key) => self.desk.handle_forgotten(key.as_deref()),
+            TableWorkerCommand::Forget(key) => self.desk.handle_forgotten(key.as_deref()),
         }
     }
 
@@ -112,7 +112,7 @@ impl Clerk {
         &mut self,
         key: &str,
         (ticket, asker): (Ticket, Requester),
-        answer: oneshot::Sender<Said>,
+        answer: oneshot::Sender<RemoteAnswer>,
     ) {
         let now = self.shared.now();
         // What was asked for by another may have come since this was.
@@ -138,7 +138,7 @@ impl Clerk {
     }
 
     /// `None`: the request panicked, which ends the process.
-    fn handle_done(&mut self, done: Option<Done>) {
+    fn handle_done(&mut self, done: Option<RequestCompletion>) {
         let Some((id, answers)) = done else { return };
         match answers {
             Some(answers) => self.desk.handle_answers(self.shared.now(), id, answers),
@@ -227,7 +227,11 @@ impl Clerk {
 }
 
 /// Makes a request, until it is answered or its time is over.
-async fn fetch(backend: &dyn Backend, shared: &Shared, request: LookupRequest) -> Done {
+async fn fetch(
+    backend: &dyn Backend,
+    shared: &RemoteTableShared,
+    request: LookupRequest,
+) -> RequestCompletion {
     let began = Instant::now();
     let patience = request.until.since(shared.now());
     let answers = tokio::time::timeout(patience, ask(backend, shared, &request.keys)).await;
@@ -236,7 +240,7 @@ async fn fetch(backend: &dyn Backend, shared: &Shared, request: LookupRequest) -
 }
 
 /// Asks the server; where it says that keys are not there, also for keys that it found lately, if that is to count.
-async fn ask(backend: &dyn Backend, shared: &Shared, keys: &[Box<str>]) -> Answers {
+async fn ask(backend: &dyn Backend, shared: &RemoteTableShared, keys: &[Box<str>]) -> Answers {
     let answers = backend.fetch(keys).await;
     let judgement = lock(&shared.doubt).judge(shared.now(), keys, &answers);
     let Judgement::Ask(again) = judgement else { return answers };

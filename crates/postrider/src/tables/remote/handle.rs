@@ -1,8 +1,8 @@
 //! A table, as a shard holds it.
 
-use super::clerk::Note;
+use super::clerk::TableWorkerCommand;
 use super::metrics::RemoteMetrics;
-use super::shared::{Said, Shared};
+use super::shared::{RemoteAnswer, RemoteTableShared};
 use super::status::RemoteStatus;
 use crate::mutex::lock;
 use lookup::{Cached, LookupError, LookupErrorKind, Requester, Ticket};
@@ -24,8 +24,8 @@ const STALE_PATIENCE: Duration = Duration::from_millis(250);
 /// its driver.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
-    pub(super) shared: Arc<Shared>,
-    pub(super) notes: mpsc::UnboundedSender<Note>,
+    pub(super) shared: Arc<RemoteTableShared>,
+    pub(super) notes: mpsc::UnboundedSender<TableWorkerCommand>,
 }
 
 impl Remote {
@@ -71,26 +71,26 @@ impl Remote {
         self.shared.cache.get(key, self.shared.now())
     }
 
-    fn ask(&self, asker: Requester, key: &str) -> Question {
+    fn ask(&self, asker: Requester, key: &str) -> OutstandingLookup {
         let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
         // Without a clerk the answer's sender is gone with the note, which says enough.
-        let _ = self.notes.send(Note::Ask { key: key.into(), ticket, asker, answer });
-        Question { ticket, answered, notes: self.notes.clone(), is_left: false }
+        let _ = self.notes.send(TableWorkerCommand::Ask { key: key.into(), ticket, asker, answer });
+        OutstandingLookup { ticket, answered, notes: self.notes.clone(), is_left: false }
     }
 
     /// Forgets what is known of a key: whoever asks next gets what the server says then. Whether
     /// anything was known.
     pub(crate) fn forget(&self, key: &str) -> bool {
         let was_known = self.shared.cache.forget(key, self.shared.now());
-        let _ = self.notes.send(Note::Forget(Some(key.into())));
+        let _ = self.notes.send(TableWorkerCommand::Forget(Some(key.into())));
         was_known
     }
 
     /// Forgets everything. How many answers that were.
     pub(crate) fn flush(&self) -> usize {
         let count = self.shared.cache.flush(self.shared.now());
-        let _ = self.notes.send(Note::Forget(None));
+        let _ = self.notes.send(TableWorkerCommand::Forget(None));
         count
     }
 
@@ -119,23 +119,23 @@ impl Remote {
 }
 
 /// A question that waits for its answer. Dropped before, it is abandoned.
-struct Question {
+struct OutstandingLookup {
     ticket: Ticket,
-    answered: oneshot::Receiver<Said>,
-    notes: mpsc::UnboundedSender<Note>,
+    answered: oneshot::Receiver<RemoteAnswer>,
+    notes: mpsc::UnboundedSender<TableWorkerCommand>,
     /// Nobody waits, and the answer is wanted all the same.
     is_left: bool,
 }
 
-impl Question {
-    async fn answer(mut self) -> Said {
-        Question::said((&mut self.answered).await)
+impl OutstandingLookup {
+    async fn answer(mut self) -> RemoteAnswer {
+        OutstandingLookup::said((&mut self.answered).await)
     }
 
     /// The same, if it comes soon. Else it is worth knowing when it comes: the question stands.
-    async fn answer_within(mut self, patience: Duration) -> Option<Said> {
+    async fn answer_within(mut self, patience: Duration) -> Option<RemoteAnswer> {
         match timeout(patience, &mut self.answered).await {
-            Ok(said) => Some(Question::said(said)),
+            Ok(said) => Some(OutstandingLookup::said(said)),
             Err(_) => {
                 self.is_left = true;
                 None
@@ -143,18 +143,18 @@ impl Question {
         }
     }
 
-    fn said(said: Result<Said, oneshot::error::RecvError>) -> Said {
+    fn said(said: Result<RemoteAnswer, oneshot::error::RecvError>) -> RemoteAnswer {
         said.unwrap_or_else(|_| {
             Err(LookupError::new(LookupErrorKind::Unreachable, "the server is stopping"))
         })
     }
 }
 
-impl Drop for Question {
+impl Drop for OutstandingLookup {
     fn drop(&mut self) {
         // Closed by itself once the answer was taken.
         if !self.answered.is_terminated() && !self.is_left {
-            let _ = self.notes.send(Note::Abandon(self.ticket));
+            let _ = self.notes.send(TableWorkerCommand::Abandon(self.ticket));
         }
     }
 }

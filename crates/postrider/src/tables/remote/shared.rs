@@ -1,7 +1,7 @@
 //! What a table's handles and its clerk have in common.
 
 use super::metrics::RemoteMetrics;
-use super::status::Seen;
+use super::status::RemoteServerState;
 use crate::world::clock::Start;
 use config::TableCache;
 use lookup::{Cache, Doubt, Entry, Lifetimes, LookupError};
@@ -10,27 +10,32 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
 /// What is said of a key in the end.
-pub(super) type Said = Result<Option<Arc<Entry>>, LookupError>;
+pub(super) type RemoteAnswer = Result<Option<Arc<Entry>>, LookupError>;
 
 /// What a table's handles and its clerk have in common.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct RemoteTableShared {
     pub(super) name: Arc<str>,
     pub(super) cache: Cache,
     pub(super) metrics: Arc<RemoteMetrics>,
     /// What [`Mono`] counts from.
     pub(super) started: Start,
     pub(super) next_ticket: AtomicU64,
-    pub(super) seen: Mutex<Seen>,
+    pub(super) seen: Mutex<RemoteServerState>,
     /// Whether it counts that the server does not have a key.
     pub(super) doubt: Mutex<Doubt>,
 }
 
-impl Shared {
-    pub(super) fn new(name: Arc<str>, cache: &TableCache, started: Start, seed: u64) -> Shared {
+impl RemoteTableShared {
+    pub(super) fn new(
+        name: Arc<str>,
+        cache: &TableCache,
+        started: Start,
+        seed: u64,
+    ) -> RemoteTableShared {
         let lifetimes =
             Lifetimes { positive: cache.positive, negative: cache.negative, stale: cache.stale };
-        Shared {
+        RemoteTableShared {
             name,
             cache: Cache::new(cache.entries_max as usize, lifetimes, seed),
             metrics: Arc::default(),

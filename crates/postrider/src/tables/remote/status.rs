@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 /// What a clerk has seen of its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct RemoteServerState {
     /// Why the last request had no answer, and since when none has had one.
     pub(super) trouble: Option<(Wall, LookupError)>,
     /// It is left alone, but for a probe now and then.
@@ -84,7 +84,11 @@ pub(crate) struct Latency {
 }
 
 impl RemoteStatus {
-    pub(super) fn new(metrics: &RemoteMetrics, cache: CacheCounts, seen: &Seen) -> RemoteStatus {
+    pub(super) fn new(
+        metrics: &RemoteMetrics,
+        cache: CacheCounts,
+        seen: &RemoteServerState,
+    ) -> RemoteStatus {
         let health = match &seen.trouble {
             None => Health::Well,
             Some((since, trouble)) => Health::Troubled {
@@ -164,7 +168,11 @@ mod tests {
         let metrics = RemoteMetrics::default();
         metrics.troubles[LookupErrorKind::Timeout].add(3);
         let trouble = LookupError::new(LookupErrorKind::Unreachable, "connection refused");
-        let seen = Seen { trouble: Some((Wall(0), trouble)), is_silent: true, ..Seen::default() };
+        let seen = RemoteServerState {
+            trouble: Some((Wall(0), trouble)),
+            is_silent: true,
+            ..RemoteServerState::default()
+        };
         let status = RemoteStatus::new(&metrics, CacheCounts { entries: 2, bytes: 9 }, &seen);
         let json = serde_json::to_value(&status).unwrap();
         let expected = serde_json::json!({

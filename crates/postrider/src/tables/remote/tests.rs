@@ -1,11 +1,11 @@
 //! Tables over scripted servers: slow, dead, wrong, half, and away for a while. Real threads and real
 //! time, as in the program.
 
-use super::shared::Said;
+use super::shared::RemoteAnswer;
 use super::status::RemoteStatus;
 use super::{Health, Remote, TableThread};
 use crate::mutex::lock;
-use crate::tables::testing::Lines;
+use crate::tables::testing::CapturedConsole;
 use crate::world::clock::Start;
 use config::TableCache;
 use lookup::{Answers, Backend, Cached, Entry, Fetch, LookupError, LookupErrorKind, PAUSE_FIRST};
@@ -138,7 +138,7 @@ impl Drop for Driver {
 /// A table over a scripted server.
 struct Stand {
     server: Arc<Server>,
-    console: Arc<Lines>,
+    console: Arc<CapturedConsole>,
     thread: Option<TableThread>,
     remote: Remote,
 }
@@ -149,7 +149,7 @@ impl Stand {
     }
 
     fn with_batches(server: &Arc<Server>, cache: &TableCache, batch_max: usize) -> Stand {
-        let console = Arc::new(Lines::default());
+        let console = Arc::new(CapturedConsole::default());
         let thread = TableThread::start(Start::now(), Arc::clone(&console) as _).unwrap();
         let of_driver = Arc::clone(server);
         let build = move || -> Box<dyn Backend> {
@@ -204,7 +204,7 @@ fn short_lived() -> TableCache {
 }
 
 /// What a table says, waited for.
-fn said(remote: &Remote, key: &str) -> Said {
+fn said(remote: &Remote, key: &str) -> RemoteAnswer {
     block_on(remote.find(key).get())
 }
 
@@ -213,16 +213,16 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.enable_time().build().unwrap().block_on(future)
 }
 
-fn text(said: &Said) -> Option<&str> {
+fn text(said: &RemoteAnswer) -> Option<&str> {
     said.as_ref().unwrap().as_deref().map(|entry| &*entry.text)
 }
 
-fn kind(said: &Said) -> LookupErrorKind {
+fn kind(said: &RemoteAnswer) -> LookupErrorKind {
     said.as_ref().unwrap_err().kind
 }
 
 /// Many callers at once: what each is said, in the order of the keys.
-fn all_said(remote: &Remote, keys: &[String]) -> Vec<Said> {
+fn all_said(remote: &Remote, keys: &[String]) -> Vec<RemoteAnswer> {
     // `find` asks: all are under way before the first is waited for.
     let found: Vec<_> = keys.iter().map(|key| remote.find(key)).collect();
     block_on(async move {

@@ -1,9 +1,9 @@
 //! The thread on which the drivers of tables live: they keep connections, and none can move to another
 //! thread.
 
-use super::clerk::Clerk;
+use super::clerk::TableWorker;
 use super::handle::Remote;
-use super::shared::Shared;
+use super::shared::RemoteTableShared;
 use crate::world::clock::{Start, seed_of};
 use config::TableCache;
 use lookup::Backend;
@@ -63,7 +63,7 @@ impl TableThread {
         cache: &TableCache,
         build: impl FnOnce() -> Box<dyn Backend> + Send + 'static,
     ) -> Remote {
-        let shared = Arc::new(Shared::new(name, cache, self.started, seed_of(0)));
+        let shared = Arc::new(RemoteTableShared::new(name, cache, self.started, seed_of(0)));
         let (notes, taken) = mpsc::unbounded_channel();
         let (of_clerk, console) = (Arc::clone(&shared), Arc::clone(&self.console));
         let (requests_max, waiting_max) = (cache.requests_max, cache.waiting_max);
@@ -76,7 +76,7 @@ impl TableThread {
                 waiting_max: waiting_max as usize,
                 timeout,
             };
-            Box::pin(Clerk::new(of_clerk, backend.into(), limits, console).run(taken))
+            Box::pin(TableWorker::new(of_clerk, backend.into(), limits, console).run(taken))
         };
         self.run(Box::new(seed));
         Remote { shared, notes }

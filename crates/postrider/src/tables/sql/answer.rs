@@ -12,22 +12,22 @@ const ROWS_MAX: usize = 1_000;
 const ANSWER_BYTES_MAX: usize = 100_000;
 
 /// Values by column.
-type Fields = Vec<(Box<str>, Vec<Box<str>>)>;
+type ColumnValues = Vec<(Box<str>, Vec<Box<str>>)>;
 
 /// Gathers rows.
-pub(super) struct Gathering<'f> {
+pub(super) struct RowCollector<'f> {
     /// The columns that are wanted; empty: all.
     names: &'f [Box<str>],
     /// Where they stand in a row, once there was one.
     columns: Vec<usize>,
-    fields: Fields,
+    fields: ColumnValues,
     rows_count: usize,
     bytes: usize,
 }
 
-impl<'f> Gathering<'f> {
-    pub(super) fn new(names: &'f [Box<str>]) -> Gathering<'f> {
-        Gathering { names, columns: Vec::new(), fields: Vec::new(), rows_count: 0, bytes: 0 }
+impl<'f> RowCollector<'f> {
+    pub(super) fn new(names: &'f [Box<str>]) -> RowCollector<'f> {
+        RowCollector { names, columns: Vec::new(), fields: Vec::new(), rows_count: 0, bytes: 0 }
     }
 
     /// Takes another row.

@@ -1,6 +1,6 @@
 //! In what databases differ: how their values become text, and what their errors mean.
 
-use crate::tables::connections::Failure;
+use crate::tables::connections::RequestError;
 use lookup::{LookupError, LookupErrorKind};
 use sqlx::error::DatabaseError;
 use sqlx::mysql::{MySql, MySqlConnectOptions, MySqlRow};
@@ -31,26 +31,28 @@ pub(super) trait Dialect: sqlx::Database {
     }
 
     /// What an error of this code means.
-    fn failure(code: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> Failure {
+    fn failure(code: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> RequestError {
         of_state(code, trouble)
     }
 }
 
 /// What an SQLSTATE means (SQL:2016 part 2, §24; PostgreSQL's errcodes).
-fn of_state(state: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> Failure {
+fn of_state(state: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> RequestError {
     match state.get(..2).unwrap_or_default() {
         // A connection that ends; a plan or a statement that is no longer what was prepared on it.
-        "08" => Failure::Gone(trouble(LookupErrorKind::Unreachable)),
+        "08" => RequestError::Gone(trouble(LookupErrorKind::Unreachable)),
         _ if matches!(state, "57P01" | "57P02" | "57P03" | "57P05") => {
-            Failure::Gone(trouble(LookupErrorKind::Unreachable))
+            RequestError::Gone(trouble(LookupErrorKind::Unreachable))
         }
-        _ if matches!(state, "0A000" | "26000") => Failure::Gone(trouble(LookupErrorKind::Wrong)),
+        _ if matches!(state, "0A000" | "26000") => {
+            RequestError::Gone(trouble(LookupErrorKind::Wrong))
+        }
         _ if matches!(state, "57014" | "70100") => {
-            Failure::Answered(trouble(LookupErrorKind::Timeout))
+            RequestError::Answered(trouble(LookupErrorKind::Timeout))
         }
         // What the query makes of this key: no number, a NUL, two rows where one is wanted.
-        "22" | "21" => Failure::Answered(trouble(LookupErrorKind::Key)),
-        _ => Failure::Answered(trouble(LookupErrorKind::Wrong)),
+        "22" | "21" => RequestError::Answered(trouble(LookupErrorKind::Key)),
+        _ => RequestError::Answered(trouble(LookupErrorKind::Wrong)),
     }
 }
 
@@ -148,16 +150,16 @@ impl Dialect for Sqlite {
     }
 
     /// <https://sqlite.org/rescode.html>: extended codes, whose lowest byte is the class.
-    fn failure(code: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> Failure {
+    fn failure(code: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> RequestError {
         const BUSY: i32 = 5;
         const LOCKED: i32 = 6;
         const TOO_BIG: i32 = 18;
         const MISMATCH: i32 = 20;
         match code.parse::<i32>().unwrap_or_default() & 0xff {
-            BUSY | LOCKED => Failure::Answered(trouble(LookupErrorKind::Timeout)),
-            TOO_BIG | MISMATCH => Failure::Answered(trouble(LookupErrorKind::Key)),
+            BUSY | LOCKED => RequestError::Answered(trouble(LookupErrorKind::Timeout)),
+            TOO_BIG | MISMATCH => RequestError::Answered(trouble(LookupErrorKind::Key)),
             // The file may be damaged, or another one by now.
-            _ => Failure::Broken(trouble(LookupErrorKind::Wrong)),
+            _ => RequestError::Broken(trouble(LookupErrorKind::Wrong)),
         }
     }
 }

@@ -8,10 +8,10 @@ mod settings;
 pub(crate) use settings::{Sql, SqlText};
 
 use super::connections;
-use super::connections::{Connections, Failure, in_turn};
+use super::connections::{Connections, RequestError, in_turn};
 use super::server::within;
 use super::text::words;
-use answer::Gathering;
+use answer::RowCollector;
 use databases::Dialect;
 use lookup::{Backend, Entry, Fetch, LookupError, LookupErrorKind};
 use settings::Database;
@@ -29,22 +29,22 @@ impl Sql {
     /// A driver, for the thread that asks it.
     pub(crate) fn backend(&self) -> Box<dyn Backend> {
         match &self.database {
-            Database::Postgres(options) => Driver::<Postgres>::boxed(self, options),
-            Database::Mysql(options) => Driver::<MySql>::boxed(self, options),
-            Database::Sqlite(options) => Driver::<Sqlite>::boxed(self, options),
+            Database::Postgres(options) => SqlDriver::<Postgres>::boxed(self, options),
+            Database::Mysql(options) => SqlDriver::<MySql>::boxed(self, options),
+            Database::Sqlite(options) => SqlDriver::<Sqlite>::boxed(self, options),
         }
     }
 }
 
-type OptionsOf<D> = <<D as sqlx::Database>::Connection as Connection>::Options;
+type ConnectOptionsOf<D> = <<D as sqlx::Database>::Connection as Connection>::Options;
 
-struct Driver<D: Dialect> {
+struct SqlDriver<D: Dialect> {
     settings: Sql,
-    options: OptionsOf<D>,
+    options: ConnectOptionsOf<D>,
     connections: Connections<D::Connection>,
 }
 
-impl<D> Driver<D>
+impl<D> SqlDriver<D>
 where
     D: Dialect,
     D::Arguments: IntoArguments<D>,
@@ -52,9 +52,9 @@ where
     for<'k> String: Encode<'k, D> + Type<D>,
     usize: ColumnIndex<D::Row>,
 {
-    fn boxed(settings: &Sql, options: &OptionsOf<D>) -> Box<dyn Backend> {
+    fn boxed(settings: &Sql, options: &ConnectOptionsOf<D>) -> Box<dyn Backend> {
         let (settings, options) = (settings.clone(), options.clone());
-        Box::new(Driver::<D> { settings, options, connections: Connections::new() })
+        Box::new(SqlDriver::<D> { settings, options, connections: Connections::new() })
     }
 
     async fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
@@ -83,7 +83,7 @@ where
         &self,
         connection: &mut D::Connection,
         values: &[&str],
-    ) -> Result<Option<Entry>, Failure> {
+    ) -> Result<Option<Entry>, RequestError> {
         // Nothing but the file's own words: keys are parameters.
         let sql = AssertSqlSafe(Arc::clone(&self.settings.query.sql));
         let mut query = sqlx::query::<D>(sql);
@@ -91,17 +91,17 @@ where
             query = query.bind((*value).to_owned());
         }
         let mut rows = connection.fetch(query);
-        let mut gathering = Gathering::new(&self.settings.fields);
+        let mut gathering = RowCollector::new(&self.settings.fields);
         while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
             let row = row.map_err(|error| failure::<D>(&error))?;
             // The rest of the answer would have to be read first if the connection were kept.
-            gathering.row::<D>(&row).map_err(Failure::Broken)?;
+            gathering.row::<D>(&row).map_err(RequestError::Broken)?;
         }
         Ok(gathering.entry())
     }
 }
 
-impl<D> Backend for Driver<D>
+impl<D> Backend for SqlDriver<D>
 where
     D: Dialect,
     D::Arguments: IntoArguments<D>,
@@ -132,14 +132,14 @@ fn told<D: Dialect>(error: &Error) -> String {
 }
 
 /// What an error means for its request and its connection.
-fn failure<D: Dialect>(error: &Error) -> Failure {
+fn failure<D: Dialect>(error: &Error) -> RequestError {
     let trouble = |kind| LookupError::new(kind, told::<D>(error));
     let code = match error {
         Error::Io(_) | Error::WorkerCrashed => {
-            return Failure::Gone(trouble(LookupErrorKind::Unreachable));
+            return RequestError::Gone(trouble(LookupErrorKind::Unreachable));
         }
         Error::Database(error) => D::code(&**error).unwrap_or_default(),
-        _ => return Failure::Broken(trouble(LookupErrorKind::Wrong)),
+        _ => return RequestError::Broken(trouble(LookupErrorKind::Wrong)),
     };
     D::failure(&code, trouble)
 }

@@ -24,7 +24,7 @@ pub(super) struct Query {
 
 /// What is wrong with a query, and how it would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct QueryError {
     pub(super) message: String,
     pub(super) help: &'static str,
 }
@@ -53,8 +53,8 @@ impl Query {
     ///
     /// # Errors
     /// It has no place for a key, or one where a value can't stand, or is more than one statement.
-    pub(super) fn parse(text: &str, flavour: Flavour) -> Result<Query, Mistake> {
-        let mut reading = Reading {
+    pub(super) fn parse(text: &str, flavour: Flavour) -> Result<Query, QueryError> {
+        let mut reading = QueryParser {
             text,
             flavour,
             chars: text.char_indices().peekable(),
@@ -81,8 +81,8 @@ impl Query {
     }
 }
 
-fn mistake<T>(message: impl Into<String>, help: &'static str) -> Result<T, Mistake> {
-    Err(Mistake { message: message.into(), help })
+fn mistake<T>(message: impl Into<String>, help: &'static str) -> Result<T, QueryError> {
+    Err(QueryError { message: message.into(), help })
 }
 
 /// Whether what follows this text is part of a pattern: `LIKE '%%' || lower(` and its like.
@@ -120,7 +120,7 @@ fn is_of_name(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '.' | '"' | '`' | '\'' | ']' | '$' | '%')
 }
 
-struct Reading<'t> {
+struct QueryParser<'t> {
     text: &'t str,
     flavour: Flavour,
     chars: Peekable<CharIndices<'t>>,
@@ -128,9 +128,9 @@ struct Reading<'t> {
     parameters: Vec<KeyComponent>,
 }
 
-impl Reading<'_> {
+impl QueryParser<'_> {
     /// Reads what begins with this character; false at the end of the statement.
-    fn char(&mut self, at: usize, c: char) -> Result<bool, Mistake> {
+    fn char(&mut self, at: usize, c: char) -> Result<bool, QueryError> {
         let next = self.chars.peek().map(|(_, next)| *next);
         match (c, next) {
             ('%', _) => self.place(at)?,
@@ -168,7 +168,7 @@ impl Reading<'_> {
     }
 
     /// Reads what follows a percent sign outside of quotes.
-    fn place(&mut self, at: usize) -> Result<(), Mistake> {
+    fn place(&mut self, at: usize) -> Result<(), QueryError> {
         let letter = self.chars.next().map(|(_, letter)| letter);
         let shown = format!("%{}", letter.map(String::from).unwrap_or_default());
         let Some(part) = letter.and_then(KeyComponent::of_letter) else {
@@ -201,7 +201,7 @@ impl Reading<'_> {
 
     /// Reads up to the end of a string or a quoted name. A quote that is doubled ends one and begins the
     /// next, which comes to the same.
-    fn quoted(&mut self, at: usize, end: char) -> Result<(), Mistake> {
+    fn quoted(&mut self, at: usize, end: char) -> Result<(), QueryError> {
         let before = self.text.get(..at).unwrap_or_default();
         let is_escape_string = before.ends_with(['e', 'E'])
             && !before.get(..at.saturating_sub(1)).is_some_and(|word| word.ends_with(is_of_name));

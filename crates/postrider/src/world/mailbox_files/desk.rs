@@ -6,8 +6,8 @@
 //! mailboxes in it to others.
 
 use super::new_mail::NewMail;
-use super::pace::{Pace, WRITERS_MAX};
-use super::turns::{Turns, Walk};
+use super::pace::{WRITERS_MAX, WriterScaling};
+use super::turns::{FairTurns, Walk};
 use crate::mutex::lock;
 use bytes::Bytes;
 use mta::metrics::MailboxMetrics;
@@ -38,15 +38,15 @@ const SUSPECT_WRITERS_MAX: usize = WRITERS_MAX / 2;
 const LOOKED_EVERY: Duration = Duration::from_millis(200);
 
 /// Takes what became of a job.
-pub(super) type Answer<T> = oneshot::Sender<Result<T, MailboxError>>;
+pub(super) type JobReply<T> = oneshot::Sender<Result<T, MailboxError>>;
 
 /// Something to write.
 #[derive(Debug)]
 pub(super) enum Job {
-    Deliver { place: MailboxPlace, name: String, pieces: Vec<Bytes>, answer: Answer<()> },
-    Begin { handle: u64, place: MailboxPlace, name: String, answer: Answer<u64> },
-    Append { handle: u64, piece: Bytes, answer: Answer<()> },
-    Finish { handle: u64, keep: bool, answer: Answer<()> },
+    Deliver { place: MailboxPlace, name: String, pieces: Vec<Bytes>, answer: JobReply<()> },
+    Begin { handle: u64, place: MailboxPlace, name: String, answer: JobReply<u64> },
+    Append { handle: u64, piece: Bytes, answer: JobReply<()> },
+    Finish { handle: u64, keep: bool, answer: JobReply<()> },
 }
 
 impl Job {
@@ -70,11 +70,11 @@ impl Job {
 }
 
 /// How far a job has come: when a writer took it, in milliseconds, and one more; 0: it waits.
-pub(super) type Taken = Arc<AtomicU64>;
+pub(super) type JobProgress = Arc<AtomicU64>;
 
 /// What waits, and who works.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct MailboxWriteQueue {
     state: Mutex<State>,
     left: Condvar,
     metrics: Arc<MailboxMetrics>,
@@ -85,8 +85,8 @@ pub(super) struct Desk {
 
 #[derive(Debug)]
 struct State {
-    waiting: VecDeque<(Job, Taken)>,
-    turns: Turns,
+    waiting: VecDeque<(Job, JobProgress)>,
+    turns: FairTurns,
     /// Files in tmp that are written piece by piece; a writer takes one out while it works on it.
     open: BTreeMap<u64, NewMail>,
     /// The mailboxes of those.
@@ -96,14 +96,14 @@ struct State {
     /// Mailboxes that are written by themselves, and until when.
     suspects: HashMap<PathBuf, u64>,
     /// Writers at work, by the number of the batch.
-    under_way: BTreeMap<u64, UnderWay>,
+    under_way: BTreeMap<u64, RunningBatch>,
     next_batch: u64,
     /// When a batch ended last.
     done_ms: u64,
     /// Messages that they work on, and how many there may be with those that are open.
     written: usize,
     messages_max: usize,
-    pace: Pace,
+    pace: WriterScaling,
     is_closed: bool,
     /// What was shown of it last: writers, of them at work, and jobs that wait.
     shown: [i64; 3],
@@ -111,7 +111,7 @@ struct State {
 
 /// A batch that a writer works on.
 #[derive(Debug)]
-struct UnderWay {
+struct RunningBatch {
     since_ms: u64,
     /// Its mailboxes.
     places: HashSet<PathBuf>,
@@ -133,12 +133,16 @@ pub(super) struct Batch {
     number: u64,
 }
 
-impl Desk {
+impl MailboxWriteQueue {
     /// For writers that may have so many files open at once; a batch that takes longer than `hung` does not end.
-    pub(super) fn new(metrics: Arc<MailboxMetrics>, files_max: usize, hung: Duration) -> Desk {
+    pub(super) fn new(
+        metrics: Arc<MailboxMetrics>,
+        files_max: usize,
+        hung: Duration,
+    ) -> MailboxWriteQueue {
         let state = State {
             waiting: VecDeque::new(),
-            turns: Turns::default(),
+            turns: FairTurns::default(),
             open: BTreeMap::new(),
             begun: HashMap::new(),
             taken: HashMap::new(),
@@ -148,13 +152,13 @@ impl Desk {
             done_ms: 0,
             written: 0,
             messages_max: messages_of(files_max),
-            pace: Pace::new(),
+            pace: WriterScaling::new(),
             is_closed: false,
             shown: [0; 3],
         };
         let hung_ms = u64::try_from(hung.as_millis()).unwrap_or(u64::MAX);
         let (left, started) = (Condvar::new(), Instant::now());
-        let desk = Desk { state: Mutex::new(state), left, metrics, started, hung_ms };
+        let desk = MailboxWriteQueue { state: Mutex::new(state), left, metrics, started, hung_ms };
         desk.show(&mut lock(&desk.state));
         desk
     }
@@ -170,9 +174,9 @@ impl Desk {
 
     /// Leaves a job. It is dropped, with its answer, when the desk is closed. `None`: all writers hang, and it is
     /// given up at once.
-    pub(super) fn leave(&self, job: Job) -> Option<Taken> {
+    pub(super) fn leave(&self, job: Job) -> Option<JobProgress> {
         let now_ms = self.now_ms();
-        let taken = Taken::default();
+        let taken = JobProgress::default();
         let mut state = lock(&self.state);
         if state.does_hang(now_ms, self.hung_ms) {
             return None;
@@ -189,7 +193,7 @@ impl Desk {
 
     /// Whether a job that has been waited for may still come to its end: a writer took it not long ago, or others make
     /// way. What was given up is forgotten.
-    pub(super) fn is_moving(&self, taken: &Taken) -> bool {
+    pub(super) fn is_moving(&self, taken: &JobProgress) -> bool {
         let now_ms = self.now_ms();
         let mut state = lock(&self.state);
         state.waiting.retain(|(job, _)| !job.is_given_up());
@@ -270,7 +274,7 @@ impl Desk {
     fn show(&self, state: &mut State) {
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         let now = [state.pace.writers(), state.under_way.len(), state.waiting.len()].map(count);
-        let Desk { metrics, .. } = self;
+        let MailboxWriteQueue { metrics, .. } = self;
         for (gauge, (now, shown)) in [&metrics.writers, &metrics.writers_busy, &metrics.waiting]
             .into_iter()
             .zip(now.into_iter().zip(state.shown))
@@ -381,7 +385,7 @@ impl State {
         if self.suspects.is_empty() || !self.has_suspect_writer() {
             return None;
         }
-        let place_of = |(job, _): &(Job, Taken)| self.place_of(job);
+        let place_of = |(job, _): &(Job, JobProgress)| self.place_of(job);
         let is_free =
             |place: &PathBuf| self.is_suspect(place, now_ms) && !self.taken.contains_key(place);
         let place = self.waiting.iter().filter_map(place_of).find(is_free)?;
@@ -433,7 +437,7 @@ impl State {
         self.written += jobs.len();
         let is_suspect = only.is_some();
         let slow_ms = SLOW_MS + SLOW_EACH_MS * jobs.len() as u64;
-        let batch = UnderWay { since_ms: now_ms, places, slow_ms, is_suspect, is_slow: false };
+        let batch = RunningBatch { since_ms: now_ms, places, slow_ms, is_suspect, is_slow: false };
         self.under_way.insert(number, batch);
         Some(Batch { count: jobs.len(), jobs, number })
     }

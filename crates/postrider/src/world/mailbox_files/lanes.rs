@@ -1,11 +1,11 @@
 //! The writers, in lanes: mailboxes below each directory that an operator names have their own, and those on each file
 //! system that is mounted below it, so that a disk that does not answer stops only what lies on it.
 
-use super::desk::Desk;
+use super::desk::MailboxWriteQueue;
 use super::file_system::FileSystems;
 use super::mounts;
 use super::publication::Publisher;
-use super::{Writer, pace};
+use super::{MailboxWriter, pace};
 use crate::mutex::lock;
 use mta::metrics::MailboxMetrics;
 use mta::seams::MailboxPlace;
@@ -49,7 +49,7 @@ struct State {
 struct Lane {
     root: PathBuf,
     mounted: Option<PathBuf>,
-    desk: Arc<Desk>,
+    desk: Arc<MailboxWriteQueue>,
 }
 
 impl Lane {
@@ -107,7 +107,10 @@ impl Lanes {
     }
 
     /// The lane of a mailbox; its threads are started when mail first comes for it.
-    pub(super) fn lane_of(&self, place: &MailboxPlace) -> io::Result<(u64, Arc<Desk>)> {
+    pub(super) fn lane_of(
+        &self,
+        place: &MailboxPlace,
+    ) -> io::Result<(u64, Arc<MailboxWriteQueue>)> {
         let mut state = lock(&self.state);
         let mut mounted = state.mounted(place);
         let mounted_lanes = state.lanes.iter().filter(|lane| lane.mounted.is_some()).count();
@@ -131,12 +134,12 @@ impl Lanes {
         Ok((number as u64, Arc::clone(&state.lanes[number].desk)))
     }
 
-    fn open_lane(&self, number: usize) -> io::Result<Arc<Desk>> {
+    fn open_lane(&self, number: usize) -> io::Result<Arc<MailboxWriteQueue>> {
         let metrics = &self.metrics;
-        let desk = Desk::new(Arc::clone(metrics), self.files_max, self.attempt_max);
+        let desk = MailboxWriteQueue::new(Arc::clone(metrics), self.files_max, self.attempt_max);
         let (desk, owners, counts) = (Arc::new(desk), Arc::default(), Arc::default());
         let publisher = Publisher::new(Arc::clone(metrics), Arc::clone(&self.file_systems));
-        let writer = Writer {
+        let writer = MailboxWriter {
             desk: Arc::clone(&desk),
             owners,
             counts,
@@ -163,13 +166,13 @@ impl Lanes {
         (lane << LANE_SHIFT) | self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn lane_with(&self, handle: u64) -> Option<Arc<Desk>> {
+    pub(super) fn lane_with(&self, handle: u64) -> Option<Arc<MailboxWriteQueue>> {
         let number = usize::try_from(handle >> LANE_SHIFT).ok()?;
         lock(&self.state).lanes.get(number).map(|lane| Arc::clone(&lane.desk))
     }
 
     /// All there are, with the directories that they are for.
-    pub(super) fn all(&self) -> Vec<(PathBuf, Arc<Desk>)> {
+    pub(super) fn all(&self) -> Vec<(PathBuf, Arc<MailboxWriteQueue>)> {
         let state = lock(&self.state);
         let shown = |lane: &Lane| {
             let place = lane.mounted.as_ref().unwrap_or(&lane.root);

@@ -29,7 +29,7 @@ pub(super) struct Maildir {
     pub(super) top: OwnedFd,
     pub(super) tmp: OwnedFd,
     pub(super) new: OwnedFd,
-    pub(super) makes: Makes,
+    pub(super) makes: FileCreator,
     pub(super) quota_bytes: Option<u64>,
     /// The number of the file system that `tmp` and `new` are in.
     pub(super) file_system: u64,
@@ -47,10 +47,10 @@ impl Maildir {
         owner: Owner,
         (file_systems, counts): (&dyn FileSystems, &Arc<Counts>),
     ) -> Result<Maildir, MailboxError> {
-        let makes = Makes::of(owner, place.keeping.mode);
+        let makes = FileCreator::of(owner, place.keeping.mode);
         // What is above mailboxes of several users is none of theirs: whoever has a directory can
         // exchange what is in it.
-        let above = if place.keeping.is_by_table() { Makes::shared() } else { makes };
+        let above = if place.keeping.is_by_table() { FileCreator::shared() } else { makes };
         let mut top = above.root(place, file_systems)?;
         let mut parts = place.below.components().peekable();
         while let Some(part) = parts.next() {
@@ -75,7 +75,7 @@ impl Maildir {
 
 /// Makes files and directories, and gives them to whom they belong.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Makes {
+pub(super) struct FileCreator {
     owner: Owner,
     /// Of messages.
     mode: u32,
@@ -83,15 +83,15 @@ pub(super) struct Makes {
     directory_mode: u32,
 }
 
-impl Makes {
+impl FileCreator {
     /// Directories may be searched by whoever may read messages.
-    fn of(owner: Owner, mode: u32) -> Makes {
-        Makes { owner, mode, directory_mode: mode | 0o100 | ((mode & 0o044) >> 2) }
+    fn of(owner: Owner, mode: u32) -> FileCreator {
+        FileCreator { owner, mode, directory_mode: mode | 0o100 | ((mode & 0o044) >> 2) }
     }
 
     /// This process's own directories, which everybody may search.
-    fn shared() -> Makes {
-        Makes { owner: owner::own(), mode: 0o600, directory_mode: 0o711 }
+    fn shared() -> FileCreator {
+        FileCreator { owner: owner::own(), mode: 0o600, directory_mode: 0o711 }
     }
 
     /// A new file, which must not be there yet.

@@ -24,11 +24,11 @@ mod sync_costs;
 mod tests;
 mod turns;
 
-pub(crate) use quota::{Counted, count_at};
+pub(crate) use quota::{QuotaUsage, count_at};
 
 use crate::file_watch::FileWatch;
 use bytes::Bytes;
-use desk::{Answer, Batch, Desk, Job};
+use desk::{Batch, Job, JobReply, MailboxWriteQueue};
 use file_system::{FileSystems, Mounted};
 use lanes::{Lanes, MOUNTS_SEEN_EVERY};
 use maildir::Maildir;
@@ -85,8 +85,8 @@ impl MailboxFiles {
     /// Leaves a job at a lane and waits for its answer, as long as the lane answers anybody.
     async fn ask<T>(
         &self,
-        desk: &Desk,
-        job: impl FnOnce(Answer<T>) -> Job,
+        desk: &MailboxWriteQueue,
+        job: impl FnOnce(JobReply<T>) -> Job,
     ) -> Result<T, MailboxError> {
         let (answer, mut answered) = oneshot::channel();
         let taken = desk.leave(job(answer)).ok_or(MailboxError::Hangs)?;
@@ -106,7 +106,7 @@ impl MailboxFiles {
         Err(MailboxError::Hangs)
     }
 
-    fn lane_with(&self, handle: u64) -> Result<Arc<Desk>, MailboxError> {
+    fn lane_with(&self, handle: u64) -> Result<Arc<MailboxWriteQueue>, MailboxError> {
         self.0.lane_with(handle).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
@@ -186,8 +186,8 @@ impl MailStore for MailboxFiles {
 
 /// One thread.
 #[derive(Clone)]
-struct Writer {
-    desk: Arc<Desk>,
+struct MailboxWriter {
+    desk: Arc<MailboxWriteQueue>,
     owners: Arc<Owners>,
     counts: Arc<Counts>,
     publisher: Arc<Publisher>,
@@ -200,7 +200,7 @@ struct Writer {
 /// a mailbox is not thereby trusted with it as somebody else's.
 type Maildirs = BTreeMap<(PathBuf, Option<String>, Arc<Keeping>), Arc<Maildir>>;
 
-impl Writer {
+impl MailboxWriter {
     fn run(&self) {
         while let Some(mut batch) = self.desk.take() {
             let delivered = self.write(&mut batch);

@@ -12,7 +12,7 @@ const KEPT_WINDOWS: u32 = 20;
 
 /// Decides from what was delivered.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct WriterScaling {
     writers: usize,
     began_ms: Option<u64>,
     delivered: u64,
@@ -34,15 +34,15 @@ enum Trial {
     Less,
 }
 
-impl Pace {
+impl WriterScaling {
     /// One writer, until more are better.
-    pub(super) fn new() -> Pace {
-        Pace::of(1)
+    pub(super) fn new() -> WriterScaling {
+        WriterScaling::of(1)
     }
 
     /// So many writers, until another number is better.
-    pub(super) fn of(writers: usize) -> Pace {
-        Pace {
+    pub(super) fn of(writers: usize) -> WriterScaling {
+        WriterScaling {
             writers,
             began_ms: None,
             delivered: 0,
@@ -136,7 +136,7 @@ mod tests {
 
     /// Seconds of a load that always waits for a disk that delivers so much by its writers.
     fn play(
-        pace: &mut Pace,
+        pace: &mut WriterScaling,
         seconds: u64,
         from_ms: u64,
         rate: impl Fn(usize) -> u64,
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn writers_grow_while_that_makes_it_faster() {
-        let mut pace = Pace::new();
+        let mut pace = WriterScaling::new();
         // A disk far away: each writer adds as much.
         let seen = play(&mut pace, 60, 0, |writers| writers as u64 * 1_000);
         assert_eq!(seen.iter().max(), Some(&WRITERS_MAX));
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn writers_shrink_when_more_are_slower() {
-        let mut pace = Pace::new();
+        let mut pace = WriterScaling::new();
         play(&mut pace, 30, 0, |writers| writers as u64 * 1_000);
         assert!(pace.writers() >= WRITERS_MAX - 1);
         // Now each makes it slower.
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_best_number_is_found_and_kept() {
-        let mut pace = Pace::new();
+        let mut pace = WriterScaling::new();
         let best =
             |writers: usize| [0, 4_000, 7_000, 8_000, 7_000, 6_000, 5_000, 4_000, 3_000][writers];
         let seen = play(&mut pace, 120, 0, best);
@@ -187,13 +187,13 @@ mod tests {
 
     #[test]
     fn a_light_load_changes_nothing() {
-        let mut pace = Pace::new();
+        let mut pace = WriterScaling::new();
         for second in 0..100 {
             pace.handle_delivered(second * 1_000, 5, false);
             assert_eq!(pace.writers(), 1);
         }
         // Nor does a number stay that was being tried when the load went.
-        let mut pace = Pace::new();
+        let mut pace = WriterScaling::new();
         play(&mut pace, 1, 0, |_| 1_000);
         for second in 2..10 {
             pace.handle_delivered(second * 1_000, 5, false);

@@ -5,7 +5,7 @@
 //! Who syncs a file by itself has the disk write its content, its inode and what leads there, and then
 //! empty its cache, for each anew. The whole does it once, with whatever others have written there.
 
-use super::desk::Answer;
+use super::desk::JobReply;
 use super::file_system::FileSystems;
 use super::new_mail::NewMail;
 use super::sync_costs::SyncCosts;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// A message whose file is written, and who waits for it.
-pub(super) type Written = (NewMail, Answer<()>);
+pub(super) type WrittenMessage = (NewMail, JobReply<()>);
 
 /// File systems whose costs are remembered; then it begins anew.
 const REMEMBERED_MAX: usize = 64;
@@ -42,8 +42,8 @@ impl Publisher {
 
     /// Publishes messages that were begun and written in one batch; gives the number delivered. Who
     /// waits for one hears of it.
-    pub(super) fn publish(&self, written: Vec<Written>) -> u64 {
-        let mut by_file_system: BTreeMap<u64, Vec<Written>> = BTreeMap::new();
+    pub(super) fn publish(&self, written: Vec<WrittenMessage>) -> u64 {
+        let mut by_file_system: BTreeMap<u64, Vec<WrittenMessage>> = BTreeMap::new();
         for (mail, answer) in written {
             by_file_system.entry(mail.maildir().file_system).or_default().push((mail, answer));
         }
@@ -51,7 +51,7 @@ impl Publisher {
         all.map(|(number, written)| self.publish_in(number, written)).sum()
     }
 
-    fn publish_in(&self, number: u64, written: Vec<Written>) -> u64 {
+    fn publish_in(&self, number: u64, written: Vec<WrittenMessage>) -> u64 {
         let (begun, messages) = (Instant::now(), written.len());
         let costs = lock(&self.costs).get(&number).copied().unwrap_or_default();
         let can_whole = |mail: &NewMail| self.file_systems.can_sync_whole(&mail.maildir().new);
@@ -78,7 +78,7 @@ impl Publisher {
 
     /// Publishes all with two syncs of the file system that they are in. If one of these fails none of
     /// them counts: what could not be written may be any of them.
-    fn publish_whole(&self, written: Vec<Written>) -> (u64, Result<(), Errno>) {
+    fn publish_whole(&self, written: Vec<WrittenMessage>) -> (u64, Result<(), Errno>) {
         let Some((first, _)) = written.first() else { return (0, Ok(())) };
         // syncfs tells of errors since the directory was opened: that of the first was before
         // anything of any of them was written.
@@ -108,7 +108,7 @@ impl Publisher {
 
 /// Publishes each with syncs of its own, but for a directory that several of them are in. Gives the
 /// number delivered.
-pub(super) fn publish_each(written: Vec<Written>) -> u64 {
+pub(super) fn publish_each(written: Vec<WrittenMessage>) -> u64 {
     if written.len() > 1 {
         written.iter().for_each(|(mail, _)| mail.begin_sync());
     }
@@ -130,9 +130,9 @@ pub(super) fn publish_each(written: Vec<Written>) -> u64 {
 /// Does something to each; gives those with which it went well. Answers that nobody waits for any more
 /// (the shard has ended) are dropped.
 fn each(
-    written: Vec<Written>,
+    written: Vec<WrittenMessage>,
     act: impl Fn(&mut NewMail) -> Result<(), MailboxError>,
-) -> Vec<Written> {
+) -> Vec<WrittenMessage> {
     let mut left = Vec::with_capacity(written.len());
     for (mut mail, answer) in written {
         if answer.is_closed() {

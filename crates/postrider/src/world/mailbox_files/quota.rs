@@ -2,7 +2,7 @@
 //! octets and messages to add up. Dovecot, Courier and others keep the same file, and whoever owns the
 //! mailbox may write what he likes into it: what can't be so is counted anew.
 
-use super::maildir::{Maildir, Makes};
+use super::maildir::{FileCreator, Maildir};
 use crate::mutex::lock;
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
@@ -35,21 +35,21 @@ const TRASH: &[u8] = b".Trash";
 /// What mailboxes were found to have. Whoever owns one may fill it with files and spoil `maildirsize`: that takes no
 /// more of the writers' time than anybody's.
 #[derive(Debug, Default)]
-pub(super) struct Counts(Mutex<HashMap<Mailbox, Remembered>>);
+pub(super) struct Counts(Mutex<HashMap<Mailbox, CachedUsage>>);
 
 /// The number of its file system, and its own.
 type Mailbox = (u64, u64);
 
 /// A sum that was counted.
 #[derive(Clone, Copy, Debug)]
-struct Remembered {
+struct CachedUsage {
     /// `None`: it could not be counted.
-    counted: Option<Counted>,
+    counted: Option<QuotaUsage>,
     at: Instant,
     took: Duration,
 }
 
-impl Remembered {
+impl CachedUsage {
     /// Whether it is too early to count again.
     fn is_due(&self) -> bool {
         self.took <= QUICK
@@ -58,11 +58,11 @@ impl Remembered {
 }
 
 impl Counts {
-    fn of(&self, mailbox: Option<Mailbox>) -> Option<Remembered> {
+    fn of(&self, mailbox: Option<Mailbox>) -> Option<CachedUsage> {
         lock(&self.0).get(&mailbox?).copied()
     }
 
-    fn remember(&self, mailbox: Option<Mailbox>, remembered: Remembered) {
+    fn remember(&self, mailbox: Option<Mailbox>, remembered: CachedUsage) {
         let (Some(mailbox), mut all) = (mailbox, lock(&self.0)) else { return };
         if all.len() >= REMEMBERED_MAX && !all.contains_key(&mailbox) {
             all.clear();
@@ -72,7 +72,8 @@ impl Counts {
 
     fn add(&self, mailbox: Option<Mailbox>, bytes: u64) {
         if let Some(mailbox) = mailbox
-            && let Some(Remembered { counted: Some(counted), .. }) = lock(&self.0).get_mut(&mailbox)
+            && let Some(CachedUsage { counted: Some(counted), .. }) =
+                lock(&self.0).get_mut(&mailbox)
         {
             counted.bytes = counted.bytes.saturating_add(bytes);
             counted.messages += 1;
@@ -100,14 +101,14 @@ pub(super) fn has_room(maildir: &Maildir, quota_bytes: u64, bytes: u64) -> bool 
 }
 
 /// What a mailbox has, as it is now, or as it was when it was counted not long ago.
-fn counted(top: &OwnedFd, counts: &Counts) -> Option<Counted> {
+fn counted(top: &OwnedFd, counts: &Counts) -> Option<QuotaUsage> {
     let mailbox = mailbox_of(top);
     if let Some(known) = counts.of(mailbox).filter(|known| !known.is_due()) {
         return known.counted;
     }
     let at = Instant::now();
     let counted = count(top, at).ok();
-    counts.remember(mailbox, Remembered { counted, at: Instant::now(), took: at.elapsed() });
+    counts.remember(mailbox, CachedUsage { counted, at: Instant::now(), took: at.elapsed() });
     counted
 }
 
@@ -121,7 +122,7 @@ pub(super) fn add(top: &OwnedFd, counts: &Counts, bytes: u64) {
 }
 
 /// A sum that was read.
-struct Sum {
+struct MaildirSize {
     bytes: u64,
     /// It was just counted.
     is_fresh: bool,
@@ -129,7 +130,7 @@ struct Sum {
 
 /// What a mailbox has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct QuotaUsage {
     pub(crate) bytes: u64,
     pub(crate) messages: u64,
 }
@@ -144,7 +145,7 @@ fn open(top: &OwnedFd, flags: OFlags) -> Option<File> {
     (is_file && stat.st_nlink == 1).then(|| File::from(file))
 }
 
-fn read(top: &OwnedFd, quota_bytes: u64) -> Option<Sum> {
+fn read(top: &OwnedFd, quota_bytes: u64) -> Option<MaildirSize> {
     let file = open(top, OFlags::RDONLY)?;
     let age = file.metadata().ok()?.modified().ok().map(|at| SystemTime::now().duration_since(at));
     let mut text = String::new();
@@ -154,7 +155,7 @@ fn read(top: &OwnedFd, quota_bytes: u64) -> Option<Sum> {
     }
     let (bytes, lines) = sum_of(&text, quota_bytes)?;
     let is_young = matches!(age, Some(Ok(age)) if age < BELIEVED);
-    Some(Sum { bytes, is_fresh: lines == 1 && is_young })
+    Some(MaildirSize { bytes, is_fresh: lines == 1 && is_young })
 }
 
 /// Octets and how many lines say so; `None`: it is for another quota, or nonsense.
@@ -181,10 +182,10 @@ fn sum_of(text: &str, quota_bytes: u64) -> Option<(u64, usize)> {
 }
 
 /// Begins the file anew; through tmp, so that nobody reads half of it.
-fn write(top: &OwnedFd, tmp: &OwnedFd, makes: &Makes, quota_bytes: u64, counted: Counted) {
+fn write(top: &OwnedFd, tmp: &OwnedFd, makes: &FileCreator, quota_bytes: u64, counted: QuotaUsage) {
     let _ = rustix::fs::unlinkat(tmp, NAME, AtFlags::empty());
     let Ok(file) = makes.file(tmp, NAME) else { return };
-    let Counted { bytes, messages } = counted;
+    let QuotaUsage { bytes, messages } = counted;
     let text = format!("{quota_bytes}S\n{bytes} {messages}\n");
     if File::from(file).write_all(text.as_bytes()).is_ok() {
         let _ = rustix::fs::renameat(tmp, NAME, top, NAME);
@@ -194,15 +195,15 @@ fn write(top: &OwnedFd, tmp: &OwnedFd, makes: &Makes, quota_bytes: u64, counted:
 }
 
 /// The same of the mailbox in this directory.
-pub(crate) fn count_at(path: &Path) -> rustix::io::Result<Counted> {
+pub(crate) fn count_at(path: &Path) -> rustix::io::Result<QuotaUsage> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     count(&rustix::fs::open(path, flags, Mode::empty())?, Instant::now())
 }
 
 /// Adds up the messages of a mailbox and of its folders, since `begun`. One with more than can be counted has none
 /// that can.
-fn count(top: &OwnedFd, begun: Instant) -> rustix::io::Result<Counted> {
-    let mut counting = Counting { counted: Counted::default(), seen: 0, begun };
+fn count(top: &OwnedFd, begun: Instant) -> rustix::io::Result<QuotaUsage> {
+    let mut counting = RunningCount { counted: QuotaUsage::default(), seen: 0, begun };
     counting.add_home(top)?;
     for entry in Dir::new(directory(top, c".")?)? {
         let entry = entry?;
@@ -220,14 +221,14 @@ fn count(top: &OwnedFd, begun: Instant) -> rustix::io::Result<Counted> {
 }
 
 /// A count that is being made.
-struct Counting {
-    counted: Counted,
+struct RunningCount {
+    counted: QuotaUsage,
     /// Names that were looked at.
     seen: u64,
     begun: Instant,
 }
 
-impl Counting {
+impl RunningCount {
     /// Adds up the messages of the inbox, or of a folder.
     fn add_home(&mut self, home: &OwnedFd) -> rustix::io::Result<()> {
         for name in [c"new", c"cur"] {
@@ -287,21 +288,22 @@ mod tests {
 
     #[test]
     fn counting_has_an_end() {
-        let counting = |seen| Counting { counted: Counted::default(), seen, begun: Instant::now() };
+        let counting =
+            |seen| RunningCount { counted: QuotaUsage::default(), seen, begun: Instant::now() };
         assert!(counting(COUNTED_MAX - 1).look().is_ok());
         assert!(counting(COUNTED_MAX).look().is_err());
         let Some(begun) = Instant::now().checked_sub(2 * COUNT_MAX) else { return };
-        let mut late = Counting { begun, ..counting(1_023) };
+        let mut late = RunningCount { begun, ..counting(1_023) };
         assert!(late.look().is_err());
     }
 
     #[test]
     fn what_took_long_to_count_is_believed_for_a_while() {
         let (mailbox, counts) = (Some((1, 2)), Counts::default());
-        let counted = Some(Counted { bytes: 100, messages: 1 });
+        let counted = Some(QuotaUsage { bytes: 100, messages: 1 });
         let is_due = |took, ago| {
             let at = Instant::now().checked_sub(ago)?;
-            counts.remember(mailbox, Remembered { counted, at, took });
+            counts.remember(mailbox, CachedUsage { counted, at, took });
             counts.of(mailbox).map(|known| known.is_due())
         };
         let (second, ago) = (Duration::from_secs(1), |n| Duration::from_secs(n));
@@ -311,7 +313,10 @@ mod tests {
         assert!(is_due(100 * second, BELIEVED).unwrap_or(true));
         // What is delivered meanwhile counts.
         counts.add(mailbox, 11);
-        assert_eq!(counts.of(mailbox).unwrap().counted, Some(Counted { bytes: 111, messages: 2 }));
+        assert_eq!(
+            counts.of(mailbox).unwrap().counted,
+            Some(QuotaUsage { bytes: 111, messages: 2 })
+        );
     }
 
     #[test]

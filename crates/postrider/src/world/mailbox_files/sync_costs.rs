@@ -20,27 +20,27 @@ const FAILED_MS: u64 = 600_000;
 /// What is known of one file system. Times are of a clock that never goes back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SyncCosts {
-    each: Option<Measured>,
-    whole: Option<Measured>,
+    each: Option<SyncSample>,
+    whole: Option<SyncSample>,
     failed_ms: Option<u64>,
 }
 
 /// Time of syncs, by message.
 #[derive(Clone, Copy, Debug)]
-struct Measured {
+struct SyncSample {
     us: u64,
     at_ms: u64,
 }
 
-impl Measured {
+impl SyncSample {
     /// Half of what was known, and half of what is new.
-    fn follow(known: &mut Option<Measured>, now_ms: u64, us: u64) {
+    fn follow(known: &mut Option<SyncSample>, now_ms: u64, us: u64) {
         let us = lately(*known, now_ms).map_or(us, |known| known.midpoint(us));
-        *known = Some(Measured { us, at_ms: now_ms });
+        *known = Some(SyncSample { us, at_ms: now_ms });
     }
 }
 
-fn lately(known: Option<Measured>, now_ms: u64) -> Option<u64> {
+fn lately(known: Option<SyncSample>, now_ms: u64) -> Option<u64> {
     let known = known.filter(|known| now_ms.saturating_sub(known.at_ms) < MEASURED_MS)?;
     Some(known.us)
 }
@@ -62,13 +62,13 @@ impl SyncCosts {
     pub(super) fn handle_each(&mut self, now_ms: u64, took_us: u64, messages: usize) {
         // A few say little of many.
         if messages >= WHOLE_MESSAGES_MIN {
-            Measured::follow(&mut self.each, now_ms, took_us / messages as u64);
+            SyncSample::follow(&mut self.each, now_ms, took_us / messages as u64);
         }
     }
 
     /// So many messages were synced with the whole.
     pub(super) fn handle_whole(&mut self, now_ms: u64, took_us: u64, messages: usize) {
-        Measured::follow(&mut self.whole, now_ms, took_us / messages.max(1) as u64);
+        SyncSample::follow(&mut self.whole, now_ms, took_us / messages.max(1) as u64);
     }
 
     /// The whole could not be synced.

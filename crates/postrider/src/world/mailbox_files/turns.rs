@@ -9,7 +9,7 @@ const OWED_MAX: i64 = 1_024;
 
 /// Turns while others waited.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub(super) struct FairTurns {
     strangers: mail::Turns<u16, u16, VecDeque<usize>>,
     /// What strangers have had more than others while both waited.
     ahead: i64,
@@ -18,13 +18,13 @@ pub(super) struct Turns {
 /// What waits, one after the other in turn, by numbers in the order in which it came.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
-    turns: &'a mut Turns,
+    turns: &'a mut FairTurns,
     ours: VecDeque<usize>,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(
-        turns: &'a mut Turns,
+        turns: &'a mut FairTurns,
         waiting: impl Iterator<Item = (usize, Origin)>,
     ) -> Walk<'a> {
         // Those that waited before have kept their places; their numbers are others by now.
@@ -47,7 +47,7 @@ impl<'a> Walk<'a> {
 
     /// Whose turn it is, until nothing is left; `take`: whether that is taken now. What is not keeps its turn.
     pub(super) fn next(&mut self, take: impl FnOnce(usize) -> bool) -> Option<()> {
-        let Turns { strangers, ahead } = &mut *self.turns;
+        let FairTurns { strangers, ahead } = &mut *self.turns;
         let first = strangers.first().filter(|_| *ahead < 0 || self.ours.is_empty());
         let Some((site, network, _)) = first else {
             let is_taken = take(self.ours.pop_front()?);
@@ -68,7 +68,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-impl Turns {
+impl FairTurns {
     fn count(&mut self, is_taken: bool, turn: i64, is_alone: bool) {
         match (is_taken, is_alone) {
             (true, true) => self.ahead = 0,

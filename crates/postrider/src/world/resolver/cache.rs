@@ -58,24 +58,24 @@ impl Value {
 }
 
 /// The records, or that there are none.
-pub(super) type Answer = Result<Arc<[Value]>, DnsError>;
+pub(super) type CachedRecords = Result<Arc<[Value]>, DnsError>;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct DnsQuestion {
     name: Box<str>,
     kind: u16,
 }
 
-impl Key {
-    pub(super) fn new(name: &Name, kind: RecordType) -> Key {
-        Key { name: written(name).into(), kind: kind.into() }
+impl DnsQuestion {
+    pub(super) fn new(name: &Name, kind: RecordType) -> DnsQuestion {
+        DnsQuestion { name: written(name).into(), kind: kind.into() }
     }
 }
 
 #[derive(Clone, Debug)]
 struct Slot {
-    answer: Answer,
+    answer: CachedRecords,
     until: Instant,
 }
 
@@ -83,7 +83,7 @@ struct Slot {
 #[derive(Clone)]
 pub(super) struct Cache {
     /// They weigh what they take.
-    recent: Arc<Mutex<Recent<Key, Slot>>>,
+    recent: Arc<Mutex<Recent<DnsQuestion, Slot>>>,
     answers_max: usize,
     bytes_max: usize,
 }
@@ -97,7 +97,7 @@ impl Cache {
     }
 
     /// An answer that still counts.
-    pub(super) fn get(&self, key: &Key, now: Instant) -> Option<Answer> {
+    pub(super) fn get(&self, key: &DnsQuestion, now: Instant) -> Option<CachedRecords> {
         let mut recent = lock(&self.recent);
         let answer = recent.peek(key).filter(|slot| slot.until > now)?.answer.clone();
         let gone = recent.touch(key);
@@ -108,19 +108,25 @@ impl Cache {
     }
 
     /// How long what is remembered still counts.
-    pub(super) fn lasts(&self, key: &Key, now: Instant) -> Duration {
+    pub(super) fn lasts(&self, key: &DnsQuestion, now: Instant) -> Duration {
         let recent = lock(&self.recent);
         let slot = recent.peek(key);
         slot.map_or(Duration::ZERO, |slot| slot.until.saturating_duration_since(now))
     }
 
     /// Has it asked for the next time. Gives the values that were remembered.
-    pub(super) fn forget(&self, key: &Key) -> Arc<[Value]> {
+    pub(super) fn forget(&self, key: &DnsQuestion) -> Arc<[Value]> {
         lock(&self.recent).remove(key).and_then(|slot| slot.answer.ok()).unwrap_or_default()
     }
 
     /// Remembers an answer that counts for so long; that a lookup failed is not remembered.
-    pub(super) fn put(&self, key: Key, answer: &Answer, lasts: Duration, now: Instant) {
+    pub(super) fn put(
+        &self,
+        key: DnsQuestion,
+        answer: &CachedRecords,
+        lasts: Duration,
+        now: Instant,
+    ) {
         let (own, lasts) = match answer {
             Ok(values) => {
                 let own: usize = values.iter().map(Value::bytes).sum();
@@ -129,7 +135,7 @@ impl Cache {
             Err(DnsError::NoSuchDomain | DnsError::NoRecords) => (0, lasts.min(NEGATIVE_MAX)),
             Err(_) => return,
         };
-        let fixed = size_of::<(Key, Slot, usize)>() + 2 * OVERHEAD_BYTES;
+        let fixed = size_of::<(DnsQuestion, Slot, usize)>() + 2 * OVERHEAD_BYTES;
         let bytes = fixed + key.name.len() + own;
         let has_room = bytes <= ANSWER_BYTES_MAX.min(self.bytes_max / 2) && self.answers_max > 1;
         if lasts.is_zero() || !has_room {
@@ -147,11 +153,11 @@ mod tests {
 
     const HOUR: Duration = Duration::from_secs(3_600);
 
-    fn key(name: &str) -> Key {
-        Key::new(&Name::from_ascii(name).unwrap(), RecordType::TXT)
+    fn key(name: &str) -> DnsQuestion {
+        DnsQuestion::new(&Name::from_ascii(name).unwrap(), RecordType::TXT)
     }
 
-    fn text(bytes: usize) -> Answer {
+    fn text(bytes: usize) -> CachedRecords {
         Ok([Value::Text(vec![b'x'; bytes].into())].into())
     }
 

@@ -28,26 +28,26 @@ const ASIDE_MAX: Duration = Duration::from_secs(300);
 const FAILURES_TOLD: u32 = 3;
 
 /// A name server.
-pub(super) struct Server {
+pub(super) struct UpstreamResolver {
     address: String,
     pub(super) usual: TokioResolver,
     /// For what came garbled: servers that send more than was agreed without saying that it is
     /// truncated are understood over TCP (RFC 7766 §5).
     pub(super) over_tcp: TokioResolver,
     pub(super) validating: NameServerPool<TokioRuntimeProvider>,
-    standing: Mutex<Standing>,
+    standing: Mutex<UpstreamHealth>,
 }
 
 /// What became of the questions to a server.
 #[derive(Debug, Default)]
-struct Standing {
+struct UpstreamHealth {
     /// Questions in a row that it failed and another server answered.
     failures: u32,
     /// It is asked after the others until then.
     aside_until: Option<Instant>,
 }
 
-impl Standing {
+impl UpstreamHealth {
     /// Whether it is asked after the others. At the end of its time one question finds out how it is now, and
     /// the others still go elsewhere.
     fn is_aside(&mut self, now: Instant) -> bool {
@@ -67,7 +67,7 @@ impl Standing {
 
 /// All of them.
 pub(super) struct Servers {
-    each: Vec<Server>,
+    each: Vec<UpstreamResolver>,
     /// How often each is asked one question.
     rounds: u8,
     console: Option<Arc<ConsoleLog>>,
@@ -85,7 +85,13 @@ impl Servers {
             let usual = build(config, server.clone(), hosts)?;
             let over_tcp = build(config, without_udp(server.clone()), hosts)?;
             let validating = pool(config, server)?;
-            Ok(Server { address, usual, over_tcp, validating, standing: Mutex::default() })
+            Ok(UpstreamResolver {
+                address,
+                usual,
+                over_tcp,
+                validating,
+                standing: Mutex::default(),
+            })
         };
         let each = servers.into_iter().map(server).collect::<Result<_, NetError>>()?;
         Ok(Servers { each, rounds: config.attempts.max(1), console })
@@ -98,7 +104,7 @@ impl Servers {
     /// What went wrong with the first; what this machine lacks.
     pub(super) async fn ask<T>(
         &self,
-        question: impl AsyncFn(&Server) -> Result<T, NetError>,
+        question: impl AsyncFn(&UpstreamResolver) -> Result<T, NetError>,
     ) -> Result<T, NetError> {
         let order = self.order(Instant::now());
         let mut first = None;
@@ -250,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_server_that_failed_is_asked_last_and_for_longer_each_time() {
-        let mut standing = Standing::default();
+        let mut standing = UpstreamHealth::default();
         let now = Instant::now();
         assert!(!standing.is_aside(now));
         for (failures, aside) in [(1, 5), (2, 10), (3, 20), (6, 160), (7, 300), (u32::MAX, 300)] {

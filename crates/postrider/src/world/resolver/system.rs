@@ -1,8 +1,8 @@
 //! What the system says of names, `/etc/resolv.conf` and `/etc/hosts`, read again when it changes: a machine's network
 //! comes, goes and moves while the server runs.
 
-use super::Inner;
-use crate::file_stamp::{Seen, Settling};
+use super::ResolverInner;
+use crate::file_stamp::{FileIdentity, Settling};
 use crate::limited_work::waited_for;
 use hickory_resolver::Hosts;
 use hickory_resolver::config::NameServerConfig;
@@ -22,18 +22,18 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Where the files are.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct ResolverFiles {
     pub(super) resolv_conf: PathBuf,
     pub(super) hosts: PathBuf,
 }
 
-impl Places {
-    pub(super) fn of_system() -> Places {
-        Places { resolv_conf: "/etc/resolv.conf".into(), hosts: "/etc/hosts".into() }
+impl ResolverFiles {
+    pub(super) fn of_system() -> ResolverFiles {
+        ResolverFiles { resolv_conf: "/etc/resolv.conf".into(), hosts: "/etc/hosts".into() }
     }
 
-    fn seen(&self) -> [Option<Seen>; 2] {
-        [Seen::at(&self.resolv_conf), Seen::at(&self.hosts)]
+    fn seen(&self) -> [Option<FileIdentity>; 2] {
+        [FileIdentity::at(&self.resolv_conf), FileIdentity::at(&self.hosts)]
     }
 }
 
@@ -46,12 +46,12 @@ pub(super) struct System {
 }
 
 impl System {
-    fn unread(places: &Places) -> System {
+    fn unread(places: &ResolverFiles) -> System {
         let path = places.resolv_conf.display();
         System { servers: Err(format!("{path} has not been read yet")), hosts: Arc::default() }
     }
 
-    pub(super) fn read(places: &Places) -> System {
+    pub(super) fn read(places: &ResolverFiles) -> System {
         let path = &places.resolv_conf;
         let servers = read(path)
             .and_then(|bytes| Ok(parse_resolv_conf(bytes).map_err(io::Error::other)?.0))
@@ -81,7 +81,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// What stands in the files and what they were then, unless they don't come at once: nobody waits for them longer.
-pub(super) fn first(places: &Places) -> (System, Looks) {
+pub(super) fn first(places: &ResolverFiles) -> (System, ResolverFileWatch) {
     let of_thread = places.clone();
     let read = waited_for(START_MAX, move || {
         // Before they are read: what is written in between is noticed then.
@@ -89,18 +89,18 @@ pub(super) fn first(places: &Places) -> (System, Looks) {
         (System::read(&of_thread), seen)
     });
     let (system, seen) = read.unwrap_or_else(|| (System::unread(places), [None; 2]));
-    (system, Looks { places: places.clone(), seen: Settling::on(seen) })
+    (system, ResolverFileWatch { places: places.clone(), seen: Settling::on(seen) })
 }
 
 /// Looks at the files again and again.
-pub(super) struct Looks {
-    places: Places,
-    seen: Settling<[Option<Seen>; 2]>,
+pub(super) struct ResolverFileWatch {
+    places: ResolverFiles,
+    seen: Settling<[Option<FileIdentity>; 2]>,
 }
 
-impl Looks {
+impl ResolverFileWatch {
     /// Looks once more, and has what changed taken up.
-    pub(super) fn look(&mut self, inner: &Inner) {
+    pub(super) fn look(&mut self, inner: &ResolverInner) {
         let [former, _] = *self.seen.read();
         if !self.seen.look(self.places.seen()) {
             return;
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_list_of_servers_that_is_empty_or_missing_does_not_take_the_place_of_one() {
         let directory = tempfile::tempdir().unwrap();
-        let places = Places {
+        let places = ResolverFiles {
             resolv_conf: directory.path().join("resolv.conf"),
             hosts: directory.path().join("hosts"),
         };

@@ -292,7 +292,7 @@ fn another_configuration_has_other_servers_asked_at_once() {
 #[test]
 fn files_of_the_system_are_followed() {
     let directory = tempfile::tempdir().unwrap();
-    let places = Places {
+    let places = ResolverFiles {
         resolv_conf: directory.path().join("resolv.conf"),
         hosts: directory.path().join("hosts"),
     };

@@ -3,7 +3,7 @@
 //!
 //! Nothing is remembered here: the servers do that, and they are near.
 
-use super::servers::{Server, Servers};
+use super::servers::{Servers, UpstreamResolver};
 use super::{absolute, error_of, known_code, mx_of, negative_lasts, written};
 use auth::tlsa::Tlsa;
 use hickory_resolver::config::ResolverOpts;
@@ -20,15 +20,15 @@ const ALIASES_MAX: usize = 16;
 
 /// Asks validating name servers.
 #[derive(Clone)]
-pub(super) struct Validated {
+pub(super) struct ValidatingResolver {
     servers: Arc<Servers>,
     request: DnsRequestOptions,
     /// Why what the servers say of it doesn't count.
     why_insecure: Option<&'static str>,
 }
 
-impl Validated {
-    pub(super) fn new(config: &config::Dns, servers: Arc<Servers>) -> Validated {
+impl ValidatingResolver {
+    pub(super) fn new(config: &config::Dns, servers: Arc<Servers>) -> ValidatingResolver {
         let mut request = DnsRequestOptions::default();
         // RFC 6840 §5.7, §5.8: who sets DO is told by AD.
         request.edns_set_dnssec_ok = true;
@@ -39,7 +39,7 @@ impl Validated {
             // That a server is on this machine says nothing: many there only pass on what they are told.
             None => Some("[dns] does not say `validating = true`"),
         };
-        Validated { servers, request, why_insecure }
+        ValidatingResolver { servers, request, why_insecure }
     }
 
     /// Why no answer counts as secure, if so.
@@ -54,7 +54,7 @@ impl Validated {
     }
 
     async fn look_up(&self, name: &Name, kind: RecordType) -> Result<DnsResponse, NetError> {
-        let question = async |server: &Server| {
+        let question = async |server: &UpstreamResolver| {
             let query = Query::query(name.clone(), kind);
             let response = server.validating.lookup(query, self.request).first_answer().await?;
             known_code(response.response_code)?;

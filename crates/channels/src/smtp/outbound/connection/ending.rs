@@ -97,13 +97,13 @@ impl<W: World> OutboundConnection<W> {
         let InFlight { message, work, .. } = first;
         self.slot.note_verdict(&mut self.permit, &done.outcomes);
         if done.untried.is_empty() {
-            return self.slot.heard(message, work, &done.outcomes);
+            return self.slot.heard((message, work), &done.outcomes);
         }
         let outcomes = done.outcomes.iter().zip(&work.entries).enumerate();
         let tried = outcomes.filter(|(index, _)| done.untried.binary_search(index).is_err());
         let (outcomes, entries): (Vec<_>, SmallVec<_>) =
             tried.map(|(_, (outcome, entry))| (outcome.clone(), *entry)).unzip();
-        self.slot.heard(message, &work.part(entries), &outcomes);
+        self.slot.heard((message, &work.part(entries)), &outcomes);
     }
 
     /// Makes of refusals that are no verdict on the message what they are: for now. Whether some are for want of

@@ -145,3 +145,10 @@ impl PeerSession {
         is_one && self.has_recipient && !self.peers.healed.get()
     }
 }
+
+/// What becomes of a connection after what came was answered.
+pub(super) enum ConnectionFate {
+    ReadOn,
+    Close,
+    Abort,
+}

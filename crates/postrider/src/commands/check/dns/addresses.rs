@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 /// An address that mail goes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sending {
+pub(super) struct SendingAddress {
     pub(super) address: IpAddr,
     /// The name that is said in EHLO, in ASCII.
     pub(super) ehlo: String,
@@ -22,7 +22,7 @@ pub(super) struct Sending {
 pub(super) async fn sending<R: Records>(
     records: &R,
     config: &Config,
-) -> (Vec<Sending>, Vec<Finding>) {
+) -> (Vec<SendingAddress>, Vec<Finding>) {
     let (mut all, mut findings) = (Vec::new(), Vec::new());
     let own = ascii(&config.hostname);
     for source in &config.sources {
@@ -33,7 +33,7 @@ pub(super) async fn sending<R: Records>(
             findings.push(Finding::new(Severity::Note, "ptr", &*source.name, text));
         }
         let of = format!("source {}", source.name);
-        let sending = |address| Sending { address, ehlo: ehlo.clone(), of: of.clone() };
+        let sending = |address| SendingAddress { address, ehlo: ehlo.clone(), of: of.clone() };
         all.extend(addresses.into_iter().map(sending));
     }
     if config.sources.is_empty() || sends_from_anywhere(config) {
@@ -61,7 +61,7 @@ fn sends_from_anywhere(config: &Config) -> bool {
 }
 
 /// What mail goes from without sources: as far as anybody knows, the addresses that the server's name has.
-async fn of_name<R: Records>(records: &R, name: &str) -> Result<Vec<Sending>, Finding> {
+async fn of_name<R: Records>(records: &R, name: &str) -> Result<Vec<SendingAddress>, Finding> {
     let mut found = Vec::new();
     for family in [Family::V4, Family::V6] {
         let trouble = |why| {
@@ -78,11 +78,12 @@ async fn of_name<R: Records>(records: &R, name: &str) -> Result<Vec<Sending>, Fi
         let text = "this server's name has no address: publish the one that mail goes from, or name it in a [[source]]";
         return Err(Finding::new(Severity::Error, "ptr", name, text));
     }
-    let of = |address| Sending { address, ehlo: name.to_owned(), of: "this server".to_owned() };
+    let of =
+        |address| SendingAddress { address, ehlo: name.to_owned(), of: "this server".to_owned() };
     Ok(found.into_iter().map(of).collect())
 }
 
-impl Sending {
+impl SendingAddress {
     /// For people.
     pub(super) fn shown(&self) -> String {
         format!("{} ({})", self.address, self.of)

@@ -12,14 +12,14 @@ const SILENCE_MAX: u32 = 20;
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Asks while there are answers.
-pub(super) struct Asking<R> {
+pub(super) struct DnsProber<R> {
     dns: R,
     unanswered: Cell<u32>,
 }
 
-impl<R> Asking<R> {
-    pub(super) fn new(dns: R) -> Asking<R> {
-        Asking { dns, unanswered: Cell::new(0) }
+impl<R> DnsProber<R> {
+    pub(super) fn new(dns: R) -> DnsProber<R> {
+        DnsProber { dns, unanswered: Cell::new(0) }
     }
 
     /// What came of a question, if it is asked at all.
@@ -33,7 +33,7 @@ impl<R> Asking<R> {
     }
 }
 
-impl<R: Records> Records for Asking<R> {
+impl<R: Records> Records for DnsProber<R> {
     async fn txt(&self, name: &str) -> DnsAnswer<Vec<u8>> {
         self.ask(async |dns| dns.txt(name).await).await
     }
@@ -52,17 +52,17 @@ impl<R: Records> Records for Asking<R> {
 }
 
 /// A line on standard error every few seconds, where it takes that long.
-pub(super) struct Progress {
+pub(super) struct DnsCheckProgress {
     noun: &'static str,
     total: usize,
     begun: Instant,
     told: Instant,
 }
 
-impl Progress {
-    pub(super) fn new(noun: &'static str, total: usize) -> Progress {
+impl DnsCheckProgress {
+    pub(super) fn new(noun: &'static str, total: usize) -> DnsCheckProgress {
         let now = Instant::now();
-        Progress { noun, total, begun: now, told: now }
+        DnsCheckProgress { noun, total, begun: now, told: now }
     }
 
     /// So many are done.
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn who_does_not_answer_is_left_alone_after_a_while() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let asking = Asking::new(Dead::default());
+        let asking = DnsProber::new(Dead::default());
         let ask = |name: &str| runtime.block_on(asking.txt(name));
         for _ in 1..SILENCE_MAX {
             assert!(ask("gone.test").is_err());

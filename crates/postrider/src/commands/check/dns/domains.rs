@@ -1,8 +1,8 @@
 //! Domains in whose name mail is sent.
 
-use super::addresses::Sending;
+use super::addresses::SendingAddress;
 use super::finding::{Finding, Severity, txt};
-use super::senders::{Asker, Identity, senders};
+use super::senders::{CheckContext, Identity, senders};
 use auth::dmarc::{self, Published};
 use auth::records::{Family, Records};
 
@@ -11,7 +11,7 @@ const HOSTS_MAX: usize = 5;
 
 /// A domain in whose name mail is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
+pub(super) struct AuditedDomain {
     pub(super) domain: String,
     /// It stands in From: its signatures and its policy count.
     pub(super) is_author: bool,
@@ -22,9 +22,9 @@ pub(super) struct Named {
 /// All that is found about a domain.
 pub(super) async fn of_domain<R: Records>(
     records: &R,
-    asker: Asker<'_>,
-    named: &Named,
-    addresses: &[&Sending],
+    asker: CheckContext<'_>,
+    named: &AuditedDomain,
+    addresses: &[&SendingAddress],
 ) -> Vec<Finding> {
     let identity = Identity::Domain(&named.domain);
     let mut findings = senders(records, asker, identity, addresses).await;
@@ -40,8 +40,8 @@ pub(super) async fn of_domain<R: Records>(
 }
 
 /// Whether there is a policy, and a signature of ours fulfils it (RFC 7489 §3.1).
-async fn policy<R: Records>(records: &R, named: &Named) -> Finding {
-    let Named { domain, signers, .. } = named;
+async fn policy<R: Records>(records: &R, named: &AuditedDomain) -> Finding {
+    let AuditedDomain { domain, signers, .. } = named;
     let finding = |severity, text: String| Finding::new(severity, "dmarc", &**domain, text);
     let published = match Published::find(records, domain).await {
         Ok(published) => published,

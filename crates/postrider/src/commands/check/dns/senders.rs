@@ -1,6 +1,6 @@
 //! Which addresses a domain says that it sends from (SPF).
 
-use super::addresses::Sending;
+use super::addresses::SendingAddress;
 use super::finding::{Finding, Severity, txt};
 use auth::records::Records;
 use auth::spf::{Sender, SpfQuery, Verdict, check};
@@ -17,7 +17,7 @@ pub(super) enum Identity<'a> {
 
 /// What is asked with every question.
 #[derive(Clone, Copy)]
-pub(super) struct Asker<'a> {
+pub(super) struct CheckContext<'a> {
     /// This server's name.
     pub(super) name: &'a str,
     /// Seconds since 1970.
@@ -25,7 +25,7 @@ pub(super) struct Asker<'a> {
 }
 
 /// What stands for the answers of one kind.
-struct Group {
+struct FindingGroup {
     severity: Severity,
     reason: String,
     addresses: Vec<IpAddr>,
@@ -34,11 +34,11 @@ struct Group {
 /// Whether mail of a domain passes from these addresses: a finding for each verdict.
 pub(super) async fn senders<R: Records>(
     records: &R,
-    asker: Asker<'_>,
+    asker: CheckContext<'_>,
     identity: Identity<'_>,
-    addresses: &[&Sending],
+    addresses: &[&SendingAddress],
 ) -> Vec<Finding> {
-    let mut groups: BTreeMap<&'static str, Group> = BTreeMap::new();
+    let mut groups: BTreeMap<&'static str, FindingGroup> = BTreeMap::new();
     for sending in addresses {
         let (sender, helo) = match identity {
             Identity::Domain(domain) => {
@@ -48,7 +48,7 @@ pub(super) async fn senders<R: Records>(
         };
         let (client, receiver, now) = (sending.address, asker.name, asker.now);
         let outcome = check(records, SpfQuery { client, sender, helo, receiver, now }).await;
-        let group = groups.entry(outcome.verdict.as_str()).or_insert_with(|| Group {
+        let group = groups.entry(outcome.verdict.as_str()).or_insert_with(|| FindingGroup {
             severity: severity(identity, outcome.verdict),
             reason: outcome.reason,
             addresses: Vec::new(),
@@ -78,7 +78,7 @@ async fn told<R: Records>(
     name: &str,
     identity: Identity<'_>,
     verdict: &'static str,
-    group: Group,
+    group: FindingGroup,
 ) -> Finding {
     let addresses: Vec<String> = group.addresses.iter().map(IpAddr::to_string).collect();
     let addresses = addresses.join(", ");

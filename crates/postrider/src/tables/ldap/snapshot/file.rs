@@ -25,7 +25,7 @@ const BY_ID: &str = "id:";
 
 /// What a file says of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct About {
+pub(super) struct SnapshotHeader {
     /// Of the question that it answers.
     pub(super) fingerprint: String,
     /// Entries, each counted once.
@@ -38,7 +38,7 @@ pub(super) struct About {
     pub(super) cookie: Option<(String, Vec<u8>)>,
 }
 
-impl About {
+impl SnapshotHeader {
     fn to_entry(&self) -> Entry {
         let (at, what) = self.changed.clone().unwrap_or((Wall(0), String::new()));
         let cookie = self.cookie.clone().map(|(server, cookie)| (server, hex(&cookie)));
@@ -58,13 +58,13 @@ impl About {
         Entry::fields(fields.into_iter().map(field).collect::<Vec<_>>())
     }
 
-    fn from_entry(entry: &Entry) -> Option<About> {
+    fn from_entry(entry: &Entry) -> Option<SnapshotHeader> {
         let number = |name| entry.field(name)?.parse::<u64>().ok();
         let changed = (Wall(number("changed")?), entry.field("what")?.to_owned());
         let cookie = entry
             .field("cookie")
             .map(|cookie| Some((entry.field("server")?.to_owned(), unhex(cookie)?)));
-        Some(About {
+        Some(SnapshotHeader {
             fingerprint: entry.field("fingerprint")?.to_owned(),
             entries: number("entries")?,
             digest: number("digest")?,
@@ -82,31 +82,31 @@ pub(super) type EntriesOfKey = Vec<(Id, Box<[Field]>)>;
 
 /// A file that is there.
 #[derive(Debug)]
-pub(super) struct Stored {
+pub(super) struct SnapshotFile {
     database: Database,
-    pub(super) about: About,
+    pub(super) about: SnapshotHeader,
     /// When the directory was last seen to be as it is.
     pub(super) confirmed: Wall,
 }
 
-impl Stored {
+impl SnapshotFile {
     /// Opens a file.
     ///
     /// # Errors
     /// Why it is of no use, for people.
-    pub(super) fn open(path: &Path) -> Result<Stored, String> {
+    pub(super) fn open(path: &Path) -> Result<SnapshotFile, String> {
         let name = path.display().to_string();
         let wrong = |why: &dyn std::fmt::Display| format!("{name}: {why}");
         let content = file_content::open(path).map_err(|error| wrong(&error))?;
         let database = Database::open(&*name, content).map_err(|why| wrong(&why))?;
         let about = database.find(ABOUT).map_err(|trouble| wrong(&trouble))?;
-        let about = about.as_ref().and_then(About::from_entry);
+        let about = about.as_ref().and_then(SnapshotHeader::from_entry);
         let about = about.ok_or_else(|| wrong(&"it is no snapshot of a directory"))?;
         let touched = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
         let since = touched.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
         let since = since.and_then(|since| u64::try_from(since.as_millis()).ok());
         let confirmed = since.map_or_else(|| database.made(), Wall);
-        Ok(Stored { database, about, confirmed })
+        Ok(SnapshotFile { database, about, confirmed })
     }
 
     /// The entries that have a key, in their order, and no more than these; `None`: the disk would have to be waited
@@ -255,8 +255,8 @@ impl Builder {
     ///
     /// # Errors
     /// A sentence. The old file is still there then.
-    pub(super) fn place(mut self, about: &About) -> Result<(), String> {
-        let about = About { entries: self.entries, digest: self.digest, ..about.clone() };
+    pub(super) fn place(mut self, about: &SnapshotHeader) -> Result<(), String> {
+        let about = SnapshotHeader { entries: self.entries, digest: self.digest, ..about.clone() };
         let written = self.writer.push(ABOUT, &about.to_entry(), 0);
         let finished = written.and_then(|()| self.writer.finish(&mut |_| {}));
         finished.map_err(|error| self.replacement.wrong(&error))?;
@@ -292,8 +292,8 @@ mod tests {
         assert_eq!((builder.entries, builder.bare), (2, 1), "who shows no key doesn't count");
         let why = builder.push(&item(4, &["0 d"])).unwrap_err();
         assert_eq!(why, "the directory has more than 2 entries");
-        builder.place(&About::default()).unwrap();
-        let stored = Stored::open(&path).unwrap();
+        builder.place(&SnapshotHeader::default()).unwrap();
+        let stored = SnapshotFile::open(&path).unwrap();
         let found = |max| stored.of_key("0 a", max, true).unwrap().unwrap().len();
         assert_eq!((stored.about.entries, found(9), found(1)), (2, 2, 1));
     }
@@ -306,8 +306,8 @@ mod tests {
         let longest = lookup::database::KEY_BYTES_MAX - record_name(0, "").len();
         let (fits, beyond) = ("k".repeat(longest), "l".repeat(longest + 1));
         builder.push(&item(1, &[&fits, &beyond, "0 a"])).unwrap();
-        builder.place(&About::default()).unwrap();
-        let stored = Stored::open(&path).unwrap();
+        builder.place(&SnapshotHeader::default()).unwrap();
+        let stored = SnapshotFile::open(&path).unwrap();
         let count = |key: &str| stored.of_key(key, 9, true).unwrap().unwrap().len();
         let found = [&*fits, &*beyond, "0 a"].map(count);
         assert_eq!(found, [1, 0, 1]);

@@ -1,11 +1,11 @@
 //! Follows a directory that tells of its changes (RFC 4533): all entries once, then what becomes of them.
 
 use super::file::Builder;
-use super::item::{Id, Item, Question};
-use super::keeper::{ENTRIES_MAX, Keeper, Outcome};
+use super::item::{Id, Item, SnapshotQuery};
+use super::keeper::{ENTRIES_MAX, RefreshOutcome, SnapshotRefresher};
 use super::reading::{of_file, refused};
 use super::shared::Mode;
-use super::talk::Talk;
+use super::talk::SyncConnection;
 use super::view::View;
 use ldap::{
     EntryState, Filter, Key, Op, RequestControl, Response, ResponseControl, SYNC_OID, Scope,
@@ -25,7 +25,7 @@ pub(in crate::tables::ldap) const CHANGES_MAX: usize = 100_000;
 pub(in crate::tables::ldap) const OVERLAY_MAX: usize = 10_000;
 
 /// Why following ended.
-pub(super) enum End {
+pub(super) enum SyncEnd {
     /// The server doesn't do it.
     Unable,
     /// It can't go on from where we are: all is to be read.
@@ -33,15 +33,15 @@ pub(super) enum End {
     Failed(LookupError),
 }
 
-impl From<LookupError> for End {
-    fn from(trouble: LookupError) -> End {
-        End::Failed(trouble)
+impl From<LookupError> for SyncEnd {
+    fn from(trouble: LookupError) -> SyncEnd {
+        SyncEnd::Failed(trouble)
     }
 }
 
 /// What is heard until the server says that this was all.
 #[derive(Default)]
-struct Changes {
+struct RefreshChanges {
     /// `None`: it is gone.
     items: BTreeMap<Id, Option<Item>>,
     /// Entries that are there, changed or not.
@@ -49,7 +49,7 @@ struct Changes {
 }
 
 /// What one message says.
-struct Heard {
+struct SyncMessage {
     /// What became of entries.
     changes: Vec<(Id, Option<Item>)>,
     /// Entries that are as we know them.
@@ -60,7 +60,7 @@ struct Heard {
     phase: Option<(bool, bool)>,
 }
 
-impl Talk {
+impl SyncConnection {
     /// Whether the server says that it can tell of changes.
     ///
     /// # Errors
@@ -100,12 +100,15 @@ impl Talk {
     }
 }
 
-impl Keeper {
+impl SnapshotRefresher {
     /// Follows a server from where we are, until that ends.
     ///
     /// # Errors
     /// Always, but for a reading that is not believed.
-    pub(super) async fn follow(&mut self, talk: &mut Talk) -> Result<Outcome, End> {
+    pub(super) async fn follow(
+        &mut self,
+        talk: &mut SyncConnection,
+    ) -> Result<RefreshOutcome, SyncEnd> {
         let known = self.shared.view().filter(|view| view.is_of(talk.server()));
         let cookie = known.as_ref().and_then(|view| view.cookie());
         let ask = RequestControl::Sync { cookie: cookie.as_deref() };
@@ -115,13 +118,17 @@ impl Keeper {
             Some(view) => self.catch_up(talk, id, &view).await?,
             None => self.take_all(talk, id).await?,
         };
-        let is_doubted = matches!(outcome, Outcome::Doubted(_));
+        let is_doubted = matches!(outcome, RefreshOutcome::Doubted(_));
         self.tell(talk.server(), Mode::Synchronised, begun.elapsed(), &outcome);
         if is_doubted { Ok(outcome) } else { Err(self.go_on(talk, id).await) }
     }
 
     /// Reads all entries into a new file.
-    async fn take_all(&mut self, talk: &mut Talk, id: i32) -> Result<Outcome, End> {
+    async fn take_all(
+        &mut self,
+        talk: &mut SyncConnection,
+        id: i32,
+    ) -> Result<RefreshOutcome, SyncEnd> {
         self.make_directory().map_err(of_file)?;
         let builder = Builder::create(&self.place.path, ENTRIES_MAX);
         let mut builder = builder.map_err(of_file)?.with_ids();
@@ -141,8 +148,13 @@ impl Keeper {
     }
 
     /// Takes what has become of entries while we were away.
-    async fn catch_up(&mut self, talk: &mut Talk, id: i32, view: &View) -> Result<Outcome, End> {
-        let (mut changes, mut cookie) = (Changes::default(), None);
+    async fn catch_up(
+        &mut self,
+        talk: &mut SyncConnection,
+        id: i32,
+        view: &View,
+    ) -> Result<RefreshOutcome, SyncEnd> {
+        let (mut changes, mut cookie) = (RefreshChanges::default(), None);
         loop {
             let response = talk.next().await?;
             let Some(heard) = heard(talk, &self.shared.question, id, response)? else { continue };
@@ -155,11 +167,11 @@ impl Keeper {
                 changes.items.insert(id, item);
             }
             if changes.items.len() > CHANGES_MAX {
-                return Err(End::Lost);
+                return Err(SyncEnd::Lost);
             }
             let Some((was_present, is_last)) = heard.phase else { continue };
             if was_present {
-                for id in view.ids().map_err(|_| End::Lost)? {
+                for id in view.ids().map_err(|_| SyncEnd::Lost)? {
                     if !changes.met.contains(&id) {
                         changes.items.insert(id, None);
                     }
@@ -177,7 +189,7 @@ impl Keeper {
         view: &View,
         items: BTreeMap<Id, Option<Item>>,
         cookie: Option<Vec<u8>>,
-    ) -> Outcome {
+    ) -> RefreshOutcome {
         let before = view.entries();
         let gone = items.iter().filter(|(id, item)| item.is_none() && view.has(id)).count() as u64;
         let come = items.iter().filter(|(id, item)| item.is_some() && !view.has(id)).count() as u64;
@@ -194,11 +206,11 @@ impl Keeper {
             self.shared.note_change(format!("{count} entries, {after} are there now"));
         }
         self.confirm();
-        if count > 0 { Outcome::Taken } else { Outcome::Unchanged }
+        if count > 0 { RefreshOutcome::Taken } else { RefreshOutcome::Unchanged }
     }
 
     /// Takes changes as they happen.
-    async fn go_on(&mut self, talk: &mut Talk, id: i32) -> End {
+    async fn go_on(&mut self, talk: &mut SyncConnection, id: i32) -> SyncEnd {
         let mut pulse: Option<(i32, Instant)> = None;
         let mut next_pulse = Instant::now();
         let mut next_fold = Instant::now() + self.refresh;
@@ -217,17 +229,17 @@ impl Keeper {
                         return end;
                     }
                 }
-                Ok(Err(trouble)) => return End::Failed(trouble),
+                Ok(Err(trouble)) => return SyncEnd::Failed(trouble),
                 Err(_) => {}
             }
             let now = Instant::now();
             if pulse.is_some_and(|(_, until)| until <= now) {
-                return End::Failed(talk.trouble(LookupErrorKind::Timeout, "it is silent"));
+                return SyncEnd::Failed(talk.trouble(LookupErrorKind::Timeout, "it is silent"));
             }
             if pulse.is_none() && next_pulse <= now {
                 match talk.ask_root(&["1.1".into()]).await {
                     Ok(id) => pulse = Some((id, now + talk.patience())),
-                    Err(trouble) => return End::Failed(trouble),
+                    Err(trouble) => return SyncEnd::Failed(trouble),
                 }
                 next_pulse = now + PULSE;
             }
@@ -241,7 +253,12 @@ impl Keeper {
     }
 
     /// Takes one message of those that tell of changes.
-    fn take_news(&mut self, talk: &Talk, id: i32, response: Response) -> Result<(), End> {
+    fn take_news(
+        &mut self,
+        talk: &SyncConnection,
+        id: i32,
+        response: Response,
+    ) -> Result<(), SyncEnd> {
         let dn = match &response.op {
             Op::Entry(entry) => entry.dn.clone(),
             // Only their UUIDs are named.
@@ -264,10 +281,10 @@ impl Keeper {
     }
 
     /// Writes a file that has what has changed since the last, if there is enough of it or it is time.
-    fn fold(&mut self, is_time: bool) -> Result<(), End> {
+    fn fold(&mut self, is_time: bool) -> Result<(), SyncEnd> {
         let Some(view) = self.shared.view() else { return Ok(()) };
         if is_time && self.shared.is_damaged() {
-            return Err(End::Lost);
+            return Err(SyncEnd::Lost);
         }
         let count = view.changes();
         if count == 0 || (count < OVERLAY_MAX && !is_time) {
@@ -284,9 +301,9 @@ impl Keeper {
             })
         });
         match (read, unwritten) {
-            (_, Some(trouble)) => Err(End::Failed(trouble)),
+            (_, Some(trouble)) => Err(SyncEnd::Failed(trouble)),
             // The file is damaged.
-            (Err(_), None) => Err(End::Lost),
+            (Err(_), None) => Err(SyncEnd::Lost),
             (Ok(()), None) => {
                 let about = view.about(self.shared.changed());
                 Ok(self.put_in_place(builder, &about).map_err(of_file)?)
@@ -297,18 +314,18 @@ impl Keeper {
 
 /// What a message says of our search; `None`: nothing.
 fn heard(
-    talk: &Talk,
-    question: &Question,
+    talk: &SyncConnection,
+    question: &SnapshotQuery,
     id: i32,
     response: Response,
-) -> Result<Option<Heard>, End> {
-    let nothing = Heard { changes: Vec::new(), met: Vec::new(), cookie: None, phase: None };
+) -> Result<Option<SyncMessage>, SyncEnd> {
+    let nothing = SyncMessage { changes: Vec::new(), met: Vec::new(), cookie: None, phase: None };
     match (response.op, response.beside) {
         // Notice of disconnection (RFC 4511 §4.4.1).
         (Op::Extended(outcome), _) if response.id == 0 => Err(refused(talk, &outcome).into()),
         _ if response.id != id => Ok(None),
         (Op::Entry(entry), Some(ResponseControl::State { uuid, state, cookie })) => {
-            let mut heard = Heard { cookie, ..nothing };
+            let mut heard = SyncMessage { cookie, ..nothing };
             match state {
                 EntryState::Present => heard.met.push(uuid),
                 EntryState::Deleted => heard.changes.push((uuid, None)),
@@ -325,16 +342,16 @@ fn heard(
         }
         (Op::News(info), _) => Ok(Some(of_info(info, nothing))),
         (Op::Done(outcome), _) => match outcome.code {
-            code::SYNC_REFRESH_REQUIRED => Err(End::Lost),
-            code::UNAVAILABLE_CRITICAL_EXTENSION => Err(End::Unable),
+            code::SYNC_REFRESH_REQUIRED => Err(SyncEnd::Lost),
+            code::UNAVAILABLE_CRITICAL_EXTENSION => Err(SyncEnd::Unable),
             _ => Err(refused(talk, &outcome).into()),
         },
         _ => Ok(None),
     }
 }
 
-fn of_info(info: SyncInfo, nothing: Heard) -> Heard {
-    let mut heard = Heard { cookie: info.cookie, ..nothing };
+fn of_info(info: SyncInfo, nothing: SyncMessage) -> SyncMessage {
+    let mut heard = SyncMessage { cookie: info.cookie, ..nothing };
     match info.news {
         SyncNews::Cookie => {}
         SyncNews::PhaseDone { was_present, is_last } => heard.phase = Some((was_present, is_last)),

@@ -13,7 +13,7 @@ const SAMPLE_KEY: &str = "local@9.8.7.6.5.4.3.2.1";
 
 /// What is wanted of a directory.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct SnapshotQuery {
     pub(super) settings: LdapSettings,
     keyed: Keyed,
     /// Attributes that are the answer, and those that are keys.
@@ -31,8 +31,8 @@ pub(super) struct Item {
     pub(super) fields: Box<[Field]>,
 }
 
-impl Question {
-    pub(super) fn new(settings: LdapSettings, keyed: Keyed) -> Question {
+impl SnapshotQuery {
+    pub(super) fn new(settings: LdapSettings, keyed: Keyed) -> SnapshotQuery {
         let attributes = settings.attributes.iter().map(|name| &**name).chain(keyed.attributes());
         let mut wanted: Vec<Box<str>> = Vec::new();
         for name in attributes {
@@ -41,7 +41,7 @@ impl Question {
             }
         }
         let base = settings.base.name(&Key::new(""));
-        Question { settings, keyed, wanted, base }
+        SnapshotQuery { settings, keyed, wanted, base }
     }
 
     /// The search that finds all entries.

@@ -1,15 +1,15 @@
 //! Who keeps a snapshot: reads the directory again and again, and puts what it read in the place of what
 //! it had, unless that would be folly.
 
-use super::file::{About, Builder, Stored};
-use super::follow::End;
+use super::file::{Builder, SnapshotFile, SnapshotHeader};
+use super::follow::SyncEnd;
 use super::reading::{self, of_file};
-use super::shared::{Mode, Shared};
-use super::talk::Talk;
+use super::shared::{Mode, SnapshotShared};
+use super::talk::SyncConnection;
 use super::view::View;
 use crate::file_disk;
 use crate::mutex::lock;
-use crate::tables::ldap::server::Server;
+use crate::tables::ldap::server::LdapServer;
 use crate::world::clock::wall_now;
 use lookup::{LookupError, LookupErrorKind};
 use mta::console::{Console, Level};
@@ -31,16 +31,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Where the file lies.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct SnapshotLocation {
     pub(super) path: PathBuf,
     /// The spool's directory, if it lies below that: nothing may be there before the spool is.
     pub(super) spool: Option<PathBuf>,
 }
 
 /// Keeps one snapshot.
-pub(super) struct Keeper {
-    pub(super) shared: Arc<Shared>,
-    pub(super) place: Place,
+pub(super) struct SnapshotRefresher {
+    pub(super) shared: Arc<SnapshotShared>,
+    pub(super) place: SnapshotLocation,
     /// Between two readings, or two files.
     pub(super) refresh: Duration,
     console: Arc<dyn Console + Send + Sync>,
@@ -52,20 +52,20 @@ pub(super) struct Keeper {
 
 /// What came of a reading.
 #[derive(Debug)]
-pub(super) enum Outcome {
+pub(super) enum RefreshOutcome {
     Taken,
     Unchanged,
     Doubted(LookupError),
 }
 
-impl Keeper {
+impl SnapshotRefresher {
     pub(super) fn new(
-        shared: Arc<Shared>,
-        place: Place,
+        shared: Arc<SnapshotShared>,
+        place: SnapshotLocation,
         refresh: Duration,
         console: Arc<dyn Console + Send + Sync>,
-    ) -> Keeper {
-        Keeper { shared, place, refresh, console, doubts: false, failures: 0 }
+    ) -> SnapshotRefresher {
+        SnapshotRefresher { shared, place, refresh, console, doubts: false, failures: 0 }
     }
 
     /// Opens what an earlier run has left, if it answers the same question.
@@ -73,7 +73,7 @@ impl Keeper {
         let name = &self.shared.name;
         let path = &self.place.path;
         let is_there = path.exists();
-        let why = match Stored::open(path) {
+        let why = match SnapshotFile::open(path) {
             Ok(stored) if stored.about.fingerprint == self.shared.question.fingerprint() => {
                 return self.shared.publish(View::new(stored));
             }
@@ -120,14 +120,14 @@ impl Keeper {
         Err(LookupError::new(kind, texts.join("; ")))
     }
 
-    async fn read_from(&mut self, server: &Server) -> Result<(), LookupError> {
+    async fn read_from(&mut self, server: &LdapServer) -> Result<(), LookupError> {
         let shared = Arc::clone(&self.shared);
-        let mut talk = Talk::open(&shared.question.settings, server).await?;
+        let mut talk = SyncConnection::open(&shared.question.settings, server).await?;
         if talk.tells_of_changes().await? {
             match self.follow(&mut talk).await {
                 Ok(_) => return Ok(()),
-                Err(End::Failed(trouble)) => return Err(trouble),
-                Err(End::Lost) => {
+                Err(SyncEnd::Failed(trouble)) => return Err(trouble),
+                Err(SyncEnd::Lost) => {
                     // The next connection begins with nothing.
                     if let Some(view) = shared.view() {
                         view.forget_cookie();
@@ -135,7 +135,7 @@ impl Keeper {
                     let text = "the server can't tell what has changed since: all is read anew";
                     return Err(talk.trouble(LookupErrorKind::Wrong, text));
                 }
-                Err(End::Unable) => {}
+                Err(SyncEnd::Unable) => {}
             }
         }
         let begun = Instant::now();
@@ -168,7 +168,7 @@ impl Keeper {
         &mut self,
         builder: Builder,
         cookie: Option<(&str, Vec<u8>)>,
-    ) -> Result<Outcome, LookupError> {
+    ) -> Result<RefreshOutcome, LookupError> {
         if builder.entries == 0 && builder.bare > 0 {
             let text = format!(
                 "{} entries were found, and none shows its key: may it be read?",
@@ -188,25 +188,29 @@ impl Keeper {
             && about.is_some_and(|about| (about.digest, about.entries) == (builder.digest, after))
         {
             self.confirm();
-            return Ok(Outcome::Unchanged);
+            return Ok(RefreshOutcome::Unchanged);
         }
         let changed = before.map(|before| (wall_now(), changed(before, after)));
         let cookie = cookie.map(|(server, cookie)| (server.to_owned(), cookie));
         let fingerprint = self.shared.question.fingerprint();
-        let about = About { fingerprint, changed, cookie, ..About::default() };
+        let about = SnapshotHeader { fingerprint, changed, cookie, ..SnapshotHeader::default() };
         self.put_in_place(builder, &about).map_err(of_file)?;
-        Ok(Outcome::Taken)
+        Ok(RefreshOutcome::Taken)
     }
 
     /// Completes a file, and has it count.
-    pub(super) fn put_in_place(&self, builder: Builder, about: &About) -> Result<(), String> {
+    pub(super) fn put_in_place(
+        &self,
+        builder: Builder,
+        about: &SnapshotHeader,
+    ) -> Result<(), String> {
         builder.place(about)?;
-        self.shared.publish(View::new(Stored::open(&self.place.path)?));
+        self.shared.publish(View::new(SnapshotFile::open(&self.place.path)?));
         Ok(())
     }
 
     /// Whether so many entries are too few to be believed, for the first time.
-    pub(super) fn doubt(&mut self, before: u64, after: u64) -> Option<Outcome> {
+    pub(super) fn doubt(&mut self, before: u64, after: u64) -> Option<RefreshOutcome> {
         let loses = after < before.div_ceil(2);
         if !loses || std::mem::replace(&mut self.doubts, true) {
             self.doubts = false;
@@ -215,7 +219,7 @@ impl Keeper {
         let text = format!(
             "{after} entries where there were {before}: not believed until it says so again"
         );
-        Some(Outcome::Doubted(LookupError::new(LookupErrorKind::Wrong, text)))
+        Some(RefreshOutcome::Doubted(LookupError::new(LookupErrorKind::Wrong, text)))
     }
 
     /// What we have is what there is.
@@ -229,21 +233,27 @@ impl Keeper {
     }
 
     /// Tells what came of a reading. There is no trouble any more, unless it is not believed.
-    pub(super) fn tell(&mut self, server: &str, mode: Mode, took: Duration, outcome: &Outcome) {
+    pub(super) fn tell(
+        &mut self,
+        server: &str,
+        mode: Mode,
+        took: Duration,
+        outcome: &RefreshOutcome,
+    ) {
         self.failures = 0;
         let (name, entries) = (&self.shared.name, self.shared.entries());
         let mut seen = lock(&self.shared.seen);
         seen.server = Some(server.to_owned());
         seen.mode = mode;
         let was_troubled = seen.trouble.take().is_some();
-        if let Outcome::Doubted(trouble) = outcome {
+        if let RefreshOutcome::Doubted(trouble) = outcome {
             let text = format_args!("{name}: {server}: {trouble}");
             self.console.line(Level::Warn, "table", text);
             seen.trouble = Some((wall_now(), trouble.clone()));
             return;
         }
         let level = if was_troubled { Level::Warn } else { Level::Info };
-        if was_troubled || matches!(outcome, Outcome::Taken) {
+        if was_troubled || matches!(outcome, RefreshOutcome::Taken) {
             let text =
                 format_args!("{name}: as {server} has it: {entries} entries, after {took:.1?}");
             self.console.line(level, "table", text);

@@ -15,12 +15,12 @@ mod view;
 
 use super::settings::{LdapSettings, SnapshotSettings};
 use crate::mutex::lock;
-use item::Question;
-use keeper::{Keeper, Place};
+use item::SnapshotQuery;
+use keeper::{SnapshotLocation, SnapshotRefresher};
 use lookup::{Entry, LookupError};
 use mail::Wall;
 use mta::console::Console;
-use shared::Shared;
+use shared::SnapshotShared;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -39,7 +39,7 @@ const DIRECTORY: &str = "tables";
 /// gone, so is who keeps the copy.
 #[derive(Clone)]
 pub(crate) struct Snapshot {
-    shared: Arc<Shared>,
+    shared: Arc<SnapshotShared>,
     _keeper: Arc<KeeperThread>,
 }
 
@@ -70,15 +70,15 @@ impl Snapshot {
             return Err(io::Error::other("the table is asked live"));
         };
         let place = match path {
-            Some(path) => Place { path, spool: None },
+            Some(path) => SnapshotLocation { path, spool: None },
             None => {
                 let path = spool.join(DIRECTORY).join(file_name(&name));
-                Place { path, spool: Some(spool.to_owned()) }
+                SnapshotLocation { path, spool: Some(spool.to_owned()) }
             }
         };
-        let question = Question::new(settings.clone(), keyed);
-        let shared = Arc::new(Shared::new(name, question));
-        let mut keeper = Keeper::new(Arc::clone(&shared), place, refresh, console);
+        let question = SnapshotQuery::new(settings.clone(), keyed);
+        let shared = Arc::new(SnapshotShared::new(name, question));
+        let mut keeper = SnapshotRefresher::new(Arc::clone(&shared), place, refresh, console);
         keeper.open_file();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();

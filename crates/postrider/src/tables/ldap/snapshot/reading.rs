@@ -1,8 +1,8 @@
 //! Reads a directory from beginning to end, page by page (RFC 2696).
 
 use super::file::Builder;
-use super::item::{Id, Question};
-use super::talk::Talk;
+use super::item::{Id, SnapshotQuery};
+use super::talk::SyncConnection;
 use ldap::{Op, Outcome, RequestControl, ResponseControl, code};
 use lookup::{LookupError, LookupErrorKind};
 
@@ -14,8 +14,8 @@ const PAGE_ENTRIES: i32 = 1_000;
 /// # Errors
 /// Not all could be read, or not all could be written.
 pub(super) async fn read(
-    talk: &mut Talk,
-    question: &Question,
+    talk: &mut SyncConnection,
+    question: &SnapshotQuery,
     builder: &mut Builder,
 ) -> Result<(), LookupError> {
     let (mut cookie, mut count) = (Vec::new(), 0u128);
@@ -48,7 +48,7 @@ pub(super) async fn read(
 }
 
 /// What a refusal means for who wants everything.
-pub(super) fn refused(talk: &Talk, outcome: &Outcome) -> LookupError {
+pub(super) fn refused(talk: &SyncConnection, outcome: &Outcome) -> LookupError {
     let more = match outcome.code {
         code::SIZE_LIMIT_EXCEEDED | code::ADMIN_LIMIT_EXCEEDED => {
             "; it must give all entries to whom the table binds as (OpenLDAP: `limits`)"

@@ -1,6 +1,6 @@
 //! What who looks up and who keeps a snapshot have in common.
 
-use super::item::Question;
+use super::item::SnapshotQuery;
 use super::view::View;
 use crate::mutex::lock;
 use crate::world::clock::wall_now;
@@ -23,12 +23,12 @@ mta::metric_set! {
 
 /// What who looks up and who keeps a snapshot have in common.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SnapshotShared {
     pub(super) name: Arc<str>,
-    pub(super) question: Question,
+    pub(super) question: SnapshotQuery,
     /// `None`: nothing was ever read.
     view: Mutex<Option<Arc<View>>>,
-    pub(super) seen: Mutex<Seen>,
+    pub(super) seen: Mutex<SnapshotStatus>,
     /// A lookup has found the file damaged: it is to be made anew.
     is_damaged: AtomicBool,
     metrics: Arc<SnapshotMetrics>,
@@ -46,7 +46,7 @@ pub(super) enum Mode {
 
 /// How keeping it goes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct SnapshotStatus {
     /// When the directory was last seen to be as we have it.
     pub(super) confirmed: Option<Wall>,
     /// How that is known.
@@ -61,10 +61,10 @@ pub(super) struct Seen {
     pub(super) unusable: Option<(Wall, String)>,
 }
 
-impl Shared {
-    pub(super) fn new(name: Arc<str>, question: Question) -> Shared {
+impl SnapshotShared {
+    pub(super) fn new(name: Arc<str>, question: SnapshotQuery) -> SnapshotShared {
         let (view, seen, is_damaged) = Default::default();
-        Shared { name, question, view, seen, is_damaged, metrics: Arc::default() }
+        SnapshotShared { name, question, view, seen, is_damaged, metrics: Arc::default() }
     }
 
     /// What the directory says of a key; `None`: the disk would have to be waited for.
@@ -146,7 +146,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl SnapshotShared {
     /// How old it is, and what changed last.
     pub(super) fn status(&self) -> TableSnapshot {
         let entries = self.entries();

@@ -2,7 +2,7 @@
 
 use super::super::connection::MESSAGE_BYTES_MAX;
 use super::super::opening::{self, Stream};
-use super::super::server::Server;
+use super::super::server::LdapServer;
 use super::super::settings::LdapSettings;
 use ldap::{RequestControl, Response, Search};
 use lookup::{LookupError, LookupErrorKind};
@@ -16,7 +16,7 @@ const READ_BYTES: usize = 256 << 10;
 const FIRST_ID: i32 = 3;
 
 /// A connection to one server.
-pub(super) struct Talk {
+pub(super) struct SyncConnection {
     stream: Box<dyn Stream>,
     server: String,
     bytes: Vec<u8>,
@@ -26,18 +26,25 @@ pub(super) struct Talk {
     patience: Duration,
 }
 
-impl Talk {
+impl SyncConnection {
     /// Opens one, up to and with the bind.
     ///
     /// # Errors
     /// As [`opening::open`].
     pub(super) async fn open(
         settings: &LdapSettings,
-        server: &Server,
-    ) -> Result<Talk, LookupError> {
+        server: &LdapServer,
+    ) -> Result<SyncConnection, LookupError> {
         let stream = opening::open(settings, server).await?;
         let (server, patience) = (server.to_string(), settings.timeout);
-        Ok(Talk { stream, server, bytes: Vec::new(), taken: 0, next_id: FIRST_ID, patience })
+        Ok(SyncConnection {
+            stream,
+            server,
+            bytes: Vec::new(),
+            taken: 0,
+            next_id: FIRST_ID,
+            patience,
+        })
     }
 
     /// How long an answer may take.

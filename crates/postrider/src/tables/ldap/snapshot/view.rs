@@ -1,7 +1,7 @@
 //! The directory as it is known now.
 
-use super::file::{About, Stored};
-use super::item::{Id, Item, Question};
+use super::file::{SnapshotFile, SnapshotHeader};
+use super::item::{Id, Item, SnapshotQuery};
 use super::overlay::Overlay;
 use crate::tables::ldap::settings::LdapSettings;
 use lookup::{Entry, Field, LookupError, LookupErrorKind};
@@ -11,12 +11,12 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// A file, and what became of its entries since.
 #[derive(Debug)]
 pub(super) struct View {
-    pub(super) stored: Stored,
+    pub(super) stored: SnapshotFile,
     overlay: RwLock<Overlay>,
 }
 
 impl View {
-    pub(super) fn new(stored: Stored) -> View {
+    pub(super) fn new(stored: SnapshotFile) -> View {
         View { stored, overlay: RwLock::default() }
     }
 
@@ -112,10 +112,10 @@ impl View {
     }
 
     /// What a file would say of itself that has all of it.
-    pub(super) fn about(&self, changed: Option<(Wall, String)>) -> About {
+    pub(super) fn about(&self, changed: Option<(Wall, String)>) -> SnapshotHeader {
         let of_file = self.stored.about.clone();
         let server = of_file.cookie.as_ref().map(|(server, _)| server.clone());
-        About { changed, cookie: server.zip(self.cookie()), ..of_file }
+        SnapshotHeader { changed, cookie: server.zip(self.cookie()), ..of_file }
     }
 
     pub(super) fn overlay(&self) -> RwLockReadGuard<'_, Overlay> {
@@ -132,7 +132,7 @@ impl View {
     /// There are more entries than may be, one of them can't be an answer, or the file is damaged.
     pub(super) fn find(
         &self,
-        question: &Question,
+        question: &SnapshotQuery,
         key: &str,
         waits: bool,
     ) -> Result<Option<Option<Entry>>, LookupError> {

@@ -4,7 +4,7 @@ use super::peer::{DONE, Peer, element, entry_of, message, outcome, request};
 use super::slapd::{Slapd, is_possible};
 use super::{LdapSettings, run};
 use crate::tables::ldap::Snapshot;
-use crate::tables::testing::Lines;
+use crate::tables::testing::CapturedConsole;
 use mta::console::Console;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt as _;
 /// A place for the file, and what was said.
 pub(super) struct Stand {
     dir: TempDir,
-    pub(super) console: Arc<Lines>,
+    pub(super) console: Arc<CapturedConsole>,
 }
 
 impl Stand {

@@ -16,13 +16,13 @@ fn deliver(mailbox: &str) -> (Job, oneshot::Receiver<Result<(), MailboxError>>) 
 
 /// A desk, and who waits for what was left on it.
 struct Waited {
-    desk: Desk,
+    desk: MailboxWriteQueue,
     answers: Vec<oneshot::Receiver<Result<(), MailboxError>>>,
 }
 
 impl Waited {
     fn new(files_max: usize, mailboxes: &[&str]) -> Waited {
-        let desk = Desk::new(Arc::default(), files_max, HUNG);
+        let desk = MailboxWriteQueue::new(Arc::default(), files_max, HUNG);
         let mut waited = Waited { desk, answers: Vec::new() };
         mailboxes.iter().for_each(|mailbox| waited.leave(mailbox));
         waited
@@ -73,7 +73,7 @@ fn what_waits_together_is_written_together() {
 #[test]
 fn nobody_else_writes_to_a_mailbox_meanwhile() {
     let mut waited = desk_with(&["a"]);
-    lock(&waited.desk.state).pace = Pace::of(2);
+    lock(&waited.desk.state).pace = WriterScaling::of(2);
     let (first, _) = waited.pick(0).unwrap();
     waited.leave("a");
     waited.leave("b");
@@ -97,7 +97,7 @@ fn a_batch_has_an_end() {
 #[test]
 fn no_more_files_are_open_than_may_be() {
     let waited = Waited::new(2 * FILES_PER_MESSAGE, &["a", "b", "c", "d", "e"]);
-    lock(&waited.desk.state).pace = Pace::of(2);
+    lock(&waited.desk.state).pace = WriterScaling::of(2);
     let batch = waited.desk.take().unwrap();
     assert_eq!(batch.jobs.len(), 2);
     assert!(waited.pick(0).is_none());
@@ -232,7 +232,7 @@ fn when_all_writers_hang_nobody_waits_for_them() {
 fn written_before(healthy: impl Fn(u16) -> Origin) -> usize {
     const WORKERS: usize = 512;
     let mut waited = desk_with(&[]);
-    lock(&waited.desk.state).pace = Pace::of(8);
+    lock(&waited.desk.state).pace = WriterScaling::of(8);
     let (mut hostile, mut most) = (0_u64, 0);
     for n in 0..100 {
         while lock(&waited.desk.state).waiting.len() < WORKERS - 1 {

@@ -1,9 +1,9 @@
 //! Batches for which the whole file system is synced.
 
-use super::super::desk::Answer;
+use super::super::desk::JobReply;
 use super::super::file_system::{FileSystems, Mounted};
 use super::super::owner;
-use super::super::publication::{Publisher, Written};
+use super::super::publication::{Publisher, WrittenMessage};
 use super::super::quota::Counts;
 use super::super::sync_costs::WHOLE_MESSAGES_MIN;
 use super::*;
@@ -33,7 +33,7 @@ fn watched(watch: impl FnMut(u32) -> Result<(), Errno> + Send + 'static) -> Arc<
 
 /// Messages `0`, `1`, … that are written, each to the mailbox that is said, and who waits for them.
 struct Batch {
-    written: Vec<Written>,
+    written: Vec<WrittenMessage>,
     answers: Vec<oneshot::Receiver<Result<(), MailboxError>>>,
 }
 
@@ -46,7 +46,7 @@ fn batch(mailboxes: &[MailboxPlace]) -> Batch {
         let mut mail =
             NewMail::begin(maildir, n.to_string(), std::time::SystemTime::now()).unwrap();
         mail.write(&[Bytes::from(format!("message {n}\r\n"))]).unwrap();
-        let (answer, answered): (Answer<()>, _) = oneshot::channel();
+        let (answer, answered): (JobReply<()>, _) = oneshot::channel();
         batch.written.push((mail, answer));
         batch.answers.push(answered);
     }
