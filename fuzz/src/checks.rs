@@ -1,10 +1,10 @@
 //! Checks of who sends: any message, any DNS.
 
-use auth::checks::{Asked, Subject, Verdicts, check};
-use auth::forged::Renamer;
-use auth::records::{Answer, Family, Records};
+use auth::checks::{CheckSelection, Subject, Verdicts, check};
+use auth::forged::AuthresRenamer;
+use auth::records::{DnsAnswer, Family, Records};
 use auth::results::lines;
-use auth::spf::{Question, Sender};
+use auth::spf::{Sender, SpfQuery};
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -32,7 +32,7 @@ pub fn run(data: &[u8]) {
 /// Nothing moves, cuts change nothing, and what was renamed stays so.
 fn renamed(message: &[u8], step: usize) {
     let rename = |message: &[u8], step: usize| {
-        let (mut renamer, mut out) = (Renamer::new("mx.test"), Vec::new());
+        let (mut renamer, mut out) = (AuthresRenamer::new("mx.test"), Vec::new());
         message
             .chunks(step)
             .for_each(|piece| renamer.push(piece, |bytes| out.extend_from_slice(bytes)));
@@ -65,11 +65,11 @@ impl<'a> Any<'a> {
 }
 
 impl Records for Any<'_> {
-    async fn txt(&self, _name: &str) -> Answer<Vec<u8>> {
+    async fn txt(&self, _name: &str) -> DnsAnswer<Vec<u8>> {
         Ok(self.next().map(<[u8]>::to_vec).into_iter().collect())
     }
 
-    async fn addresses(&self, _host: &str, family: Family) -> Answer<IpAddr> {
+    async fn addresses(&self, _host: &str, family: Family) -> DnsAnswer<IpAddr> {
         let address =
             self.next().and_then(|bytes| bytes.first().copied()).map(|byte| match family {
                 Family::V4 => IpAddr::from([192, 0, 2, byte]),
@@ -78,24 +78,24 @@ impl Records for Any<'_> {
         Ok(address.into_iter().collect())
     }
 
-    async fn mail_hosts(&self, _domain: &str) -> Answer<String> {
+    async fn mail_hosts(&self, _domain: &str) -> DnsAnswer<String> {
         Ok(self.text())
     }
 
-    async fn names(&self, _address: IpAddr) -> Answer<String> {
+    async fn names(&self, _address: IpAddr) -> DnsAnswer<String> {
         Ok(self.text())
     }
 }
 
 fn verdicts(message: &[u8], step: usize, records: &[&[u8]]) -> Verdicts {
-    let asked = Asked { spf: true, dkim: true, dmarc: true, arc: true, iprev: false };
+    let asked = CheckSelection { spf: true, dkim: true, dmarc: true, arc: true, iprev: false };
     let mut scan = asked.scan();
     message.chunks(step).for_each(|piece| scan.push(piece));
     let message = scan.finish();
     let sender = Sender { local: "jo", domain: "a.test" };
     let client = "192.0.2.1".parse().expect("an address");
     let (helo, receiver) = ("h.test", "mx.test");
-    let question = Question { client, sender: Some(sender), helo, receiver, now: 1 };
+    let question = SpfQuery { client, sender: Some(sender), helo, receiver, now: 1 };
     let subject = Subject { question: Some(question), message: &message, now: 1, chance: 0 };
     let dns = Any { records, asked: Cell::new(0) };
     let mut checking = pin!(check(&dns, asked, subject));

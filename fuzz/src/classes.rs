@@ -1,6 +1,6 @@
 //! Arbitrary bytes as a file of rules, and a reply that they are asked about.
 
-use classes::{Classes, Classifier, MISTAKES_MAX, Said, Source, read_reply};
+use classes::{Classes, Classifier, MISTAKES_MAX, PeerReply, RuleFile, read_reply};
 use std::sync::Arc;
 
 /// The first line is a reply, the rest is the file.
@@ -9,7 +9,7 @@ pub fn run(data: &[u8]) {
     let reply = String::from_utf8_lossy(&data[..end]);
     let file = data.get(end + 1..).unwrap_or_default();
     ask(&Classes::builtin(), &reply);
-    match Classes::read(&[Source { name: "file", text: file }]) {
+    match Classes::read(&[RuleFile { name: "file", text: file }]) {
         Ok(classes) => ask(&Arc::new(classes), &reply),
         Err(mistakes) => {
             assert!(!mistakes.is_empty() && mistakes.len() <= MISTAKES_MAX);
@@ -27,7 +27,7 @@ pub fn run(data: &[u8]) {
 /// A refusal has one class, whoever is asked and however often.
 fn ask(classes: &Arc<Classes>, reply: &str) {
     let (code, status, words) = read_reply(reply).unwrap_or((550, None, reply.to_owned()));
-    let said = Said { code, status, provider: Some("google"), text: &words };
+    let said = PeerReply { code, status, provider: Some("google"), text: &words };
     let verdict = classes.classify(&said);
     assert_eq!(verdict.is_some(), (400..600).contains(&code));
     let mut classifier = Classifier::new(Arc::clone(classes));

@@ -1,7 +1,7 @@
 //! Constant databases: what was written is found, and what is made of it by turning bytes, with right
 //! checksums and with wrong ones, is refused or read without harm.
 
-use lookup::database::{Database, Making, Writer, fuzzing};
+use lookup::database::{Database, DatabaseOptions, DatabaseWriter, fuzzing};
 use lookup::{Entry, Table};
 use mail::Wall;
 use std::collections::BTreeMap;
@@ -48,9 +48,9 @@ pub fn run(data: &[u8]) {
 }
 
 fn written(entries: &BTreeMap<String, Entry>) -> Vec<u8> {
-    let making = Making { salt: *b"0123456789abcdef", made: Wall(0), folds_case: false };
+    let making = DatabaseOptions { salt: *b"0123456789abcdef", made: Wall(0), folds_case: false };
     let (file, spill) = (Cursor::new(Vec::new()), Cursor::new(Vec::new()));
-    let mut writer = Writer::new(file, spill, making).expect("memory");
+    let mut writer = DatabaseWriter::new(file, spill, making).expect("memory");
     for (key, entry) in entries {
         writer.push(key, entry, 0).expect("not too long");
     }

@@ -2,7 +2,7 @@
 //! from anything, they make no trouble.
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
-use mail::dsn::{Original, Outcome, RecipientReport, Report, Success, parse, xtext};
+use mail::dsn::{DsnOutcome, Original, RecipientReport, Report, Success, parse, xtext};
 use mail::{
     Class, Culprit, EnhancedStatus, Failure, Mailbox, MessageId, Notify, Recipient, Reply, Step,
     Wall, header,
@@ -161,11 +161,11 @@ fn composed(choices: &mut Unstructured) -> Result<()> {
 fn recipient_report(parts: &Parts) -> RecipientReport<'_> {
     let success = Success { peer: Some("mx.example[192.0.2.1]:25"), reply: Some(&parts.reply) };
     let outcome = match parts.kind {
-        0 => Outcome::Failed(&parts.failure),
-        1 => Outcome::Delayed { failure: &parts.failure, retry_until: parts.time },
-        2 => Outcome::Delivered(success),
-        3 => Outcome::Relayed(success),
-        _ => Outcome::Expanded,
+        0 => DsnOutcome::Failed(&parts.failure),
+        1 => DsnOutcome::Delayed { failure: &parts.failure, retry_until: parts.time },
+        2 => DsnOutcome::Delivered(success),
+        3 => DsnOutcome::Relayed(success),
+        _ => DsnOutcome::Expanded,
     };
     RecipientReport { recipient: &parts.recipient, outcome, last_attempt: Some(parts.time) }
 }

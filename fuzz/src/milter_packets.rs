@@ -1,7 +1,9 @@
 //! What a milter says: any bytes, as a connection reads them.
 
 use crate::stream::{Cut, in_pieces};
-use milter::{Answer, Change, DATA_BYTES_MAX, Dialogue, Header, Step, Verdict, frame};
+use milter::{
+    Answer, Change, DATA_BYTES_MAX, Dialogue, FilterDecision, Header, MilterCommand, frame,
+};
 
 /// A header that filters change.
 const ADDED: &[u8] = b"X-Ours: 1\r\n";
@@ -19,11 +21,11 @@ pub fn run(data: &[u8]) {
         return;
     }
     let step = match order % 8 {
-        0 => Step::Helo("client.test"),
-        1 => Step::Rcpt("a@b.test"),
-        2 => Step::Header { name: b"A", value: b" b" },
-        3 => Step::Body(b"body"),
-        _ => Step::EndOfBody,
+        0 => MilterCommand::Helo("client.test"),
+        1 => MilterCommand::Rcpt("a@b.test"),
+        2 => MilterCommand::Header { name: b"A", value: b" b" },
+        3 => MilterCommand::Body(b"body"),
+        _ => MilterCommand::EndOfBody,
     };
     let whole = answers(&step, said, Cut::Whole);
     assert_eq!(whole, answers(&step, said, Cut::Bytes), "{step:?}");
@@ -45,7 +47,7 @@ fn check_frames(bytes: &[u8]) {
 }
 
 /// What is heard before the verdict.
-fn answers(step: &Step<'_>, said: &[u8], cut: Cut) -> Vec<Answer> {
+fn answers(step: &MilterCommand<'_>, said: &[u8], cut: Cut) -> Vec<Answer> {
     let mut dialogue = agreed();
     let mut out = Vec::new();
     let is_due = dialogue.tell(step, &|name| Some(name.to_owned()), &mut out);
@@ -60,7 +62,7 @@ fn answers(step: &Step<'_>, said: &[u8], cut: Cut) -> Vec<Answer> {
         while !is_over {
             match dialogue.poll_answer() {
                 Ok(Some(Answer::Verdict(verdict))) => {
-                    if let Verdict::Refuse(refusal) = verdict {
+                    if let FilterDecision::Refuse(refusal) = verdict {
                         assert!((400..600).contains(&refusal.code()), "{refusal:?}");
                     }
                     is_over = true;

@@ -1,6 +1,6 @@
 //! Anything as what a proxy says before a connection.
 
-use mta::ingress::{Mistake, ProxyHeader, V1_BYTES_MAX, V2_REST_BYTES_MAX};
+use mta::ingress::{ProxyHeader, ProxyHeaderError, V1_BYTES_MAX, V2_REST_BYTES_MAX};
 use std::net::SocketAddr;
 
 /// The first byte says how the rest is cut. However that is, the same client is found, and nothing of what
@@ -21,7 +21,7 @@ pub fn run(data: &[u8]) {
     }
 }
 
-type Read = Result<Option<(Option<SocketAddr>, usize)>, Mistake>;
+type Read = Result<Option<(Option<SocketAddr>, usize)>, ProxyHeaderError>;
 
 /// The client and the octets of the header; `None`: there are more to come.
 fn read(input: &[u8], most: impl Fn(&ProxyHeader) -> usize) -> Read {

@@ -3,7 +3,7 @@
 use auth::password::scram_keys::{Keys, SaltForm, Salted};
 use auth::password::{Password, Stored};
 use auth::sasl::scram::Channel;
-use auth::sasl::{Exchange, Mechanism, Step, USER_BYTES_MAX};
+use auth::sasl::{Exchange, ExchangeStep, Mechanism, USER_BYTES_MAX};
 
 /// The server's part of a nonce, longer than a client's guess.
 const NONCE: &str = "0123456789abcdefABCDEF";
@@ -28,31 +28,31 @@ pub fn run(data: &[u8]) {
     // No exchange takes more steps, whatever a client says.
     for _ in 0..6 {
         step = match step {
-            Step::Challenge(challenge) => {
+            ExchangeStep::Challenge(challenge) => {
                 assert!(challenge.len() <= 2_048);
                 let Some(response) = responses.next() else { return };
                 exchange.handle_response(response)
             }
-            Step::Keys(user) => {
+            ExchangeStep::Keys(user) => {
                 check_user(&user);
                 let salted = Salted::for_user(b"secret", &user, SaltForm::default());
                 exchange.handle_keys(salted.keys_of_nobody(b"secret"))
             }
-            Step::Check(claim) => {
+            ExchangeStep::Check(claim) => {
                 check_user(&claim.user);
                 assert!(!format!("{claim:?}").contains("pencil") || claim.user.contains("pencil"));
                 return;
             }
-            Step::Token(presented) => {
+            ExchangeStep::Token(presented) => {
                 presented.user.iter().for_each(|user| check_user(user));
                 exchange.refuse_token(None)
             }
-            Step::External(user) => return user.iter().for_each(|user| check_user(user)),
-            Step::Proved(user) => panic!("{user} has proved to know what nobody knows"),
-            Step::Failed(_) => {
+            ExchangeStep::External(user) => return user.iter().for_each(|user| check_user(user)),
+            ExchangeStep::Proved(user) => panic!("{user} has proved to know what nobody knows"),
+            ExchangeStep::Failed(_) => {
                 // What is over stays so.
                 let again = exchange.handle_response(b"x");
-                assert!(matches!(again, Step::Failed(_)));
+                assert!(matches!(again, ExchangeStep::Failed(_)));
                 return;
             }
         };

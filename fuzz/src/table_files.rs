@@ -1,6 +1,8 @@
 //! Arbitrary bytes as a file of a lookup table.
 
-use lookup::{CidrTable, MISTAKES_MAX, Mistake, PatternSyntax, PatternTable, Table, TextTable};
+use lookup::{
+    CidrTable, MISTAKES_MAX, PatternSyntax, PatternTable, Table, TableFileError, TextTable,
+};
 
 /// The first line is what is asked, the rest is the file.
 pub fn run(data: &[u8]) {
@@ -13,7 +15,7 @@ pub fn run(data: &[u8]) {
     check(PatternTable::read(file, PatternSyntax::Perl), file, &key, true);
 }
 
-fn check<T: Table>(made: Result<T, Vec<Mistake>>, file: &[u8], key: &str, has_rules: bool) {
+fn check<T: Table>(made: Result<T, Vec<TableFileError>>, file: &[u8], key: &str, has_rules: bool) {
     match made {
         Ok(table) => {
             check_places(table.warnings(), file);
@@ -30,7 +32,7 @@ fn check<T: Table>(made: Result<T, Vec<Mistake>>, file: &[u8], key: &str, has_ru
     }
 }
 
-fn check_places(told: &[Mistake], file: &[u8]) {
+fn check_places(told: &[TableFileError], file: &[u8]) {
     assert!(told.len() <= MISTAKES_MAX + 1);
     let lines = file.split(|byte| *byte == b'\n').count();
     for mistake in told {

@@ -3,7 +3,7 @@
 
 use crate::stream::{Cut, in_pieces};
 use bytes::Bytes;
-use x400::mts::relay::{Changes, RecipientChange, relay, relay_report};
+use x400::mts::relay::{EnvelopeRewrite, RecipientChange, relay, relay_report};
 use x400::mts::trace::Supplied;
 use x400::mts::{
     ApduEvent, ApduReader, EnvelopeKind, GlobalDomain, InternalTraceElement, Limits, ReportContent,
@@ -64,7 +64,7 @@ fn check(event: &ApduEvent) {
         ApduEvent::Report { octets, envelope: Ok(envelope) } => {
             let written = envelope.encode();
             assert_eq!(ReportEnvelope::read(&written).expect("what was written").encode(), written);
-            let same = relay_report(octets, &Changes::default()).expect("an envelope");
+            let same = relay_report(octets, &EnvelopeRewrite::default()).expect("an envelope");
             assert_eq!(ReportEnvelope::read(&same).as_ref(), Ok(&**envelope));
         }
         ApduEvent::Content(octets) => {
@@ -88,10 +88,14 @@ fn check_relay(octets: &[u8], envelope: &TransferEnvelope) {
     let internal =
         InternalTraceElement { domain, mta: "relay".into(), supplied: Supplied::default() };
     let recipients = [RecipientChange::Responsibility(true)];
-    let same = relay(octets, &Changes::default()).expect("an envelope");
+    let same = relay(octets, &EnvelopeRewrite::default()).expect("an envelope");
     let read = |octets: &[u8]| TransferEnvelope::read(octets, envelope.kind, &Limits::default());
     assert_eq!(read(&same).as_ref(), Ok(envelope));
-    let changes = Changes { trace: Some(&trace), recipients: &recipients, ..Changes::default() };
+    let changes = EnvelopeRewrite {
+        trace: Some(&trace),
+        recipients: &recipients,
+        ..EnvelopeRewrite::default()
+    };
     let changed = relay(octets, &changes).expect("an envelope");
     if envelope.trace.len() < TRACE_MAX {
         let read = read(&changed).expect("an envelope");
@@ -102,7 +106,7 @@ fn check_relay(octets: &[u8], envelope: &TransferEnvelope) {
         assert_eq!(read.recipients.get(1..), envelope.recipients.get(1..));
     }
     // Internal trace may be broken in a way that nobody looked at before.
-    let changes = Changes { internal_trace: Some(&internal), ..Changes::default() };
+    let changes = EnvelopeRewrite { internal_trace: Some(&internal), ..EnvelopeRewrite::default() };
     let _ = relay(octets, &changes);
     assert!(envelope.kind == EnvelopeKind::Probe || octets.first() == Some(&0x31));
 }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use x400::content::Content;
 use x400::mixer::{
-    Gateway, Here, MailEnvelope, MailRecipient, Mappings, Party, TableKind, Use, dsn_to_report,
-    report_to_mail, to_mail, to_x400,
+    ConversionContext, Gateway, MailEnvelope, MailRecipient, Mappings, Party, TableKind, Use,
+    dsn_to_report, report_to_mail, to_mail, to_x400,
 };
 use x400::mts::{ContentType, GlobalDomain, Recipient, TransferEnvelope, UtcTime};
 use x400::or_name::ber::{OR_NAME, read_name};
@@ -19,11 +19,17 @@ fn gateway() -> Gateway {
     Gateway { address, domain: "gw.example".into(), mappings }
 }
 
-fn with_here(check: impl FnOnce(&Here<'_>)) {
+fn with_here(check: impl FnOnce(&ConversionContext<'_>)) {
     let gateway = gateway();
     let domain = GlobalDomain { country: "GB".into(), admd: " ".into(), prmd: Some("E".into()) };
     let now = UtcTime::parse(b"261125080000Z").expect("a time");
-    check(&Here { gateway: &gateway, domain: &domain, mta: "relay", now, local_id: "id" });
+    check(&ConversionContext {
+        gateway: &gateway,
+        domain: &domain,
+        mta: "relay",
+        now,
+        local_id: "id",
+    });
 }
 
 /// Any octets as a content: what is read is written so that it reads the same, and as mail it has one header.

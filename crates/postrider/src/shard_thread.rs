@@ -280,7 +280,7 @@ impl EventSink for SharedEvents {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::services::{Adoption, Next, Service, Services, nothing_to_adopt};
+    use crate::services::{Adoption, CandidateConfig, Service, Services, nothing_to_adopt};
     use crate::world::clock::wall_now;
     use config::Problem;
     use mta::event::{Kind, Recipients};
@@ -307,7 +307,7 @@ mod tests {
             "taker"
         }
 
-        fn prepare(&self, _next: &Next<'_>) -> Result<Adoption, Vec<Problem>> {
+        fn prepare(&self, _next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
             Ok(nothing_to_adopt())
         }
 

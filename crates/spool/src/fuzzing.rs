@@ -3,7 +3,7 @@
 
 use crate::batch::{BATCH_HEADER_BYTES, BatchBuilder, BatchHeader};
 use crate::block::{SECTOR_BYTES, VERSION};
-use crate::buffer::{Part, WriteBuffer};
+use crate::buffer::{BufferPart, WriteBuffer};
 use crate::codec::{self, RECORD_HEADER_BYTES, RawRecord, SmallRecord, kind};
 use crate::name::{self, Name, SegmentKey};
 use crate::record::{Accept, Body};
@@ -201,8 +201,8 @@ pub fn segment(generation: u32, batches: &[MadeBatch], has_footer: bool) -> (Str
         out.mark();
         for part in &out.parts {
             match part {
-                Part::Small(from, to) => file.extend_from_slice(&out.small[*from..*to]),
-                Part::Large(piece) => file.extend_from_slice(piece),
+                BufferPart::Small(from, to) => file.extend_from_slice(&out.small[*from..*to]),
+                BufferPart::Large(piece) => file.extend_from_slice(piece),
             }
         }
     }
