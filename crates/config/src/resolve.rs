@@ -17,8 +17,8 @@ use super::reader::Reader;
 use super::resolver::{Resolver, ServerContext};
 use super::section::{Rest, StageEntry};
 use super::settings::{
-    Admin, CONTROL_PATH_BYTES_MAX, Dns, Log, Postmaster, ReportRetry, Reports, Retry, SpoolSection,
-    Tls,
+    Admin, CONTROL_PATH_BYTES_MAX, DEFAULT_SPOOL, Dns, Log, Postmaster, ReportRetry, Reports,
+    Retry, SpoolSection, Tls,
 };
 use super::shape::Shape;
 use super::shaping::ShapingSource;
@@ -32,8 +32,6 @@ use mail::{Domain, Mailbox};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-const DEFAULT_SPOOL: &str = "/var/spool/postrider";
 
 /// Reads and resolves.
 pub(super) fn read(
@@ -157,10 +155,10 @@ impl Resolver<'_> {
         let hostname = self.hostname(written.hostname.as_deref(), machine);
         let spool = self.spool(&written.spool);
         let retry = self.retry("retry", &written.retry);
-        let certificates = self.certificates(&written.certificate, &first_spool(&spool));
+        let certificates = self.certificates(&written.certificate, &spool.first_path());
         self.tables = self.tables(schema, &written.table);
         self.server.hostname = hostname.clone();
-        self.server.first_spool = first_spool(&spool);
+        self.server.first_spool = spool.first_path();
         self.server.first_ordered = written.certificate.iter().position(|one| one.acme);
         self.sections(schema, &written.others);
         let listeners = self.listeners(schema, &written.listener, !written.certificate.is_empty());
@@ -428,7 +426,7 @@ impl Resolver<'_> {
         }
         let control = match &written.control {
             Some(text) => self.file_path("admin.control", text),
-            None => first_spool(spool).join("control.sock"),
+            None => spool.first_path().join("control.sock"),
         };
         if control.as_os_str().len() > CONTROL_PATH_BYTES_MAX {
             let key = if written.control.is_some() { "admin.control" } else { "spool" };
@@ -475,7 +473,7 @@ impl Resolver<'_> {
         if let Some(route) = table.named(&address.domain()).or(catch_all) {
             return Some(Postmaster { address, route });
         }
-        let path = own_mailbox(spool);
+        let path = spool.own_mailbox();
         let message = format!("no route for the postmaster's mail ({address})");
         let help = format!("it is kept in the Maildir {}", path.display());
         let key = if written.is_some() { "postmaster" } else { "hostname" };
@@ -500,15 +498,6 @@ impl Resolver<'_> {
         });
         Some(Postmaster { address, route })
     }
-}
-
-/// The Maildir for the postmaster's mail that no route takes.
-pub(crate) fn own_mailbox(spool: &SpoolSection) -> PathBuf {
-    first_spool(spool).join("postmaster")
-}
-
-fn first_spool(spool: &SpoolSection) -> PathBuf {
-    spool.paths.first().cloned().unwrap_or_else(|| PathBuf::from(DEFAULT_SPOOL))
 }
 
 impl Resolver<'_> {

@@ -12,6 +12,11 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Name of the built-in route that keeps mail for the postmaster when no other route takes it.
+pub const POSTMASTER_ROUTE: &str = "postmaster";
+/// Octets that the mailbox of that route may have; Postfix gives a mailbox as much.
+pub const OWN_MAILBOX_BYTES_MAX: u64 = 50 << 20;
+
 /// `[[route]]`.
 #[derive(Clone, Debug)]
 pub struct Route {
@@ -56,7 +61,7 @@ impl Route {
     #[must_use]
     pub fn is_built_in(&self) -> bool {
         // No other may be called so.
-        &*self.name == crate::POSTMASTER_ROUTE
+        &*self.name == POSTMASTER_ROUTE
     }
 
     /// The hosts that the file names, as the ready queue's name has them: groups in the order in

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(super) const DEFAULT_SPOOL: &str = "/var/spool/postrider";
+
 /// `[spool]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpoolSection {
@@ -33,6 +35,17 @@ pub struct SpoolSection {
     pub hold_for: Duration,
     /// Memory for bodies, all shards together.
     pub body_memory_bytes: u64,
+}
+
+impl SpoolSection {
+    pub(super) fn first_path(&self) -> PathBuf {
+        self.paths.first().cloned().unwrap_or_else(|| PathBuf::from(DEFAULT_SPOOL))
+    }
+
+    /// The Maildir for the postmaster's mail that no route takes.
+    pub(super) fn own_mailbox(&self) -> PathBuf {
+        self.first_path().join("postmaster")
+    }
 }
 
 /// `[retry]`, or what a route makes of it.
