@@ -5,23 +5,10 @@
 //! what is overdue leaves when that is over. There is no last try after the sender's deadline.
 
 use crate::Action;
+use crate::entry::Deadlines;
 use crate::queue::Queue;
 use crate::slab::{HELD, State, TIMED};
 use mail::Mono;
-
-/// The wishes of one message; [`Mono::NEVER`] where there is none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadlines {
-    /// It is given up then.
-    pub expires: Mono,
-    /// Its sender is told then that it is late, in the place of when others are.
-    pub notice: Mono,
-}
-
-impl Deadlines {
-    /// No wishes.
-    pub const NONE: Deadlines = Deadlines { expires: Mono::NEVER, notice: Mono::NEVER };
-}
 
 impl Queue {
     /// Remembers the wishes for a new entry.

@@ -4,12 +4,13 @@
 //! An entry stays one of its scheduled queue: when it is deferred, or the configuration changes, it waits
 //! there, and is asked for again. So is one that waits behind a next hop that fails.
 
+use crate::action::HopLookup;
 use crate::cursor::LOCATING_MAX;
 use crate::queue::Queue;
 use crate::scheduled::RoutingState;
 use crate::slab::State;
 use crate::{Action, Deferred, EntryId, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId};
-use mail::{Failure, MessageId, Mono};
+use mail::{Failure, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +18,6 @@ use std::time::Duration;
 /// So long after its next hop was found, and once that has failed since, an entry that waits for it is
 /// asked for again: its recipient may have been moved elsewhere.
 const MAY_HAVE_MOVED_AFTER: Duration = Duration::from_secs(300);
-
-/// Recipients of one message, each of which has a next hop of its own that is asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HopLookup {
-    /// The message.
-    pub id: MessageId,
-    /// The scheduled queue that all of them are in.
-    pub scheduled: ScheduledId,
-    /// The entries, each with its index in the envelope; at least one.
-    pub entries: SmallVec<[(EntryId, u32); 1]>,
-    asked: Mono,
-    epoch: u32,
-}
 
 /// What was found out about the next hop of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,92 @@
+//! What a queue wants done by its owner.
+
+use crate::entry::{EntryDetail, EntryId, ReadyId, ScheduledId};
+use crate::lease;
+use crate::suspension::SuspendedQueue;
+use mail::{Failure, MessageId, Mono};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What the owner of the queue must do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Find route and next hop of this scheduled queue and answer with
+    /// [`crate::Queue::handle_resolved`]. Asked once until answered, and again when the answer is stale.
+    Resolve(ScheduledId),
+    /// Say whether this scheduled queue's window ([`crate::ScheduledKey::window`]) is open, with
+    /// [`crate::Queue::set_hours`], at once.
+    Hours(ScheduledId),
+    /// Say whether this stands still yet, with [`crate::Queue::suspend`] or [`crate::Queue::suspend_ready`], at once.
+    Standstill(SuspendedQueue),
+    /// Find the next hop of each of these recipients and answer with [`crate::Queue::handle_located`].
+    Locate(HopLookup),
+    /// Open one more connection for this ready queue (its slot is taken); report with
+    /// `handle_opened`, `handle_open_failed`, and in the end `handle_closed`.
+    Open(ReadyId),
+    /// There is work and an idle connection for it: wake one. It is not idle from now on, and
+    /// must call [`crate::Queue::take`] (which may also tell it to close).
+    Wake(ReadyId),
+    /// The entry is too old. It is out of every queue; settle it as expired and report it.
+    Expired(EntryDetail),
+    /// The next hop was refused for good. The entry is out of every queue; settle it as failed.
+    Failed(EntryDetail, Arc<Failure>),
+    /// An operator removed the entry while it was in flight, and it came back undelivered. It is
+    /// out of every queue; settle it as removed.
+    Removed(EntryDetail),
+    /// The sender should be told of the delay of these recipients of one message, at least one.
+    /// The entries stay, and are not named again.
+    Warn(Vec<EntryDetail>),
+    /// A next hop is left alone after failures; one for each step of the back-off.
+    Suspended(SuspendedHop),
+    /// It takes mail again (`recovered`), or nothing waits for it any more.
+    Resumed {
+        ready: ReadyId,
+        /// It took a message, or refused one for good.
+        recovered: bool,
+    },
+    /// Say how many recipients this ready queue may send ([`crate::Queue::need_allowance`]), with
+    /// [`crate::Queue::handle_allowance`] or [`crate::Queue::handle_no_allowance`]. Asked once until answered.
+    Allowance {
+        ready: ReadyId,
+        /// As many as wait, at least 1.
+        recipients: u32,
+    },
+    /// So many recipients that it was allowed are not needed.
+    Spare { ready: ReadyId, recipients: u32 },
+    /// This ready queue was dropped, long unused: what is kept for it elsewhere can go.
+    Forgotten(ReadyId),
+    /// Send this to another shard's queue, which takes it with [`crate::Queue::handle_lease`].
+    Lease {
+        /// Shard to send it to.
+        shard: u16,
+        /// What to hand to its [`crate::Queue::handle_lease`].
+        message: lease::LeaseMessage,
+    },
+}
+
+/// A next hop that is left alone for a while.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SuspendedHop {
+    pub ready: ReadyId,
+    /// The how-manieth pause in a row this is, from 1.
+    pub step: u16,
+    /// Recipients that wait behind it on this shard.
+    pub recipients: u32,
+    /// What happened last, if it is known.
+    pub failure: Option<Arc<Failure>>,
+    /// When it is tried again.
+    pub until: Mono,
+}
+
+/// Recipients of one message, each of which has a next hop of its own that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HopLookup {
+    /// The message.
+    pub id: MessageId,
+    /// The scheduled queue that all of them are in.
+    pub scheduled: ScheduledId,
+    /// The entries, each with its index in the envelope; at least one.
+    pub entries: SmallVec<[(EntryId, u32); 1]>,
+    pub(crate) asked: Mono,
+    pub(crate) epoch: u32,
+}

@@ -1,0 +1,125 @@
+//! Entries and the queues that they are in, as others name and see them.
+
+use crate::hours::Origin;
+use mail::{Failure, MessageId, Mono};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Names a scheduled queue of this shard; small and dense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScheduledId(pub u32);
+
+/// Names a ready queue of this shard; small and dense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReadyId(pub u32);
+
+/// Names an entry; stale ids (the slot was reused) are recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId {
+    /// Its place in the queue's slab.
+    pub slot: u32,
+    /// Told apart from earlier users of the slot.
+    pub generation: u32,
+}
+
+/// The key of a scheduled queue: what has the same waits together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScheduledKey {
+    /// Recipient domain, normalised. It stands first because it tells most queues apart: keys are
+    /// compared for each recipient that comes.
+    pub domain: mail::Domain,
+    /// Tenant; empty when there is none.
+    pub tenant: Arc<str>,
+    /// Campaign; empty when there is none.
+    pub campaign: Arc<str>,
+    /// Route the operator chose; empty: by configuration.
+    pub route: Arc<str>,
+    /// The pool of sources that its messages name; empty: the route's.
+    pub pool: Arc<str>,
+    /// The hours in which its messages may be sent, as they name them; empty: at any time.
+    pub window: Arc<str>,
+    /// What its messages ask of TLS.
+    pub require_tls: mail::RequireTls,
+}
+
+/// What is sent together. All that decides how mail is delivered is in here, so that nothing
+/// another domain publishes or another route says can change it; what is shared with others are
+/// limits, by their names ([`crate::NamedLimit`]).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReadyKey {
+    /// Egress source; empty for the default.
+    pub source: Arc<str>,
+    /// Canonical text of the channel, the route, and the hosts in the order in which they are
+    /// tried: `mx:careful:mx1.example:25>mx2.example:25`.
+    pub next_hop: Arc<str>,
+    /// What is asked of TLS; empty while nothing is.
+    pub tls: Arc<str>,
+    /// Whose limits hold where not all domains with these hosts have the same; empty mostly.
+    pub shaping: Arc<str>,
+}
+
+/// A recipient to be queued.
+#[derive(Clone, Debug)]
+pub struct NewEntry {
+    /// The message that it is a recipient of.
+    pub id: MessageId,
+    /// Index in its envelope.
+    pub recipient: u32,
+    /// When the message was received; may lie before the process started (saturated to 0 there
+    /// with `age_before_start` telling the rest).
+    pub received: Mono,
+    /// How old it was already at `Mono(0)`; zero for what was accepted since.
+    pub age_before_start: Duration,
+    /// Not to be tried before.
+    pub due: Mono,
+    /// Attempts made so far.
+    pub attempts: u16,
+    /// 0 (lowest) to 9; 4 is normal.
+    pub priority: u8,
+    /// Waits for an operator.
+    pub held: bool,
+    /// The delay notice was sent.
+    pub warned: bool,
+    /// What its sender wants of time.
+    pub deadlines: Deadlines,
+    /// Whose turn it waits for where it is to go.
+    pub origin: Origin,
+}
+
+/// An entry as seen from outside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EntryDetail {
+    /// Its name in the queue.
+    pub entry: EntryId,
+    /// The message that it is a recipient of.
+    pub id: MessageId,
+    /// Its index in the envelope.
+    pub recipient: u32,
+    /// The scheduled queue that it belongs to.
+    pub scheduled: ScheduledId,
+    /// How often it was tried so far.
+    pub attempts: u16,
+    /// Age of the message at the time of asking.
+    pub age: Duration,
+    /// Its sender wants it given up by now.
+    pub is_overdue: bool,
+    /// The last failure that this entry met, or what keeps its way closed, if it is still known;
+    /// never a failure of another entry's.
+    pub last_failure: Option<Arc<Failure>>,
+    /// Another recipient of the same message that is queued, if there is one.
+    pub sibling: Option<EntryId>,
+}
+
+/// The wishes of one message; [`Mono::NEVER`] where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// It is given up then.
+    pub expires: Mono,
+    /// Its sender is told then that it is late, in the place of when others are.
+    pub notice: Mono,
+}
+
+impl Deadlines {
+    /// No wishes.
+    pub const NONE: Deadlines = Deadlines { expires: Mono::NEVER, notice: Mono::NEVER };
+}
