@@ -1,10 +1,13 @@
-"""Files that documents name are in the tree, and each name means one file."""
+"""Files that documents name are in the tree, and each name means one file; so are functions named with their file."""
 
 import os
 import pathlib
 import re
 
 NAMED = re.compile(r"`([\w.-]+(?:/[\w.-]+)*)`")
+# `file.rs` (`function`, `another`), and: `function` in `file.rs`.
+FUNCTIONS_OF = re.compile(r"`([\w./-]+\.rs)`\s+\(((?:`\w+!?`(?:,\s+)?)+)\)")
+FUNCTION_IN = re.compile(r"(`\w+`)\s+in\s+`([\w./-]+\.rs)`")
 # Where a name that begins so leads to, whether it is a file or a folder.
 TOPS = ("crates", "docs", "examples", "fuzz", "scripts")
 # Made by whoever fuzzes, and in no repository.
@@ -58,6 +61,26 @@ class Tree:
             return None
         return f"may be {' or '.join(sorted(found))}" if found else "is not there"
 
+    def lacks(self, file, names):
+        """Those of `names` that a file, named in a document, doesn't define."""
+        found = self.by_end.get(short(file), [])
+        whole = found if len(found) == 1 else [path for path in found if short(path) == short(file)]
+        if len(whole) != 1:
+            return
+        source = (self.root / whole[0]).read_text(encoding="utf-8")
+        for name in names:
+            if not re.search(rf"\b(?:fn|struct|enum|trait|type|const|mod|macro_rules!)\s+{name}\b", source):
+                yield name
+
+
+def check_functions(text, tree, breach):
+    """`breach` takes the place in `text` and what is wrong there."""
+    named = [(match.start(), match.group(1), match.group(2)) for match in FUNCTIONS_OF.finditer(text)]
+    named += [(match.start(), match.group(2), match.group(1)) for match in FUNCTION_IN.finditer(text)]
+    for at, file, names in named:
+        for name in tree.lacks(file, re.findall(r"\w+", names)):
+            breach(at, f"{file} has no {name}")
+
 
 def check_documents(root, breach):
     """Each file that a document names is there; one that ends like others is named with its crate."""
@@ -65,11 +88,14 @@ def check_documents(root, breach):
     for document in documents(root):
         if not document.exists():
             continue
+        name_of = document.relative_to(root).as_posix()
+        text = document.read_text(encoding="utf-8")
+        check_functions(text, tree, lambda at, what: breach(name_of, text.count("\n", 0, at) + 1, what))
         is_code = False
-        for number, line in enumerate(document.read_text(encoding="utf-8").split("\n"), 1):
+        for number, line in enumerate(text.split("\n"), 1):
             is_code ^= FENCE.match(line) is not None
             if is_code:
                 continue
             for name in NAMED.findall(line):
                 if (what := tree.wrong(name)) is not None:
-                    breach(document.relative_to(root).as_posix(), number, f"{name} {what}")
+                    breach(name_of, number, f"{name} {what}")
