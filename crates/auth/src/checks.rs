@@ -53,14 +53,14 @@ pub struct Verdicts {
 /// The verdicts alone, a word for each check that was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuthSummary {
-    pub iprev: Option<iprev::Verdict>,
-    pub spf: Option<spf::Verdict>,
+    pub iprev: Option<iprev::IprevResult>,
+    pub spf: Option<spf::SpfResult>,
     /// Of all signatures together, see [`dkim::overall`].
-    pub dkim: Option<dkim::Verdict>,
-    pub dmarc: Option<dmarc::Verdict>,
-    pub arc: Option<arc::Verdict>,
+    pub dkim: Option<dkim::DkimResult>,
+    pub dmarc: Option<dmarc::DmarcResult>,
+    pub arc: Option<arc::ArcResult>,
     /// What the seal that the message got here says of the chain before it.
-    pub sealed: Option<arc::Verdict>,
+    pub sealed: Option<arc::ArcResult>,
     /// What lists in the DNS say of the client, where they were asked.
     pub dnsbl: Option<dnsbl::DnsblResult>,
 }
@@ -71,11 +71,11 @@ impl Verdicts {
     pub fn prove(&self, sender: Option<&str>) -> bool {
         let Some(sender) = sender.map(|sender| sender.trim_end_matches('.')) else { return false };
         let by_spf = self.spf.as_ref().is_some_and(|spf| {
-            spf.verdict == spf::Verdict::Pass && spf.identity == spf::Identity::MailFrom
+            spf.verdict == spf::SpfResult::Pass && spf.identity == spf::Identity::MailFrom
         });
         let is_above = |domain: &str| is_at_or_below(sender, domain);
         let mut signers = self.dkim.iter().flatten().filter(|outcome| {
-            outcome.verdict == dkim::Verdict::Pass
+            outcome.verdict == dkim::DkimResult::Pass
                 && outcome.signer.as_ref().is_some_and(|signer| is_above(&signer.domain))
         });
         by_spf || signers.next().is_some()

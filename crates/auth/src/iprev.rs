@@ -13,7 +13,7 @@ const NAME_BYTES_MAX: usize = 253;
 
 verdicts! {
     /// RFC 8601 §2.7.3.
-    enum Verdict {
+    enum IprevResult {
         /// The address has a name that has the address.
         Pass = "pass",
         /// It has names, and none has the address.
@@ -26,7 +26,7 @@ verdicts! {
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IprevCheck {
-    pub verdict: Verdict,
+    pub verdict: IprevResult,
     /// The name that both ways agree about: letters, digits, hyphens, underscores and dots.
     pub name: Option<Box<str>>,
 }
@@ -34,7 +34,7 @@ pub struct IprevCheck {
 impl IprevCheck {
     /// One that there is no name for.
     #[must_use]
-    pub fn without_name(verdict: Verdict) -> IprevCheck {
+    pub fn without_name(verdict: IprevResult) -> IprevCheck {
         IprevCheck { verdict, name: None }
     }
 
@@ -42,8 +42,8 @@ impl IprevCheck {
     #[must_use]
     pub fn of_name(name: &str) -> IprevCheck {
         match is_name(name) {
-            true => IprevCheck { verdict: Verdict::Pass, name: Some(name.into()) },
-            false => IprevCheck::without_name(Verdict::Fail),
+            true => IprevCheck { verdict: IprevResult::Pass, name: Some(name.into()) },
+            false => IprevCheck::without_name(IprevResult::Fail),
         }
     }
 
@@ -52,17 +52,17 @@ impl IprevCheck {
     #[must_use]
     pub fn refusal(&self, defers: bool) -> Option<Refusal> {
         let (refusal, text) = match self.verdict {
-            Verdict::Pass => return None,
-            Verdict::TempError if !defers => return None,
-            Verdict::TempError | Verdict::CutShort => {
+            IprevResult::Pass => return None,
+            IprevResult::TempError if !defers => return None,
+            IprevResult::TempError | IprevResult::CutShort => {
                 let text = "No answer of the DNS about the name of your address; try again later";
                 (Refusal::transient((7, 25), ""), text)
             }
-            Verdict::Fail => (
+            IprevResult::Fail => (
                 Refusal::permanent((7, 25), ""),
                 "The name of your address does not lead back to it",
             ),
-            Verdict::PermError => {
+            IprevResult::PermError => {
                 (Refusal::permanent((7, 25), ""), "Your address has no name in the DNS")
             }
         };
@@ -75,18 +75,18 @@ pub async fn check<R: Records>(records: &R, client: IpAddr) -> IprevCheck {
     let client = client.to_canonical();
     let names = match records.names(client).await {
         Ok(names) => names,
-        Err(unanswered) => return IprevCheck::without_name(Verdict::of(&unanswered)),
+        Err(unanswered) => return IprevCheck::without_name(IprevResult::of(&unanswered)),
     };
     if names.is_empty() {
-        return IprevCheck::without_name(Verdict::PermError);
+        return IprevCheck::without_name(IprevResult::PermError);
     }
-    let mut verdict = Verdict::Fail;
+    let mut verdict = IprevResult::Fail;
     for name in names.iter().filter(|name| is_name(name)).take(NAMES_MAX) {
         match records.addresses(name, Family::of(client)).await {
             Ok(addresses) if addresses.contains(&client) => return IprevCheck::of_name(name),
             Ok(_) => {}
-            Err(_) if verdict == Verdict::CutShort => {}
-            Err(unanswered) => verdict = Verdict::of(&unanswered),
+            Err(_) if verdict == IprevResult::CutShort => {}
+            Err(unanswered) => verdict = IprevResult::of(&unanswered),
         }
     }
     IprevCheck::without_name(verdict)
@@ -178,11 +178,11 @@ mod tests {
             Some(format!("{} {}", refusal.code(), refusal.status))
         };
         for defers in [false, true] {
-            assert_eq!(told(Verdict::Pass, defers), None);
-            assert_eq!(told(Verdict::Fail, defers).as_deref(), Some("550 5.7.25"));
-            assert_eq!(told(Verdict::PermError, defers).as_deref(), Some("550 5.7.25"));
+            assert_eq!(told(IprevResult::Pass, defers), None);
+            assert_eq!(told(IprevResult::Fail, defers).as_deref(), Some("550 5.7.25"));
+            assert_eq!(told(IprevResult::PermError, defers).as_deref(), Some("550 5.7.25"));
         }
-        assert_eq!(told(Verdict::TempError, false), None);
-        assert_eq!(told(Verdict::TempError, true).as_deref(), Some("450 4.7.25"));
+        assert_eq!(told(IprevResult::TempError, false), None);
+        assert_eq!(told(IprevResult::TempError, true).as_deref(), Some("450 4.7.25"));
     }
 }

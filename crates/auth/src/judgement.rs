@@ -103,14 +103,15 @@ pub fn judge(powers: &ActionLimits, verdicts: &Verdicts) -> PolicyAction {
 /// Who is to be refused was refused before, and its mail to the postmaster is taken.
 fn client_name(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let (_, outcome) = verdicts.iprev.as_ref()?;
-    let is_failed = matches!(outcome.verdict, iprev::Verdict::Fail | iprev::Verdict::PermError);
+    let is_failed =
+        matches!(outcome.verdict, iprev::IprevResult::Fail | iprev::IprevResult::PermError);
     let why = "the client's address has no name that leads back to it".to_owned();
     let holds = is_failed && powers.client_name == ActionLimit::Hold;
     holds.then_some(Objection { power: ActionLimit::Hold, status: (7, 25), why })
 }
 
 fn spf(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
-    let outcome = verdicts.spf.as_ref().filter(|of| of.verdict == spf::Verdict::Fail)?;
+    let outcome = verdicts.spf.as_ref().filter(|of| of.verdict == spf::SpfResult::Fail)?;
     let mut why = format!("SPF: {} does not let this client send for it", outcome.domain);
     if let Some(explanation) = &outcome.explanation {
         why = format!("{why}; it says: {explanation}");
@@ -124,10 +125,10 @@ fn dkim(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let outcomes = verdicts.dkim.as_deref()?;
     let is_failed = !matches!(
         dkim::overall(outcomes),
-        dkim::Verdict::None
-            | dkim::Verdict::Pass
-            | dkim::Verdict::TempError
-            | dkim::Verdict::CutShort
+        dkim::DkimResult::None
+            | dkim::DkimResult::Pass
+            | dkim::DkimResult::TempError
+            | dkim::DkimResult::CutShort
     );
     let why = format!("DKIM: no signature is good: {}", outcomes.first()?.reason);
     is_failed.then_some(Objection { power: powers.dkim, status: (7, 20), why })
@@ -137,10 +138,9 @@ fn dkim(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
 fn dmarc(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let outcome = verdicts.dmarc.as_ref()?;
     let most = match (outcome.verdict, outcome.wish) {
-        (dmarc::Verdict::PermError, _) | (dmarc::Verdict::Fail, RequestedPolicy::Reject) => {
-            ActionLimit::Reject
-        }
-        (dmarc::Verdict::Fail, RequestedPolicy::Quarantine) => ActionLimit::Hold,
+        (dmarc::DmarcResult::PermError, _)
+        | (dmarc::DmarcResult::Fail, RequestedPolicy::Reject) => ActionLimit::Reject,
+        (dmarc::DmarcResult::Fail, RequestedPolicy::Quarantine) => ActionLimit::Hold,
         _ => return None,
     };
     let why = match &outcome.domain {
@@ -151,7 +151,7 @@ fn dmarc(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
 }
 
 fn arc(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
-    let outcome = verdicts.arc.as_ref().filter(|of| of.verdict == arc::Verdict::Fail)?;
+    let outcome = verdicts.arc.as_ref().filter(|of| of.verdict == arc::ArcResult::Fail)?;
     let why = format!("ARC: the chain is broken: {}", outcome.reason);
     // RFC 8617 §10.4.
     Some(Objection { power: powers.arc, status: (7, 29), why })
@@ -166,13 +166,13 @@ fn put_off(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Refusal> {
     let is_open = |power: ActionLimit, is_unanswered: bool, is_cut: bool| {
         power >= ActionLimit::Hold && (is_cut || powers.defers && is_unanswered)
     };
-    let (silent, cut) = (spf::Verdict::TempError, spf::Verdict::CutShort);
+    let (silent, cut) = (spf::SpfResult::TempError, spf::SpfResult::CutShort);
     if is_open(powers.spf, summary.spf == Some(silent), summary.spf == Some(cut)) {
         return Some(Refusal { chosen_code: Some(451), ..SPF });
     }
-    let (silent, cut) = (dkim::Verdict::TempError, dkim::Verdict::CutShort);
+    let (silent, cut) = (dkim::DkimResult::TempError, dkim::DkimResult::CutShort);
     let dkim = is_open(powers.dkim, summary.dkim == Some(silent), summary.dkim == Some(cut));
-    let (silent, cut) = (arc::Verdict::TempError, arc::Verdict::CutShort);
+    let (silent, cut) = (arc::ArcResult::TempError, arc::ArcResult::CutShort);
     let arc = is_open(powers.arc, summary.arc == Some(silent), summary.arc == Some(cut));
     let dmarc = verdicts.dmarc.as_ref().is_some_and(|outcome| is_dmarc_open(powers, outcome));
     (dkim || dmarc || arc).then_some(OTHER)
@@ -187,8 +187,8 @@ fn is_dmarc_open(powers: &ActionLimits, outcome: &dmarc::DmarcEvaluation) -> boo
         RequestedPolicy::Reject => ActionLimit::Reject,
     };
     match outcome.verdict {
-        dmarc::Verdict::CutShort => powers.dmarc.min(most) >= ActionLimit::Hold,
-        dmarc::Verdict::TempError => {
+        dmarc::DmarcResult::CutShort => powers.dmarc.min(most) >= ActionLimit::Hold,
+        dmarc::DmarcResult::TempError => {
             powers.dmarc.min(most) == ActionLimit::Reject
                 || powers.defers && powers.dmarc >= ActionLimit::Hold
         }
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::spf::Identity;
 
-    fn spf_of(verdict: spf::Verdict) -> Verdicts {
+    fn spf_of(verdict: spf::SpfResult) -> Verdicts {
         let (domain, reason) = ("a.example".to_owned(), String::new());
         let explanation = Some("call \u{e9} us".to_owned());
         let identity = Identity::MailFrom;
@@ -209,7 +209,7 @@ mod tests {
         Verdicts { spf: Some(outcome), ..Verdicts::default() }
     }
 
-    fn dmarc_of(verdict: dmarc::Verdict, wish: RequestedPolicy) -> Verdicts {
+    fn dmarc_of(verdict: dmarc::DmarcResult, wish: RequestedPolicy) -> Verdicts {
         let (domain, reason) = (Some("a.example".to_owned()), String::new());
         let outcome = dmarc::DmarcEvaluation { verdict, domain, wish, reason, applied: None };
         Verdicts { dmarc: Some(outcome), ..Verdicts::default() }
@@ -226,14 +226,14 @@ mod tests {
     #[test]
     fn only_a_failure_of_spf_counts_and_only_as_much_as_allowed() {
         let of = |spf, defers| ActionLimits { spf, defers, ..ActionLimits::default() };
-        let fail = spf_of(spf::Verdict::Fail);
+        let fail = spf_of(spf::SpfResult::Fail);
         assert_eq!(word(of(ActionLimit::Mark, true), &fail), "take");
         assert_eq!(word(of(ActionLimit::Hold, true), &fail), "hold");
         assert_eq!(word(of(ActionLimit::Reject, true), &fail), "550 5.7.23");
-        for verdict in [spf::Verdict::SoftFail, spf::Verdict::PermError, spf::Verdict::None] {
+        for verdict in [spf::SpfResult::SoftFail, spf::SpfResult::PermError, spf::SpfResult::None] {
             assert_eq!(word(of(ActionLimit::Reject, true), &spf_of(verdict)), "take");
         }
-        let open = spf_of(spf::Verdict::TempError);
+        let open = spf_of(spf::SpfResult::TempError);
         assert_eq!(word(of(ActionLimit::Reject, false), &open), "take");
         assert_eq!(word(of(ActionLimit::Mark, true), &open), "take");
         assert_eq!(word(of(ActionLimit::Hold, true), &open), "451 4.7.24");
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn dmarc_does_what_the_domain_wants_and_no_more() {
         let of = |dmarc, defers| ActionLimits { dmarc, defers, ..ActionLimits::default() };
-        let fail = |wish| dmarc_of(dmarc::Verdict::Fail, wish);
+        let fail = |wish| dmarc_of(dmarc::DmarcResult::Fail, wish);
         for (power, none, quarantine, reject) in [
             (ActionLimit::Mark, "take", "take", "take"),
             (ActionLimit::Hold, "take", "hold", "hold"),
@@ -256,15 +256,15 @@ mod tests {
             assert_eq!(word(of(power, false), &fail(RequestedPolicy::Quarantine)), quarantine);
             assert_eq!(word(of(power, false), &fail(RequestedPolicy::Reject)), reject);
         }
-        let several = dmarc_of(dmarc::Verdict::PermError, RequestedPolicy::None);
+        let several = dmarc_of(dmarc::DmarcResult::PermError, RequestedPolicy::None);
         assert_eq!(word(of(ActionLimit::Reject, false), &several), "550 5.7.1");
-        let open = dmarc_of(dmarc::Verdict::TempError, RequestedPolicy::None);
+        let open = dmarc_of(dmarc::DmarcResult::TempError, RequestedPolicy::None);
         assert_eq!(word(of(ActionLimit::Reject, false), &open), "take");
         assert_eq!(word(of(ActionLimit::Reject, true), &open), "451 4.4.3");
-        let refusing = dmarc_of(dmarc::Verdict::TempError, RequestedPolicy::Reject);
+        let refusing = dmarc_of(dmarc::DmarcResult::TempError, RequestedPolicy::Reject);
         assert_eq!(word(of(ActionLimit::Reject, false), &refusing), "451 4.4.3");
         assert_eq!(word(of(ActionLimit::Hold, false), &refusing), "take");
-        let cut = |wish| dmarc_of(dmarc::Verdict::CutShort, wish);
+        let cut = |wish| dmarc_of(dmarc::DmarcResult::CutShort, wish);
         for (power, none, quarantine, reject) in [
             (ActionLimit::Mark, "take", "take", "take"),
             (ActionLimit::Hold, "take", "451 4.4.3", "451 4.4.3"),
@@ -290,19 +290,19 @@ mod tests {
             }
         };
         let signature = dkim::DkimVerification {
-            verdict: dkim::Verdict::CutShort,
+            verdict: dkim::DkimResult::CutShort,
             reason: String::new(),
             signer: None,
         };
         let chain = arc::ArcValidation {
-            verdict: arc::Verdict::CutShort,
+            verdict: arc::ArcResult::CutShort,
             reason: String::new(),
             sealers: Vec::new(),
         };
         let dkim = Verdicts { dkim: Some(vec![signature]), ..Verdicts::default() };
         let arc = Verdicts { arc: Some(chain), ..Verdicts::default() };
         for (cut, status) in [
-            (spf_of(spf::Verdict::CutShort), "451 4.7.24"),
+            (spf_of(spf::SpfResult::CutShort), "451 4.7.24"),
             (dkim, "451 4.4.3"),
             (arc, "451 4.4.3"),
         ] {
@@ -321,18 +321,18 @@ mod tests {
             let iprev = Some(("192.0.2.1".parse().unwrap(), outcome));
             Verdicts { iprev, ..Verdicts::default() }
         };
-        for verdict in [iprev::Verdict::Fail, iprev::Verdict::PermError] {
+        for verdict in [iprev::IprevResult::Fail, iprev::IprevResult::PermError] {
             assert_eq!(word(of(ActionLimit::Mark), &found(verdict)), "take");
             assert_eq!(word(of(ActionLimit::Hold), &found(verdict)), "hold");
             assert_eq!(word(of(ActionLimit::Reject), &found(verdict)), "take");
         }
-        assert_eq!(word(of(ActionLimit::Hold), &found(iprev::Verdict::TempError)), "take");
+        assert_eq!(word(of(ActionLimit::Hold), &found(iprev::IprevResult::TempError)), "take");
     }
 
     #[test]
     fn a_refusal_goes_before_a_hold() {
-        let mut verdicts = spf_of(spf::Verdict::Fail);
-        verdicts.dmarc = dmarc_of(dmarc::Verdict::Fail, RequestedPolicy::Reject).dmarc;
+        let mut verdicts = spf_of(spf::SpfResult::Fail);
+        verdicts.dmarc = dmarc_of(dmarc::DmarcResult::Fail, RequestedPolicy::Reject).dmarc;
         let powers = ActionLimits {
             spf: ActionLimit::Hold,
             dmarc: ActionLimit::Reject,

@@ -23,10 +23,10 @@ impl Unanswered {
 
 /// The verdicts of a check by the names of RFC 8601, and those about which the DNS gave no answer.
 macro_rules! verdicts {
-    ($(#[$about:meta])* enum Verdict { $($(#[$each:meta])* $name:ident = $text:literal,)* }) => {
+    ($(#[$about:meta])* enum $type:ident { $($(#[$each:meta])* $name:ident = $text:literal,)* }) => {
         $(#[$about])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Verdict {
+        pub enum $type {
             $($(#[$each])* $name,)*
             /// There was no answer.
             TempError,
@@ -34,19 +34,19 @@ macro_rules! verdicts {
             CutShort,
         }
 
-        impl Verdict {
+        impl $type {
             /// Of a check that got no answer.
             #[must_use]
-            pub fn of(unanswered: &$crate::records::Unanswered) -> Verdict {
-                if unanswered.is_our_limit() { Verdict::CutShort } else { Verdict::TempError }
+            pub fn of(unanswered: &$crate::records::Unanswered) -> $type {
+                if unanswered.is_our_limit() { $type::CutShort } else { $type::TempError }
             }
 
             /// As RFC 8601 has it.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
-                    $(Verdict::$name => $text,)*
-                    Verdict::TempError | Verdict::CutShort => "temperror",
+                    $($type::$name => $text,)*
+                    $type::TempError | $type::CutShort => "temperror",
                 }
             }
         }

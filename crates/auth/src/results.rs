@@ -84,7 +84,7 @@ fn of_client((address, outcome): &(IpAddr, iprev::IprevCheck)) -> String {
 }
 
 fn of_spf(outcome: &spf::SpfEvaluation) -> String {
-    let is_good = outcome.verdict == spf::Verdict::Pass;
+    let is_good = outcome.verdict == spf::SpfResult::Pass;
     let mut text = result("spf", outcome.verdict.as_str(), &outcome.reason, is_good);
     let property = match outcome.identity {
         Identity::MailFrom => "smtp.mailfrom",
@@ -95,7 +95,7 @@ fn of_spf(outcome: &spf::SpfEvaluation) -> String {
 }
 
 fn of_signature(outcome: &dkim::DkimVerification) -> String {
-    let is_good = outcome.verdict == dkim::Verdict::Pass;
+    let is_good = outcome.verdict == dkim::DkimResult::Pass;
     let mut text = result("dkim", outcome.verdict.as_str(), &outcome.reason, is_good);
     if let Some(signer) = &outcome.signer {
         add(&mut text, "header.d", &signer.domain);
@@ -106,19 +106,19 @@ fn of_signature(outcome: &dkim::DkimVerification) -> String {
 }
 
 fn of_dmarc(outcome: &dmarc::DmarcEvaluation) -> String {
-    let is_good = outcome.verdict == dmarc::Verdict::Pass;
+    let is_good = outcome.verdict == dmarc::DmarcResult::Pass;
     let mut text = result("dmarc", outcome.verdict.as_str(), &outcome.reason, is_good);
     if let Some(domain) = &outcome.domain {
         add(&mut text, "header.from", domain);
     }
-    if outcome.verdict == dmarc::Verdict::Fail {
+    if outcome.verdict == dmarc::DmarcResult::Fail {
         add(&mut text, "policy.dmarc", outcome.wish.as_str());
     }
     text
 }
 
 fn of_arc(outcome: &arc::ArcValidation) -> String {
-    let is_good = outcome.verdict == arc::Verdict::Pass;
+    let is_good = outcome.verdict == arc::ArcResult::Pass;
     let mut text = result("arc", outcome.verdict.as_str(), &outcome.reason, is_good);
     if let Some(sealer) = outcome.sealers.last() {
         add(&mut text, "header.d", sealer);
@@ -172,7 +172,7 @@ mod tests {
     fn what_strangers_write_stays_within_its_value() {
         let evil = "a;\r\n dkim=pass \"x\\";
         let spf = spf::SpfEvaluation {
-            verdict: spf::Verdict::PermError,
+            verdict: spf::SpfResult::PermError,
             identity: Identity::Helo,
             domain: evil.into(),
             reason: evil.repeat(100),
@@ -199,7 +199,7 @@ mod tests {
             line("::ffff:192.0.2.1", named),
             "iprev=pass policy.iprev=192.0.2.1 (mail.test)"
         );
-        let none = iprev::IprevCheck::without_name(iprev::Verdict::PermError);
+        let none = iprev::IprevCheck::without_name(iprev::IprevResult::PermError);
         assert_eq!(line("2001:db8::1", none), "iprev=permerror policy.iprev=\"2001:db8::1\"");
     }
 

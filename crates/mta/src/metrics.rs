@@ -305,11 +305,11 @@ metric_set! {
     recipients_received: Counter = "recipients_received" {} "Recipients of accepted messages.";
     bytes_received: Counter = "bytes_received" {} "Content bytes of accepted messages.";
     refused: Grid<RefusalReason> = "refused" {} "Refusals at intake, by their reason.";
-    checked_iprev: Grid<iprev::Verdict> = "checked" {check = "iprev"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_spf: Grid<spf::Verdict> = "checked" {check = "spf"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dkim: Grid<dkim::Verdict> = "checked" {check = "dkim"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dmarc: Grid<dmarc::Verdict> = "checked" {check = "dmarc"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_arc: Grid<arc::Verdict> = "checked" {check = "arc"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_iprev: Grid<iprev::IprevResult> = "checked" {check = "iprev"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_spf: Grid<spf::SpfResult> = "checked" {check = "spf"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dkim: Grid<dkim::DkimResult> = "checked" {check = "dkim"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_dmarc: Grid<dmarc::DmarcResult> = "checked" {check = "dmarc"} "Messages from strangers whose sender was checked, by check and verdict.";
+    checked_arc: Grid<arc::ArcResult> = "checked" {check = "arc"} "Messages from strangers whose sender was checked, by check and verdict.";
     checked_dnsbl: Grid<dnsbl::DnsblResult> = "checked" {check = "dnsbl"} "Messages from strangers whose sender was checked, by check and verdict.";
     strangers_refused: Grid<StrangersCheck> = "strangers_refused" {} "Recipients of strangers that were refused before their message, by check.";
     greylist: Grid<greylist::GreylistResult> = "greylist" {} "Recipients of strangers that greylisting was asked about, by what it knew: a new one, one that came again too early, one that came again, one that had, a client that often has.";

@@ -9,7 +9,7 @@ pub use sets::SETS_MAX;
 use crate::dkim::canonical::{Canonicalization, write_field};
 use crate::dkim::key::VerificationKey;
 use crate::dkim::{
-    Verdict as SealVerdict, find_key, fits_body, header_cost, signed_header, verify_seal,
+    DkimResult as SealVerdict, find_key, fits_body, header_cost, signed_header, verify_seal,
     write_last_field,
 };
 use crate::records::{Records, verdicts};
@@ -20,7 +20,7 @@ use sets::{ArcSet, Chain, ChainStatus};
 
 verdicts! {
     /// RFC 8617 §4.4, by the names of RFC 8601.
-    enum Verdict {
+    enum ArcResult {
         /// There is no chain.
         None = "none",
         Pass = "pass",
@@ -31,7 +31,7 @@ verdicts! {
 /// What came of a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArcValidation {
-    pub verdict: Verdict,
+    pub verdict: ArcResult,
     /// What is wrong with it; empty if nothing is.
     pub reason: String,
     /// Those who sealed it, the first one first, as far as it is whole.
@@ -41,7 +41,7 @@ pub struct ArcValidation {
 /// Verifies the chain of a message (RFC 8617 §5.2).
 pub async fn verify<R: Records>(records: &R, message: &Scanned) -> ArcValidation {
     let fails = |reason: &str| ArcValidation {
-        verdict: Verdict::Fail,
+        verdict: ArcResult::Fail,
         reason: reason.to_owned(),
         sealers: Vec::new(),
     };
@@ -51,22 +51,22 @@ pub async fn verify<R: Records>(records: &R, message: &Scanned) -> ArcValidation
     let sets = match &message.chain {
         Chain::None => {
             let (reason, sealers) = (String::new(), Vec::new());
-            return ArcValidation { verdict: Verdict::None, reason, sealers };
+            return ArcValidation { verdict: ArcResult::None, reason, sealers };
         }
         Chain::Broken(mistake) => return fails(mistake),
         Chain::Whole(sets) => sets,
     };
     match verify_sets(records, message, sets).await {
         Ok(()) => ArcValidation {
-            verdict: Verdict::Pass,
+            verdict: ArcResult::Pass,
             reason: String::new(),
             sealers: sets.iter().map(|set| set.seal.1.seal.domain.clone()).collect(),
         },
         Err((SealVerdict::TempError, reason)) => {
-            ArcValidation { verdict: Verdict::TempError, reason, sealers: Vec::new() }
+            ArcValidation { verdict: ArcResult::TempError, reason, sealers: Vec::new() }
         }
         Err((SealVerdict::CutShort, reason)) => {
-            ArcValidation { verdict: Verdict::CutShort, reason, sealers: Vec::new() }
+            ArcValidation { verdict: ArcResult::CutShort, reason, sealers: Vec::new() }
         }
         Err((_, reason)) => fails(&reason),
     }

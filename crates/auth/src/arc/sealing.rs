@@ -1,6 +1,6 @@
 //! Sealing: one set more for a message that was verified and is passed on (RFC 8617 §5.1).
 
-use super::Verdict;
+use super::ArcResult;
 use super::sets::{Chain, Newest, SETS_MAX};
 use crate::checks::Verdicts;
 use crate::dkim::canonical::{Canonicalization, write_field};
@@ -64,7 +64,7 @@ impl From<SigningError> for Unsealed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
     /// What it says of the chain before it (`cv`).
-    pub says: Verdict,
+    pub says: ArcResult,
     /// Its three fields, each as lines that are to be folded, the one that goes lowest first.
     pub fields: [Vec<String>; 3],
 }
@@ -86,7 +86,7 @@ pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed, Unsealed> {
     let signature = signer.end(signature, signed)?;
     let mut signed = match says {
         // RFC 8617 §5.1.2: as if this were the only set.
-        Verdict::Fail => Vec::with_capacity(1024),
+        ArcResult::Fail => Vec::with_capacity(1024),
         _ => sets_before(message),
     };
     write_folded(&results, &mut signed);
@@ -98,16 +98,18 @@ pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed, Unsealed> {
 }
 
 /// The instance of the new set, and what it says of those before (RFC 8617 §5.1, steps 2 and 3).
-fn place(sealing: &Sealing<'_>) -> Result<(u32, Verdict), Unsealed> {
+fn place(sealing: &Sealing<'_>) -> Result<(u32, ArcResult), Unsealed> {
     let message = sealing.message;
     if message.unreadable.is_some() {
         return Err(Unsealed::HeaderUnreadable);
     }
     let verdict = sealing.verdicts.arc.as_ref().map(|outcome| outcome.verdict);
     let says = match verdict {
-        Some(says @ (Verdict::None | Verdict::Pass | Verdict::Fail)) => says,
+        Some(says @ (ArcResult::None | ArcResult::Pass | ArcResult::Fail)) => says,
         // Whatever was said of it would stand for ever.
-        Some(Verdict::TempError | Verdict::CutShort) | None => return Err(Unsealed::Unverified),
+        Some(ArcResult::TempError | ArcResult::CutShort) | None => {
+            return Err(Unsealed::Unverified);
+        }
     };
     match message.newest_set {
         None => Ok((1, says)),
@@ -188,7 +190,7 @@ mod tests {
         Ok(fields.collect::<String>() + added + message)
     }
 
-    fn verdict(zone: &Zone, message: &str) -> (arc::Verdict, String) {
+    fn verdict(zone: &Zone, message: &str) -> (arc::ArcResult, String) {
         let outcome = verify(zone, message).1.arc.unwrap();
         (outcome.verdict, outcome.reason)
     }
@@ -203,7 +205,7 @@ mod tests {
             message = hop(&signer, &zone, &message, "Received: by mx\r\n").unwrap();
             assert!(message.starts_with(&format!("ARC-Seal: i={instance}; cv=")), "{message}");
             if instance < 4 || instance == SETS_MAX {
-                assert_eq!(verdict(&zone, &message).0, arc::Verdict::Pass, "{instance}");
+                assert_eq!(verdict(&zone, &message).0, arc::ArcResult::Pass, "{instance}");
             }
         }
         assert_eq!(hop(&signer, &zone, &message, ""), Err(Unsealed::Full));
@@ -221,8 +223,8 @@ mod tests {
             message = hop(&signer, &zone, &message, "").unwrap();
             let expected = match instance {
                 // Its seals, and the message signature.
-                ..=15 => (arc::Verdict::Pass, String::new()),
-                _ => (arc::Verdict::Fail, "the chain costs too much to verify".to_owned()),
+                ..=15 => (arc::ArcResult::Pass, String::new()),
+                _ => (arc::ArcResult::Fail, "the chain costs too much to verify".to_owned()),
             };
             assert_eq!(verdict(&zone, &message), expected, "{instance}");
         }
@@ -233,7 +235,7 @@ mod tests {
     fn what_was_sealed_can_not_be_changed() {
         let (signer, zone) = signer();
         let sealed = hop(&signer, &zone, MESSAGE, "Comments: ours\r\n").unwrap();
-        assert_eq!(verdict(&zone, &sealed), (arc::Verdict::Pass, String::new()));
+        assert_eq!(verdict(&zone, &sealed), (arc::ArcResult::Pass, String::new()));
         for (from, to) in [
             ("Hello ", "Hallo "),
             ("Subject: one", "Subject: two"),
@@ -245,16 +247,16 @@ mod tests {
         ] {
             let changed = sealed.replacen(from, to, 1);
             assert_ne!(changed, sealed, "{from}");
-            assert_eq!(verdict(&zone, &changed).0, arc::Verdict::Fail, "{from}");
+            assert_eq!(verdict(&zone, &changed).0, arc::ArcResult::Fail, "{from}");
         }
         // What the relaxed form lets pass, and what nobody signs.
         let harmless = sealed.replace("Hello ", "Hello").replace("Comments: ours", "X: theirs");
-        assert_eq!(verdict(&zone, &harmless).0, arc::Verdict::Pass);
+        assert_eq!(verdict(&zone, &harmless).0, arc::ArcResult::Pass);
         // A field that is added here is signed where its name matters.
         let added = hop(&signer, &zone, MESSAGE, "Reply-To: b@b.test\r\n").unwrap();
         let changed = added.replace("Reply-To: b@", "Reply-To: c@");
-        assert_eq!(verdict(&zone, &added).0, arc::Verdict::Pass);
-        assert_eq!(verdict(&zone, &changed).0, arc::Verdict::Fail);
+        assert_eq!(verdict(&zone, &added).0, arc::ArcResult::Pass);
+        assert_eq!(verdict(&zone, &changed).0, arc::ArcResult::Fail);
     }
 
     #[test]
@@ -265,7 +267,7 @@ mod tests {
         let twice = hop(&signer, &zone, &changed, "").unwrap();
         assert!(twice.starts_with("ARC-Seal: i=2; cv=fail;"), "{twice}");
         let (verdict, reason) = verdict(&zone, &twice);
-        assert_eq!(verdict, arc::Verdict::Fail);
+        assert_eq!(verdict, arc::ArcResult::Fail);
         assert_eq!(reason, "seal 2 says that the chain before it is broken");
         assert_eq!(hop(&signer, &zone, &twice, ""), Err(Unsealed::Ended));
         // RFC 8617 §5.1.2: the newest set alone is sealed.

@@ -22,7 +22,7 @@ use signature::{Seal, Signature, without_signature};
 
 verdicts! {
     /// What came of a signature, by the names of RFC 8601 §2.7.1.
-    enum Verdict {
+    enum DkimResult {
         /// There is none.
         None = "none",
         Pass = "pass",
@@ -40,7 +40,7 @@ verdicts! {
 /// One signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DkimVerification {
-    pub verdict: Verdict,
+    pub verdict: DkimResult,
     /// What is wrong with it; empty if nothing is.
     pub reason: String,
     /// Who signed; `None` where that can't be read.
@@ -58,7 +58,7 @@ pub struct Signer {
 }
 
 impl DkimVerification {
-    fn unsigned(verdict: Verdict, reason: &str) -> DkimVerification {
+    fn unsigned(verdict: DkimResult, reason: &str) -> DkimVerification {
         DkimVerification { verdict, reason: reason.to_owned(), signer: None }
     }
 }
@@ -66,14 +66,14 @@ impl DkimVerification {
 /// What the signatures of a message come to together: pass if one passes, else what may yet become of
 /// one, else what is wrong with the first.
 #[must_use]
-pub fn overall(outcomes: &[DkimVerification]) -> Verdict {
+pub fn overall(outcomes: &[DkimVerification]) -> DkimResult {
     let has = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);
     match outcomes.first() {
-        _ if has(Verdict::Pass) => Verdict::Pass,
-        _ if has(Verdict::CutShort) => Verdict::CutShort,
-        _ if has(Verdict::TempError) => Verdict::TempError,
+        _ if has(DkimResult::Pass) => DkimResult::Pass,
+        _ if has(DkimResult::CutShort) => DkimResult::CutShort,
+        _ if has(DkimResult::TempError) => DkimResult::TempError,
         Some(first) => first.verdict,
-        None => Verdict::None,
+        None => DkimResult::None,
     }
 }
 
@@ -81,12 +81,12 @@ pub fn overall(outcomes: &[DkimVerification]) -> Verdict {
 pub const LOOKUPS_MAX: u32 = SIGNATURES_MAX as u32;
 
 /// What comes of a signature, and why.
-type ResultReason = (Verdict, String);
+type ResultReason = (DkimResult, String);
 
 /// Verifies the first signatures of a message; none if it has none. `now` is in seconds since 1970.
 pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec<DkimVerification> {
     if let Some(why) = message.unreadable {
-        return vec![DkimVerification::unsigned(Verdict::PermError, why)];
+        return vec![DkimVerification::unsigned(DkimResult::PermError, why)];
     }
     let mut signatures: Vec<_> = message.signatures.iter().enumerate().collect();
     // Those of the author's domain first: they are the ones that count for DMARC.
@@ -103,7 +103,7 @@ pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec
     for ((place, (field, read)), key) in signatures.into_iter().zip(keys) {
         let outcome = match read {
             Ok(signature) => verify_one(message, *field, signature, key, &pace).await,
-            Err(wrong) => DkimVerification::unsigned(Verdict::Neutral, wrong),
+            Err(wrong) => DkimVerification::unsigned(DkimResult::Neutral, wrong),
         };
         outcomes.push((place, outcome));
     }
@@ -129,10 +129,10 @@ async fn key_for<R: Records>(
     read: &Result<Signature, &'static str>,
     now: u64,
 ) -> Result<(VerificationKey, bool), ResultReason> {
-    let signature = read.as_ref().map_err(|wrong| (Verdict::Neutral, (*wrong).to_owned()))?;
+    let signature = read.as_ref().map_err(|wrong| (DkimResult::Neutral, (*wrong).to_owned()))?;
     // RFC 6376 §3.5, x=.
     if signature.expires_at.is_some_and(|expires_at| expires_at < now) {
-        return Err((Verdict::Fail, "the signature has expired".into()));
+        return Err((DkimResult::Fail, "the signature has expired".into()));
     }
     let is_whole =
         fits_body(message, signature).map_err(|(verdict, reason)| (verdict, reason.into()))?;
@@ -158,10 +158,10 @@ async fn verify_one(
     let (verdict, reason) = match verified {
         // RFC 6376 §8.15: one that was added is what readers may show.
         Ok(_) if has_unsigned_author(message, signature) => {
-            (Verdict::Policy, "there is a From that is not signed".into())
+            (DkimResult::Policy, "there is a From that is not signed".into())
         }
-        Ok(true) => (Verdict::Pass, String::new()),
-        Ok(false) => (Verdict::Policy, "an end of the body is not signed".into()),
+        Ok(true) => (DkimResult::Pass, String::new()),
+        Ok(false) => (DkimResult::Policy, "an end of the body is not signed".into()),
         Err(wrong) => wrong,
     };
     let signer = Signer {
@@ -187,13 +187,13 @@ fn has_unsigned_author(message: &Scanned, signature: &Signature) -> bool {
 pub(crate) fn fits_body(
     message: &Scanned,
     signature: &Signature,
-) -> Result<bool, (Verdict, &'static str)> {
+) -> Result<bool, (DkimResult, &'static str)> {
     let Some(body) = message.body(signature) else {
-        return Err((Verdict::Policy, "too many ways to hash the body"));
+        return Err((DkimResult::Policy, "too many ways to hash the body"));
     };
     let length = signature.body_length.unwrap_or(body.length);
     if length > body.length || body.hash != signature.body_hash {
-        return Err((Verdict::Fail, "the body was changed"));
+        return Err((DkimResult::Fail, "the body was changed"));
     }
     Ok(length == body.length)
 }
@@ -243,8 +243,9 @@ pub(crate) async fn find_key<R: Records>(
     seal: &Seal,
 ) -> Result<VerificationKey, ResultReason> {
     let found = records.txt(&seal.key_name()).await;
-    let found = found.map_err(|unanswered| (Verdict::of(&unanswered), unanswered.to_string()))?;
-    VerificationKey::find(&found).map_err(|wrong| (Verdict::PermError, wrong.to_owned()))
+    let found =
+        found.map_err(|unanswered| (DkimResult::of(&unanswered), unanswered.to_string()))?;
+    VerificationKey::find(&found).map_err(|wrong| (DkimResult::PermError, wrong.to_owned()))
 }
 
 /// Whether what has this hash fits the key. `signature`: with what else it must fit.
@@ -256,17 +257,19 @@ pub(crate) fn verify_seal(
 ) -> Result<(), ResultReason> {
     // RFC 6376 §3.6.1: what fails while its domain is testing is as good as unsigned.
     let of_key = |(verdict, reason): ResultReason| match key.is_testing {
-        true => (Verdict::None, format!("{reason}; its domain is testing")),
+        true => (DkimResult::None, format!("{reason}; its domain is testing")),
         false => (verdict, reason),
     };
     let is_other = |signature: &Signature| signature.agent_domain != seal.domain;
     if key.is_strict && signature.is_some_and(is_other) {
-        return Err(of_key((Verdict::PermError, "the key is for d= itself, not for i=".into())));
+        return Err(of_key((DkimResult::PermError, "the key is for d= itself, not for i=".into())));
     }
     match key.verify(seal.algorithm, hash, &seal.signature) {
         Ok(true) => Ok(()),
-        Ok(false) => Err(of_key((Verdict::Fail, "the signature does not fit the header".into()))),
-        Err(wrong) => Err(of_key((Verdict::PermError, wrong.to_owned()))),
+        Ok(false) => {
+            Err(of_key((DkimResult::Fail, "the signature does not fit the header".into())))
+        }
+        Err(wrong) => Err(of_key((DkimResult::PermError, wrong.to_owned()))),
     }
 }
 

@@ -188,7 +188,7 @@ pub(crate) fn write_folded(lines: &[String], signed: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dkim::{Algorithm, SigningKey, Verdict, verify};
+    use crate::dkim::{Algorithm, DkimResult, SigningKey, verify};
     use crate::scan::{Scan, ScanOptions};
     use crate::testing::{self, Zone};
 
@@ -244,7 +244,7 @@ mod tests {
             let outcomes = testing::now(verify(&zone, &message, 1_000));
             outcomes.into_iter().map(|outcome| outcome.verdict).collect::<Vec<_>>()
         };
-        assert_eq!(verdicts(&signed), [Verdict::Pass; 2], "{signed}");
+        assert_eq!(verdicts(&signed), [DkimResult::Pass; 2], "{signed}");
         for (from, to) in [
             ("Hello", "Hallo"),
             ("Subject: one", "Subject: two"),
@@ -253,7 +253,7 @@ mod tests {
             ("From: a@", "From: b@b.test\r\nFrom: a@"),
         ] {
             let changed = signed.replacen(from, to, 1);
-            assert_eq!(verdicts(&changed), [Verdict::Fail; 2], "{from}");
+            assert_eq!(verdicts(&changed), [DkimResult::Fail; 2], "{from}");
         }
         // One that was not read to be signed is not.
         let read = scanned(ScanOptions { dkim: true, ..ScanOptions::default() }, message);

@@ -43,50 +43,50 @@ fn verdicts(zone: &Zone, message: &str, now_s: u64) -> (Vec<DkimVerification>, a
     (verdicts.dkim.unwrap(), verdicts.arc.unwrap())
 }
 
-fn verdict(zone: &Zone, message: &str) -> Verdict {
+fn verdict(zone: &Zone, message: &str) -> DkimResult {
     overall(&verdicts(zone, message, 1_000).0)
 }
 
 #[test]
 fn a_signature_fits_its_message_and_no_other() {
     let (message, zone) = signed("", "", "Hello  you\r\n");
-    assert_eq!(verdict(&zone, &message), Verdict::Pass);
-    assert_eq!(verdict(&zone, &message.replace("Hello  you", "Hello you ")), Verdict::Pass);
-    assert_eq!(verdict(&zone, &message.replace("Hello", "Hallo")), Verdict::Fail);
-    assert_eq!(verdict(&zone, &message.replace("From: a@", "From: b@")), Verdict::Fail);
-    assert_eq!(verdict(&zone, "From: a@a.example\r\n\r\n"), Verdict::None);
+    assert_eq!(verdict(&zone, &message), DkimResult::Pass);
+    assert_eq!(verdict(&zone, &message.replace("Hello  you", "Hello you ")), DkimResult::Pass);
+    assert_eq!(verdict(&zone, &message.replace("Hello", "Hallo")), DkimResult::Fail);
+    assert_eq!(verdict(&zone, &message.replace("From: a@", "From: b@")), DkimResult::Fail);
+    assert_eq!(verdict(&zone, "From: a@a.example\r\n\r\n"), DkimResult::None);
     // A second From below it is not the one that was signed, one above is not signed.
     let twice = message.replace("\r\n\r\nHello", "\r\nFrom: b@b.example\r\n\r\nHello");
-    assert_eq!(verdict(&zone, &twice), Verdict::Fail);
+    assert_eq!(verdict(&zone, &twice), DkimResult::Fail);
 }
 
 #[test]
 fn what_is_beside_the_signature_counts() {
     for (tags, key_tags, expected) in [
-        (" x=999;", "", Verdict::Fail),
-        (" x=1000;", "", Verdict::Pass),
-        (" l=3;", "", Verdict::Fail),
-        (" l=12;", "", Verdict::Fail),
-        (" i=me@x.a.example;", "", Verdict::Pass),
-        (" i=me@x.a.example;", " t=s;", Verdict::PermError),
-        (" i=me@b.example;", "", Verdict::Neutral),
-        ("", " s=chat;", Verdict::PermError),
-        ("", " h=sha1;", Verdict::PermError),
+        (" x=999;", "", DkimResult::Fail),
+        (" x=1000;", "", DkimResult::Pass),
+        (" l=3;", "", DkimResult::Fail),
+        (" l=12;", "", DkimResult::Fail),
+        (" i=me@x.a.example;", "", DkimResult::Pass),
+        (" i=me@x.a.example;", " t=s;", DkimResult::PermError),
+        (" i=me@b.example;", "", DkimResult::Neutral),
+        ("", " s=chat;", DkimResult::PermError),
+        ("", " h=sha1;", DkimResult::PermError),
     ] {
         let (message, zone) = signed(tags, key_tags, "Hello\r\n");
         assert_eq!(verdict(&zone, &message), expected, "{tags} {key_tags}");
     }
     let (message, _) = signed("", "", "Hello\r\n");
-    assert_eq!(verdict(&Zone::of(&[(KEY, "?")]), &message), Verdict::TempError);
-    assert_eq!(verdict(&Zone::of(&[(KEY, "p=")]), &message), Verdict::PermError);
-    assert_eq!(verdict(&Zone::default(), &message), Verdict::PermError);
+    assert_eq!(verdict(&Zone::of(&[(KEY, "?")]), &message), DkimResult::TempError);
+    assert_eq!(verdict(&Zone::of(&[(KEY, "p=")]), &message), DkimResult::PermError);
+    assert_eq!(verdict(&Zone::default(), &message), DkimResult::PermError);
 }
 
 #[test]
 fn a_signature_of_the_bodys_beginning_is_not_one_of_the_message() {
     let (message, zone) = signed(" l=7;", "", "Hello\r\n");
-    assert_eq!(verdict(&zone, &message), Verdict::Pass);
-    assert_eq!(verdict(&zone, &format!("{message}more\r\n")), Verdict::Policy);
+    assert_eq!(verdict(&zone, &message), DkimResult::Pass);
+    assert_eq!(verdict(&zone, &format!("{message}more\r\n")), DkimResult::Policy);
 }
 
 #[test]
@@ -94,9 +94,9 @@ fn a_good_signature_among_bad_ones_is_enough_if_it_is_looked_at() {
     let (message, zone) = signed("", "", "Hello\r\n");
     let bad = "DKIM-Signature: v=1\r\n";
     let (outcomes, _) = verdicts(&zone, &(bad.repeat(9) + &message), 0);
-    assert_eq!((outcomes.len(), overall(&outcomes)), (10, Verdict::Pass));
+    assert_eq!((outcomes.len(), overall(&outcomes)), (10, DkimResult::Pass));
     let (outcomes, _) = verdicts(&zone, &(bad.repeat(10) + &message), 0);
-    assert_eq!((outcomes.len(), overall(&outcomes)), (10, Verdict::Neutral));
+    assert_eq!((outcomes.len(), overall(&outcomes)), (10, DkimResult::Neutral));
     assert_eq!(zone.asked.get(), 1);
 }
 
@@ -127,12 +127,12 @@ fn a_chain_has_at_most_fifty_sets() {
 fn a_second_author_and_a_domain_that_is_testing() {
     let (message, zone) = signed("", "", "Hello you\r\n");
     let above = format!("From: c@bank.example\r\n{message}");
-    assert_eq!(verdict(&zone, &above), Verdict::Policy);
+    assert_eq!(verdict(&zone, &above), DkimResult::Policy);
     let (message, zone) = signed("", " t=y;", "Hello you\r\n");
-    assert_eq!(verdict(&zone, &message), Verdict::Pass);
+    assert_eq!(verdict(&zone, &message), DkimResult::Pass);
     let changed = message.replace("From: a@", "From: b@");
     let outcomes = verdicts(&zone, &changed, 1_000).0;
-    assert_eq!(overall(&outcomes), Verdict::None);
+    assert_eq!(overall(&outcomes), DkimResult::None);
     assert!(outcomes[0].reason.contains("testing"), "{}", outcomes[0].reason);
 }
 
@@ -143,7 +143,8 @@ fn names_of_keys_have_an_end() {
         format!("{label}.{label}.{label}.{}", "s".repeat(bytes - 183))
     };
     let own = "._domainkey.a.example".len();
-    for (bytes, expected) in [(253 - own, Verdict::PermError), (254 - own, Verdict::Neutral)] {
+    for (bytes, expected) in [(253 - own, DkimResult::PermError), (254 - own, DkimResult::Neutral)]
+    {
         let (message, zone) = signed("", "", "x\r\n");
         let message = message.replace("s=s;", &format!("s={};", selector(bytes)));
         assert_eq!(verdict(&zone, &message), expected, "{bytes}");

@@ -28,7 +28,7 @@ const SIGNERS_MAX: usize = 4;
 
 verdicts! {
     /// By the names of RFC 7489 §11.2.
-    enum Verdict {
+    enum DmarcResult {
         /// The author's domain has no policy.
         None = "none",
         Pass = "pass",
@@ -41,7 +41,7 @@ verdicts! {
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DmarcEvaluation {
-    pub verdict: Verdict,
+    pub verdict: DmarcResult,
     /// The author's domain, if there is one.
     pub domain: Option<String>,
     /// What the policy asks for this message, if it fails.
@@ -86,7 +86,7 @@ pub async fn discover<R: Records>(
     match policy(records, &domain).await {
         Ok(policy) => Ok(Discovered { domain, policy }),
         Err(unanswered) => Err(DmarcEvaluation {
-            verdict: Verdict::of(&unanswered),
+            verdict: DmarcResult::of(&unanswered),
             domain: Some(domain),
             // Where it was not asked for enough, it may be the strictest.
             wish: if unanswered.is_our_limit() {
@@ -102,13 +102,13 @@ pub async fn discover<R: Records>(
 
 /// RFC 7489 §6.6.1. Several domains are refused an answer: whose policy counts would be the forger's
 /// choice. Without an author there is nobody whose name could be misused.
-fn author(message: &Scanned) -> Result<String, (Verdict, &'static str)> {
-    let wrong = |reason| Err((Verdict::PermError, reason));
+fn author(message: &Scanned) -> Result<String, (DmarcResult, &'static str)> {
+    let wrong = |reason| Err((DmarcResult::PermError, reason));
     if let Some(why) = message.unreadable {
         return wrong(why);
     }
     let mut fields = message.values("From");
-    let Some(field) = fields.next() else { return Err((Verdict::None, "there is no From")) };
+    let Some(field) = fields.next() else { return Err((DmarcResult::None, "there is no From")) };
     if fields.next().is_some() {
         return wrong("there are several From fields");
     }
@@ -117,7 +117,7 @@ fn author(message: &Scanned) -> Result<String, (Verdict, &'static str)> {
     match <[Option<String>; 1]>::try_from(domains) {
         Ok([Some(domain)]) => Ok(domain),
         Ok([None]) => wrong("From has no domain"),
-        Err(none) if none.is_empty() => Err((Verdict::None, "From has no address")),
+        Err(none) if none.is_empty() => Err((DmarcResult::None, "From has no address")),
         Err(_) => wrong("From has addresses of several domains"),
     }
 }
@@ -213,7 +213,7 @@ pub async fn evaluate<R: Records>(
     let Discovered { domain, policy } = discovered;
     let Some(policy) = policy else {
         let reason = format!("neither {domain} nor a domain above it has a policy");
-        let (verdict, wish) = (Verdict::None, RequestedPolicy::None);
+        let (verdict, wish) = (DmarcResult::None, RequestedPolicy::None);
         return DmarcEvaluation { verdict, domain: Some(domain), wish, reason, applied: None };
     };
     let (full, cut) = wish(records, &policy, &domain).await;
@@ -221,12 +221,12 @@ pub async fn evaluate<R: Records>(
     let found = aligned(records, &policy, &domain, spf, dkim).await;
     let (is_spf_aligned, is_dkim_aligned) = (found.spf.is_some(), found.dkim.is_some());
     let (verdict, reason) = match found {
-        Alignment { spf: Some(of), .. } => (Verdict::Pass, format!("SPF passed for {of}")),
-        Alignment { dkim: Some(of), .. } => (Verdict::Pass, format!("DKIM passed for {of}")),
+        Alignment { spf: Some(of), .. } => (DmarcResult::Pass, format!("SPF passed for {of}")),
+        Alignment { dkim: Some(of), .. } => (DmarcResult::Pass, format!("DKIM passed for {of}")),
         Alignment { unknown: Some(unknown), .. } => unknown,
-        _ if cut.is_some() => (Verdict::CutShort, cut.unwrap_or_default()),
+        _ if cut.is_some() => (DmarcResult::CutShort, cut.unwrap_or_default()),
         _ => (
-            Verdict::Fail,
+            DmarcResult::Fail,
             format!("neither SPF nor DKIM passed for {domain}; policy of {}", policy.of),
         ),
     };
@@ -281,13 +281,13 @@ struct Alignment {
     /// For which domain.
     dkim: Option<String>,
     /// It could be found out later, and why not now.
-    unknown: Option<(Verdict, String)>,
+    unknown: Option<(DmarcResult, String)>,
 }
 
 impl Alignment {
     /// Takes note of what is not known; what our own limits kept from being known stays.
-    fn note_unknown(&mut self, verdict: Verdict, reason: String) {
-        if !matches!(self.unknown, Some((Verdict::CutShort, _))) {
+    fn note_unknown(&mut self, verdict: DmarcResult, reason: String) {
+        if !matches!(self.unknown, Some((DmarcResult::CutShort, _))) {
             self.unknown = Some((verdict, reason));
         }
     }
@@ -304,36 +304,36 @@ async fn aligned<R: Records>(
     let mut found = Alignment::default();
     let spf_domain = spf.domain.to_ascii_lowercase();
     let of_spf = match spf.verdict {
-        spf::Verdict::Pass => Some(Verdict::Pass),
-        spf::Verdict::TempError => Some(Verdict::TempError),
-        spf::Verdict::CutShort => Some(Verdict::CutShort),
+        spf::SpfResult::Pass => Some(DmarcResult::Pass),
+        spf::SpfResult::TempError => Some(DmarcResult::TempError),
+        spf::SpfResult::CutShort => Some(DmarcResult::CutShort),
         _ => None,
     };
     if let Some(verdict) = of_spf {
         match belongs(records, policy, author, &spf_domain, policy.record.is_strict_spf).await {
-            Ok(true) if verdict == Verdict::Pass => found.spf = Some(spf_domain),
+            Ok(true) if verdict == DmarcResult::Pass => found.spf = Some(spf_domain),
             Ok(true) => found.note_unknown(verdict, spf.reason.clone()),
             Ok(false) => {}
-            Err(why) => found.note_unknown(Verdict::of(&why), why.to_string()),
+            Err(why) => found.note_unknown(DmarcResult::of(&why), why.to_string()),
         }
     }
     let is_open = |outcome: &&dkim::DkimVerification| {
-        use dkim::Verdict::{CutShort, Pass, TempError};
+        use dkim::DkimResult::{CutShort, Pass, TempError};
         matches!(outcome.verdict, Pass | TempError | CutShort)
     };
     for (of, outcome) in near(policy, author, dkim.iter().filter(is_open)) {
         match belongs(records, policy, author, of, policy.record.is_strict_dkim).await {
-            Ok(true) if outcome.verdict == dkim::Verdict::Pass => {
+            Ok(true) if outcome.verdict == dkim::DkimResult::Pass => {
                 found.dkim = Some(of.to_owned());
                 break;
             }
             Ok(true) => {
-                let is_cut = outcome.verdict == dkim::Verdict::CutShort;
-                let verdict = if is_cut { Verdict::CutShort } else { Verdict::TempError };
+                let is_cut = outcome.verdict == dkim::DkimResult::CutShort;
+                let verdict = if is_cut { DmarcResult::CutShort } else { DmarcResult::TempError };
                 found.note_unknown(verdict, outcome.reason.clone());
             }
             Ok(false) => {}
-            Err(why) => found.note_unknown(Verdict::of(&why), why.to_string()),
+            Err(why) => found.note_unknown(DmarcResult::of(&why), why.to_string()),
         }
     }
     found

@@ -9,11 +9,11 @@ fn by(from: &str) -> Scanned {
     scan.finish()
 }
 
-fn spf(verdict: spf::Verdict, domain: &str) -> spf::SpfEvaluation {
+fn spf(verdict: spf::SpfResult, domain: &str) -> spf::SpfEvaluation {
     spf::SpfEvaluation { verdict, domain: domain.into(), ..spf::SpfEvaluation::unknown() }
 }
 
-fn dkim(verdict: dkim::Verdict, domain: &str) -> dkim::DkimVerification {
+fn dkim(verdict: dkim::DkimResult, domain: &str) -> dkim::DkimVerification {
     let algorithm = dkim::Algorithm::Ed25519Sha256;
     let signer = dkim::Signer { domain: domain.into(), selector: "s".into(), algorithm };
     dkim::DkimVerification { verdict, reason: String::new(), signer: Some(signer) }
@@ -33,8 +33,8 @@ fn outcome(
 }
 
 /// The verdict and what is wished, without a good SPF or DKIM.
-fn wish_for(zone: &Zone, from: &str) -> (Verdict, RequestedPolicy) {
-    let none = spf(spf::Verdict::None, "");
+fn wish_for(zone: &Zone, from: &str) -> (DmarcResult, RequestedPolicy) {
+    let none = spf(spf::SpfResult::None, "");
     let outcome = outcome(zone, from, &none, &[], 0);
     (outcome.verdict, outcome.wish)
 }
@@ -49,16 +49,16 @@ fn the_policy_is_the_domains_own_or_that_of_its_organization() {
         ("_dmarc.dead.test", "?"),
     ]);
     for (from, expected) in [
-        ("a@a.example", (Verdict::Fail, RequestedPolicy::Reject)),
-        ("a@x.y.a.example", (Verdict::Fail, RequestedPolicy::Quarantine)),
-        ("a@own.a.example", (Verdict::Fail, RequestedPolicy::None)),
-        ("a@b.reg", (Verdict::Fail, RequestedPolicy::None)),
-        ("a@c.reg", (Verdict::Fail, RequestedPolicy::Quarantine)),
-        ("a@none.test", (Verdict::None, RequestedPolicy::None)),
-        ("a@dead.test", (Verdict::TempError, RequestedPolicy::None)),
-        ("a@a.example, b@none.test", (Verdict::PermError, RequestedPolicy::None)),
-        ("a@a.example, b@A.example", (Verdict::Fail, RequestedPolicy::Reject)),
-        ("Nobody:;", (Verdict::None, RequestedPolicy::None)),
+        ("a@a.example", (DmarcResult::Fail, RequestedPolicy::Reject)),
+        ("a@x.y.a.example", (DmarcResult::Fail, RequestedPolicy::Quarantine)),
+        ("a@own.a.example", (DmarcResult::Fail, RequestedPolicy::None)),
+        ("a@b.reg", (DmarcResult::Fail, RequestedPolicy::None)),
+        ("a@c.reg", (DmarcResult::Fail, RequestedPolicy::Quarantine)),
+        ("a@none.test", (DmarcResult::None, RequestedPolicy::None)),
+        ("a@dead.test", (DmarcResult::TempError, RequestedPolicy::None)),
+        ("a@a.example, b@none.test", (DmarcResult::PermError, RequestedPolicy::None)),
+        ("a@a.example, b@A.example", (DmarcResult::Fail, RequestedPolicy::Reject)),
+        ("Nobody:;", (DmarcResult::None, RequestedPolicy::None)),
     ] {
         assert_eq!(wish_for(&zone, from), expected, "{from}");
     }
@@ -67,10 +67,10 @@ fn the_policy_is_the_domains_own_or_that_of_its_organization() {
 #[test]
 fn a_long_name_is_walked_in_eight_steps() {
     let zone = Zone::of(&[("_dmarc.d.e.f.g.h.i.test", "v=DMARC1; p=reject")]);
-    assert_eq!(wish_for(&zone, "a@1.2.3.4.5.a.b.c.d.e.f.g.h.i.test").0, Verdict::Fail);
+    assert_eq!(wish_for(&zone, "a@1.2.3.4.5.a.b.c.d.e.f.g.h.i.test").0, DmarcResult::Fail);
     assert_eq!(zone.asked.get(), STEPS_MAX as u32);
     let zone = Zone::of(&[("_dmarc.c.d.e.f.g.h.i.test", "v=DMARC1; p=reject")]);
-    assert_eq!(wish_for(&zone, "a@1.2.3.4.5.a.b.c.d.e.f.g.h.i.test").0, Verdict::None);
+    assert_eq!(wish_for(&zone, "a@1.2.3.4.5.a.b.c.d.e.f.g.h.i.test").0, DmarcResult::None);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_pass_counts_for_the_authors_organization_only() {
         ("_dmarc.s.example", "v=DMARC1; p=reject; adkim=s; aspf=s"),
         ("_dmarc.other.a.example", "v=DMARC1; p=reject; psd=n"),
     ]);
-    let (pass, fail) = (Verdict::Pass, Verdict::Fail);
+    let (pass, fail) = (DmarcResult::Pass, DmarcResult::Fail);
     for (from, domain, expected) in [
         ("a@a.example", "a.example", pass),
         ("a@a.example", "x.a.example", pass),
@@ -92,16 +92,16 @@ fn a_pass_counts_for_the_authors_organization_only() {
         ("a@s.example", "s.example", pass),
         ("a@s.example", "x.s.example", fail),
     ] {
-        let none = spf(spf::Verdict::None, "");
-        let by_spf = outcome(&zone, from, &spf(spf::Verdict::Pass, domain), &[], 0);
-        let signed = [dkim(dkim::Verdict::Fail, from), dkim(dkim::Verdict::Pass, domain)];
+        let none = spf(spf::SpfResult::None, "");
+        let by_spf = outcome(&zone, from, &spf(spf::SpfResult::Pass, domain), &[], 0);
+        let signed = [dkim(dkim::DkimResult::Fail, from), dkim(dkim::DkimResult::Pass, domain)];
         let by_dkim = outcome(&zone, from, &none, &signed, 0);
         assert_eq!((by_spf.verdict, by_dkim.verdict), (expected, expected), "{from} {domain}");
         let by_others = outcome(
             &zone,
             from,
-            &spf(spf::Verdict::SoftFail, domain),
-            &[dkim(dkim::Verdict::Policy, domain)],
+            &spf(spf::SpfResult::SoftFail, domain),
+            &[dkim(dkim::DkimResult::Policy, domain)],
             0,
         );
         assert_eq!(by_others.verdict, fail, "{from} {domain}");
@@ -111,16 +111,16 @@ fn a_pass_counts_for_the_authors_organization_only() {
 #[test]
 fn what_may_yet_pass_does_not_fail() {
     let zone = Zone::of(&[("_dmarc.a.example", "v=DMARC1; p=reject")]);
-    let open = dkim(dkim::Verdict::TempError, "a.example");
-    let elsewhere = dkim(dkim::Verdict::TempError, "b.example");
-    let none = spf(spf::Verdict::None, "");
+    let open = dkim(dkim::DkimResult::TempError, "a.example");
+    let elsewhere = dkim(dkim::DkimResult::TempError, "b.example");
+    let none = spf(spf::SpfResult::None, "");
     let verdict = |spf: &spf::SpfEvaluation, dkim: &[dkim::DkimVerification]| {
         outcome(&zone, "a@a.example", spf, dkim, 0).verdict
     };
-    assert_eq!(verdict(&none, std::slice::from_ref(&open)), Verdict::TempError);
-    assert_eq!(verdict(&none, &[elsewhere]), Verdict::Fail);
-    assert_eq!(verdict(&spf(spf::Verdict::TempError, "a.example"), &[]), Verdict::TempError);
-    assert_eq!(verdict(&spf(spf::Verdict::Pass, "a.example"), &[open]), Verdict::Pass);
+    assert_eq!(verdict(&none, std::slice::from_ref(&open)), DmarcResult::TempError);
+    assert_eq!(verdict(&none, &[elsewhere]), DmarcResult::Fail);
+    assert_eq!(verdict(&spf(spf::SpfResult::TempError, "a.example"), &[]), DmarcResult::TempError);
+    assert_eq!(verdict(&spf(spf::SpfResult::Pass, "a.example"), &[open]), DmarcResult::Pass);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_part_of_all_messages_gets_what_is_milder() {
         ("_dmarc.a.example", "v=DMARC1; p=reject; pct=30"),
         ("_dmarc.t.example", "v=DMARC1; p=quarantine; t=y"),
     ]);
-    let none = spf(spf::Verdict::None, "");
+    let none = spf(spf::SpfResult::None, "");
     let wish = |from, chance| outcome(&zone, from, &none, &[], chance).wish;
     assert_eq!(
         [29, 30].map(|chance| wish("a@a.example", chance)),
@@ -155,8 +155,8 @@ fn what_is_wanted_to_be_heard_of_has_both_alignments() {
         ("_dmarc.a.example", "v=DMARC1; p=reject; pct=0; rua=mailto:r@a.example"),
         ("_dmarc.b.example", "v=DMARC1; p=reject"),
     ]);
-    let pass = spf(spf::Verdict::Pass, "a.example");
-    let signed = [dkim(dkim::Verdict::Pass, "a.example")];
+    let pass = spf(spf::SpfResult::Pass, "a.example");
+    let signed = [dkim(dkim::DkimResult::Pass, "a.example")];
     let applied = |from, spf: &spf::SpfEvaluation, dkim: &[dkim::DkimVerification]| {
         outcome(&zone, from, spf, dkim, 0).applied
     };
@@ -171,10 +171,10 @@ fn what_is_wanted_to_be_heard_of_has_both_alignments() {
 #[test]
 fn the_authors_own_signature_is_not_hidden_by_others() {
     let zone = Zone::of(&[("_dmarc.a.example", "v=DMARC1; p=reject")]);
-    let none = spf(spf::Verdict::None, "");
-    let pass = |domain: &str| dkim(dkim::Verdict::Pass, domain);
+    let none = spf(spf::SpfResult::None, "");
+    let pass = |domain: &str| dkim(dkim::DkimResult::Pass, domain);
     let mut signers: Vec<_> = (0..6).map(|n| pass(&format!("esp{n}.example"))).collect();
-    signers.extend((0..6).map(|n| dkim(dkim::Verdict::TempError, &format!("x{n}.a.example"))));
+    signers.extend((0..6).map(|n| dkim(dkim::DkimResult::TempError, &format!("x{n}.a.example"))));
     signers.push(pass("a.example"));
-    assert_eq!(outcome(&zone, "a@a.example", &none, &signers, 0).verdict, Verdict::Pass);
+    assert_eq!(outcome(&zone, "a@a.example", &none, &signers, 0).verdict, DmarcResult::Pass);
 }

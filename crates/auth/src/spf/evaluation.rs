@@ -2,7 +2,7 @@
 
 use super::expansion::{MacroString, Values};
 use super::record::{Directive, Mechanism, Prefixes, Record, is_policy};
-use super::{Identity, SpfEvaluation, SpfQuery, Verdict};
+use super::{Identity, SpfEvaluation, SpfQuery, SpfResult};
 use crate::records::{DnsAnswer, Family, Records, Unanswered, is_at_or_below};
 use std::cell::{Cell, OnceCell};
 use std::future::Future;
@@ -43,7 +43,7 @@ pub async fn check<R: Records>(records: &R, question: SpfQuery<'_>) -> SpfEvalua
             Ok(found) => found,
             Err(Stop { verdict, reason }) => RecordResult { verdict, reason, explanation: None },
         };
-    let explanation = match explanation.filter(|_| verdict == Verdict::Fail) {
+    let explanation = match explanation.filter(|_| verdict == SpfResult::Fail) {
         Some((template, of)) => check.explain(&template, &of).await,
         None => None,
     };
@@ -52,7 +52,7 @@ pub async fn check<R: Records>(records: &R, question: SpfQuery<'_>) -> SpfEvalua
 
 /// What a record says.
 struct RecordResult {
-    verdict: Verdict,
+    verdict: SpfResult,
     reason: String,
     /// The name of the explanation, and the domain whose record names it.
     explanation: Option<(MacroString, String)>,
@@ -60,18 +60,18 @@ struct RecordResult {
 
 /// The check is over, whatever else there is.
 struct Stop {
-    verdict: Verdict,
+    verdict: SpfResult,
     reason: String,
 }
 
 impl From<Unanswered> for Stop {
     fn from(unanswered: Unanswered) -> Stop {
-        Stop { verdict: Verdict::of(&unanswered), reason: unanswered.to_string() }
+        Stop { verdict: SpfResult::of(&unanswered), reason: unanswered.to_string() }
     }
 }
 
 fn wrong(reason: impl Into<String>) -> Stop {
-    Stop { verdict: Verdict::PermError, reason: reason.into() }
+    Stop { verdict: SpfResult::PermError, reason: reason.into() }
 }
 
 struct Check<'a, R> {
@@ -104,7 +104,9 @@ impl<R: Records> Check<'_, R> {
                 let reason = format!("{domain} has no policy");
                 return match redirected_by {
                     Some(by) => Err(wrong(format!("redirect of {by}: {reason}"))),
-                    None => Ok(RecordResult { verdict: Verdict::None, reason, explanation: None }),
+                    None => {
+                        Ok(RecordResult { verdict: SpfResult::None, reason, explanation: None })
+                    }
                 };
             };
             for directive in &record.directives {
@@ -117,7 +119,7 @@ impl<R: Records> Check<'_, R> {
             }
             let Some(redirect) = &record.redirect else {
                 let reason = format!("nothing of {domain} matches");
-                return Ok(RecordResult { verdict: Verdict::Neutral, reason, explanation: None });
+                return Ok(RecordResult { verdict: SpfResult::Neutral, reason, explanation: None });
             };
             self.count_lookup()?;
             let target = self.expand(redirect, &domain).await?;
@@ -183,8 +185,8 @@ impl<R: Records> Check<'_, R> {
         let target = self.expand(target, domain).await?;
         let found = self.evaluate(target).await?;
         match found.verdict {
-            Verdict::Pass => Ok(true),
-            Verdict::None => Err(wrong(format!("include of {domain}: {}", found.reason))),
+            SpfResult::Pass => Ok(true),
+            SpfResult::None => Err(wrong(format!("include of {domain}: {}", found.reason))),
             _ => Ok(false),
         }
     }

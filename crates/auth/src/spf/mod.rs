@@ -33,7 +33,7 @@ pub struct Sender<'a> {
 
 verdicts! {
     /// RFC 7208 §2.6, by the names of RFC 8601 §2.7.2.
-    enum Verdict {
+    enum SpfResult {
         /// There is no policy to be found.
         None = "none",
         Neutral = "neutral",
@@ -55,7 +55,7 @@ pub enum Identity {
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpfEvaluation {
-    pub verdict: Verdict,
+    pub verdict: SpfResult,
     pub identity: Identity,
     /// The domain that was asked about.
     pub domain: String,
@@ -69,7 +69,7 @@ impl SpfEvaluation {
     /// Of a client that nothing is known of.
     pub(crate) fn unknown() -> SpfEvaluation {
         SpfEvaluation {
-            verdict: Verdict::None,
+            verdict: SpfResult::None,
             identity: Identity::Helo,
             domain: String::new(),
             reason: "the client is not known".into(),
@@ -123,13 +123,13 @@ mod tests {
     #[test]
     fn a_term_without_addresses_of_the_clients_family_is_void_once() {
         for (policy, mail_hosts, verdict) in [
-            ("v=spf1 a mx include:ok.test -all", &["v4a.test", "v4b.test"][..], Verdict::Pass),
-            ("v=spf1 mx ~all", &["v4a.test", "v4b.test", "v4c.test", "v6.test"], Verdict::Pass),
-            ("v=spf1 mx -all", &["v4a.test", "v4b.test", "v4c.test", "v4d.test"], Verdict::Fail),
-            ("v=spf1 a:x.test a:y.test include:ok.test -all", &[], Verdict::Pass),
+            ("v=spf1 a mx include:ok.test -all", &["v4a.test", "v4b.test"][..], SpfResult::Pass),
+            ("v=spf1 mx ~all", &["v4a.test", "v4b.test", "v4c.test", "v6.test"], SpfResult::Pass),
+            ("v=spf1 mx -all", &["v4a.test", "v4b.test", "v4c.test", "v4d.test"], SpfResult::Fail),
+            ("v=spf1 a:x.test a:y.test include:ok.test -all", &[], SpfResult::Pass),
             // RFC 7208 §4.6.4: two void terms, and no more.
-            ("v=spf1 a mx a:x.test include:ok.test -all", &["v4a.test"], Verdict::PermError),
-            ("v=spf1 mx mx:x.test a:x.test include:ok.test -all", &[], Verdict::PermError),
+            ("v=spf1 a mx a:x.test include:ok.test -all", &["v4a.test"], SpfResult::PermError),
+            ("v=spf1 mx mx:x.test a:x.test include:ok.test -all", &[], SpfResult::PermError),
         ] {
             let question = SpfQuery {
                 client: CLIENT.parse().unwrap(),

@@ -1,6 +1,6 @@
 //! Records as they are written (RFC 7208 §4.6.1, §5, §6, §12).
 
-use super::Verdict;
+use super::SpfResult;
 use super::expansion::MacroString;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +15,7 @@ pub(super) struct Record {
 /// A mechanism, and what it says of who matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directive {
-    pub(super) verdict: Verdict,
+    pub(super) verdict: SpfResult,
     pub(super) mechanism: Mechanism,
     /// As it is written.
     pub(super) text: String,
@@ -76,11 +76,11 @@ impl Record {
             return self.take_modifier(name, value);
         }
         let (verdict, mechanism) = match term.as_bytes().first()? {
-            b'+' => (Verdict::Pass, &term[1..]),
-            b'-' => (Verdict::Fail, &term[1..]),
-            b'~' => (Verdict::SoftFail, &term[1..]),
-            b'?' => (Verdict::Neutral, &term[1..]),
-            _ => (Verdict::Pass, term),
+            b'+' => (SpfResult::Pass, &term[1..]),
+            b'-' => (SpfResult::Fail, &term[1..]),
+            b'~' => (SpfResult::SoftFail, &term[1..]),
+            b'?' => (SpfResult::Neutral, &term[1..]),
+            _ => (SpfResult::Pass, term),
         };
         let mechanism = Mechanism::parse(mechanism)?;
         self.directives.push(Directive { verdict, mechanism, text: term.to_owned() });

@@ -235,14 +235,17 @@ mod tests {
             let summary = verdicts.summary();
             let CheckSelection { spf, dkim, dmarc, .. } = powers.asked();
             assert_eq!(
-                summary.spf.map(auth::spf::Verdict::as_str),
+                summary.spf.map(auth::spf::SpfResult::as_str),
                 (spf || dmarc).then_some("pass")
             );
             assert_eq!(
-                summary.dkim.map(auth::dkim::Verdict::as_str),
+                summary.dkim.map(auth::dkim::DkimResult::as_str),
                 (dkim || dmarc).then_some("pass")
             );
-            assert_eq!(summary.dmarc.map(auth::dmarc::Verdict::as_str), dmarc.then_some("pass"));
+            assert_eq!(
+                summary.dmarc.map(auth::dmarc::DmarcResult::as_str),
+                dmarc.then_some("pass")
+            );
             assert_eq!(judgement, PolicyAction::Take, "{checks}");
         }
         let lines = measure(Duration::from_millis(1)).expect("measured");

@@ -183,12 +183,12 @@ fn client_fields(line: &mut JsonLine<'_>, client: &Client) {
 /// A field for each check that was made.
 fn checked_fields(line: &mut JsonLine<'_>, checked: &AuthSummary) {
     let words = [
-        ("iprev", checked.iprev.map(auth::iprev::Verdict::as_str)),
-        ("spf", checked.spf.map(auth::spf::Verdict::as_str)),
-        ("dkim", checked.dkim.map(auth::dkim::Verdict::as_str)),
-        ("dmarc", checked.dmarc.map(auth::dmarc::Verdict::as_str)),
-        ("arc", checked.arc.map(auth::arc::Verdict::as_str)),
-        ("sealed", checked.sealed.map(auth::arc::Verdict::as_str)),
+        ("iprev", checked.iprev.map(auth::iprev::IprevResult::as_str)),
+        ("spf", checked.spf.map(auth::spf::SpfResult::as_str)),
+        ("dkim", checked.dkim.map(auth::dkim::DkimResult::as_str)),
+        ("dmarc", checked.dmarc.map(auth::dmarc::DmarcResult::as_str)),
+        ("arc", checked.arc.map(auth::arc::ArcResult::as_str)),
+        ("sealed", checked.sealed.map(auth::arc::ArcResult::as_str)),
         ("dnsbl", checked.dnsbl.map(auth::dnsbl::DnsblResult::as_str)),
     ];
     for (check, verdict) in words {

@@ -136,7 +136,7 @@ fn tell<W: World>(ingress: &Ingress<W>, message: &Message, position: u64, kind: 
 
 /// Whether SPF or DMARC says that the sender is who it says it is.
 fn is_vouched(checked: &AuthSummary) -> bool {
-    checked.spf == Some(spf::Verdict::Pass) || checked.dmarc == Some(dmarc::Verdict::Pass)
+    checked.spf == Some(spf::SpfResult::Pass) || checked.dmarc == Some(dmarc::DmarcResult::Pass)
 }
 
 /// The header fields in front of the content.

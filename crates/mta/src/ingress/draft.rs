@@ -271,7 +271,7 @@ impl Draft {
     }
 
     /// It has got a seal, which says this of the chain before it.
-    pub fn note_sealed(&mut self, says: auth::arc::Verdict) {
+    pub fn note_sealed(&mut self, says: auth::arc::ArcResult) {
         self.additions.checked.sealed = Some(says);
     }
 

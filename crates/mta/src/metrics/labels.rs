@@ -10,18 +10,18 @@ use config::shaping::Action;
 use lookup::LookupErrorKind;
 
 // What a limit of our own cut short is counted as what it is to the sender: for the time being.
-crate::label! { iprev::Verdict, "verdict":
+crate::label! { iprev::IprevResult, "verdict":
 Pass = "pass", Fail = "fail", TempError | CutShort = "temperror", PermError = "permerror" }
-crate::label! { spf::Verdict, "verdict":
+crate::label! { spf::SpfResult, "verdict":
 None = "none", Neutral = "neutral", Pass = "pass", Fail = "fail", SoftFail = "softfail",
 TempError | CutShort = "temperror", PermError = "permerror" }
-crate::label! { dkim::Verdict, "verdict":
+crate::label! { dkim::DkimResult, "verdict":
 None = "none", Pass = "pass", Fail = "fail", Policy = "policy", Neutral = "neutral",
 TempError | CutShort = "temperror", PermError = "permerror" }
-crate::label! { dmarc::Verdict, "verdict":
+crate::label! { dmarc::DmarcResult, "verdict":
 None = "none", Pass = "pass", Fail = "fail", TempError | CutShort = "temperror",
 PermError = "permerror" }
-crate::label! { arc::Verdict, "verdict":
+crate::label! { arc::ArcResult, "verdict":
 None = "none", Pass = "pass", Fail = "fail", TempError | CutShort = "temperror" }
 crate::label! { dnsbl::DnsblResult, "verdict":
 None = "none", Allowed = "allowed", Below = "below", Listed = "listed" }
@@ -112,9 +112,9 @@ impl Metrics {
         count(&self.checked_arc, checked.arc);
         count(&self.checked_dnsbl, checked.dnsbl);
         let chain = checked.sealed.map(|says| match says {
-            arc::Verdict::Pass => SealedChain::Pass,
-            arc::Verdict::Fail => SealedChain::Fail,
-            arc::Verdict::None | arc::Verdict::TempError | arc::Verdict::CutShort => {
+            arc::ArcResult::Pass => SealedChain::Pass,
+            arc::ArcResult::Fail => SealedChain::Fail,
+            arc::ArcResult::None | arc::ArcResult::TempError | arc::ArcResult::CutShort => {
                 SealedChain::None
             }
         });

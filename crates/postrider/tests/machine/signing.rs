@@ -8,7 +8,7 @@ use crate::support::server::{self, CONFIG, Server};
 use crate::support::spool_files::wall_now;
 use crate::support::{Files, config_with, wait_until};
 use auth::checks::{CheckSelection, Subject, check};
-use auth::dkim::{Algorithm, SigningKey, Verdict};
+use auth::dkim::{Algorithm, DkimResult, SigningKey};
 use auth::records::{DnsAnswer, Family, Records};
 use mail::Wall;
 use std::collections::BTreeMap;
@@ -211,7 +211,7 @@ fn verified(published: &Published, message: &[u8], at: u64) -> (String, String) 
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let verdicts = runtime.block_on(check(published, asked, subject));
     let outcomes = verdicts.dkim.expect("it was asked for");
-    assert!(outcomes.len() == 1 && outcomes[0].verdict == Verdict::Pass, "{outcomes:?}");
+    assert!(outcomes.len() == 1 && outcomes[0].verdict == DkimResult::Pass, "{outcomes:?}");
     let signer = outcomes[0].signer.clone().expect("it passed");
     (signer.domain, signer.selector)
 }

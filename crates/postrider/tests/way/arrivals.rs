@@ -408,7 +408,7 @@ fn a_client_is_called_what_both_ways_agree_about() {
         assert!(stored.contains("from client.test (mail.stranger.test [203.0.113.9])"), "{stored}");
         let received = "received client=203.0.113.9 client_name=mail.stranger.test iprev=pass";
         assert_eq!(node.events(&["client", "client_name", "iprev"])[0], received);
-        assert_eq!(node.metrics.checked_iprev[auth::iprev::Verdict::Pass].get(), 1);
+        assert_eq!(node.metrics.checked_iprev[auth::iprev::IprevResult::Pass].get(), 1);
         // Who may relay is not looked up.
         let mut friend = Client::connect(&node, FRIEND).await;
         friend.send("me@source.test", &["you@ours.test"], CONTENT).await;

@@ -74,7 +74,7 @@ impl<W: World> SmtpSession<W> {
 fn found_of(name: &XclientName) -> iprev::IprevCheck {
     match name {
         XclientName::Is(name) => iprev::IprevCheck::of_name(name),
-        XclientName::Unavailable => iprev::IprevCheck::without_name(iprev::Verdict::PermError),
-        XclientName::NotNow => iprev::IprevCheck::without_name(iprev::Verdict::TempError),
+        XclientName::Unavailable => iprev::IprevCheck::without_name(iprev::IprevResult::PermError),
+        XclientName::NotNow => iprev::IprevCheck::without_name(iprev::IprevResult::TempError),
     }
 }

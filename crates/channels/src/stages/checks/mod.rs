@@ -259,7 +259,9 @@ impl<W: World> Stage for ClientNames<W> {
         let power = checks.powers.client_name;
         let refusal = found.refusal(checks.powers.defers);
         let refusal = refusal.filter(|_| match found.verdict {
-            iprev::Verdict::TempError | iprev::Verdict::CutShort => power >= ActionLimit::Hold,
+            iprev::IprevResult::TempError | iprev::IprevResult::CutShort => {
+                power >= ActionLimit::Hold
+            }
             _ => power == ActionLimit::Reject,
         });
         let is_postmaster = recipient.mailbox.domain_str().is_empty();

@@ -86,7 +86,7 @@ impl<W: World> Greylister<W> {
         };
         let place = self.allowed.place((ip, domain.into()), time.now());
         let allowed = place.get_or_try_init(|| async {
-            let is_passed = spf::check(&lookups, question).await.verdict == spf::Verdict::Pass;
+            let is_passed = spf::check(&lookups, question).await.verdict == spf::SpfResult::Pass;
             // What our own limit has cut short is not remembered.
             if lookups.was_cut() && !is_passed { Err(()) } else { Ok(is_passed) }
         });

@@ -83,8 +83,8 @@ fn hop() -> Arc<Hop> {
 #[test]
 fn received_lists_all_recipients_on_one_line() {
     let checked = AuthSummary {
-        spf: Some(auth::spf::Verdict::SoftFail),
-        dmarc: Some(auth::dmarc::Verdict::Pass),
+        spf: Some(auth::spf::SpfResult::SoftFail),
+        dmarc: Some(auth::dmarc::DmarcResult::Pass),
         ..AuthSummary::default()
     };
     let require_tls = RequireTls::Yes;

@@ -20,12 +20,12 @@ fn full_hop() -> Arc<Hop> {
 
 fn received() -> Kind {
     let checked = AuthSummary {
-        iprev: Some(iprev::Verdict::Pass),
-        spf: Some(spf::Verdict::Pass),
-        dkim: Some(dkim::Verdict::Pass),
-        dmarc: Some(dmarc::Verdict::Pass),
-        arc: Some(arc::Verdict::Pass),
-        sealed: Some(arc::Verdict::Pass),
+        iprev: Some(iprev::IprevResult::Pass),
+        spf: Some(spf::SpfResult::Pass),
+        dkim: Some(dkim::DkimResult::Pass),
+        dmarc: Some(dmarc::DmarcResult::Pass),
+        arc: Some(arc::ArcResult::Pass),
+        sealed: Some(arc::ArcResult::Pass),
         dnsbl: Some(dnsbl::DnsblResult::Listed),
     };
     Kind::Received {

@@ -158,7 +158,7 @@ impl SendingAddress {
             (_, false, _) => {
                 let others = names.join(", ");
                 let is_confirmed =
-                    iprev::check(records, self.address).await.verdict == iprev::Verdict::Pass;
+                    iprev::check(records, self.address).await.verdict == iprev::IprevResult::Pass;
                 let (severity, back) = match is_confirmed {
                     true => (Severity::Warn, "which leads back"),
                     false => (Severity::Error, "which does not lead back to it"),

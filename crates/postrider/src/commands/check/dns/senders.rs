@@ -3,7 +3,7 @@
 use super::addresses::SendingAddress;
 use super::finding::{Finding, Severity, txt};
 use auth::records::Records;
-use auth::spf::{Sender, SpfQuery, Verdict, check};
+use auth::spf::{Sender, SpfQuery, SpfResult, check};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -65,9 +65,9 @@ pub(super) async fn senders<R: Records>(
     findings
 }
 
-fn severity(identity: Identity<'_>, verdict: Verdict) -> Severity {
+fn severity(identity: Identity<'_>, verdict: SpfResult) -> Severity {
     match (verdict, identity) {
-        (Verdict::Pass, _) => Severity::Ok,
+        (SpfResult::Pass, _) => Severity::Ok,
         (_, Identity::Domain(_)) => Severity::Error,
         (_, Identity::Ehlo(_)) => Severity::Warn,
     }
@@ -86,7 +86,7 @@ async fn told<R: Records>(
         Identity::Domain(_) => "",
         Identity::Ehlo(_) => " (as the name in EHLO, for mail without a sender)",
     };
-    let is_none = verdict == Verdict::None.as_str();
+    let is_none = verdict == SpfResult::None.as_str();
     let text = match (group.severity, is_none) {
         (Severity::Ok, _) => format!("pass for {addresses}{whose}"),
         (_, true) => format!("there is no record{whose}"),
@@ -104,7 +104,7 @@ async fn told<R: Records>(
     if is_none {
         return finding.publish(txt(name, &format!("v=spf1 {} -all", terms.join(" "))));
     }
-    let is_amended = [Verdict::Fail, Verdict::SoftFail, Verdict::Neutral]
+    let is_amended = [SpfResult::Fail, SpfResult::SoftFail, SpfResult::Neutral]
         .iter()
         .any(|amended| amended.as_str() == verdict);
     // Of a record with mistakes nobody knows what it was meant to be.
