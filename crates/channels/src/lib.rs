@@ -2,7 +2,7 @@
 //! its own, and a line in each list below.
 
 mod discard;
-mod key_file;
+mod held_memory;
 mod local;
 mod logins;
 mod maildir;
@@ -14,9 +14,9 @@ mod tables;
 mod values;
 mod x400;
 
-pub use key_file::KeyFile;
 pub use protocols::protocols;
 pub use smtp::settings;
+pub use stages::key_file::KeyFile;
 pub use stages::{
     AccessDryRun, AccessQuestion, EntryJudge, SigningName, SigningScope, asks_for_greylisting,
     consult_access, entry_judge, lookups_at_once, milter_connections,

@@ -6,7 +6,6 @@ use super::embedded::EMBEDDED_NAME;
 use super::listener::Listener;
 use super::listener_section::ListenerKind;
 use super::or_routes::OrRoutes;
-use super::owned::Owned;
 use super::problem::{ConfigErrors, Problem, render};
 use super::route::{Route, RouteTable};
 use super::secret_file::SecretFile;
@@ -18,6 +17,7 @@ use super::shaping::{self, Paced, Providers, Shaping, ShapingFile, ShapingSource
 use super::source::{Pool, Source};
 use super::table::TableEntry;
 use super::tenant::Tenants;
+use crate::section::owned::Owned;
 use mail::{Domain, Mailbox};
 use std::net::IpAddr;
 use std::path::PathBuf;

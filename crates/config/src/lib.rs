@@ -16,12 +16,10 @@ mod embedded;
 mod explainer;
 mod explanation;
 mod host;
-mod json_schema;
 mod listener;
 mod listener_section;
 mod next_hop;
 mod or_routes;
-mod owned;
 mod parse;
 mod problem;
 pub mod quantity;
@@ -50,11 +48,12 @@ pub use channel::{
 };
 pub use configuration::Config;
 pub use decision::Decision;
-pub use embedded::{EMBEDDED, Takes};
+pub use embedded::EMBEDDED;
 pub use explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
 pub use explanation::{AccessStep, ExplainRequest, Explanation, InTables, TableLookup};
 pub use host::{Host, HostPort};
 pub use ipnet::IpNet;
+pub use listener::takes::Takes;
 pub use listener::{
     CertificateIdentity, ClientCertificates, Listener, ProtocolSection, ProtocolSettings,
 };

@@ -5,12 +5,13 @@
 //! A protocol implements [`ProtocolSection`] for its keys in `[[listener]]` and is registered with
 //! [`Schema::protocol`](crate::Schema::protocol).
 
-use super::embedded::Takes;
+pub(crate) mod takes;
+
 use super::explainer::Explainer;
-use super::owned::Owned;
 use super::reader::Reader;
 use super::table::TableEntry;
 use super::written::ListenerTls;
+use crate::section::owned::Owned;
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -19,6 +20,7 @@ use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use takes::Takes;
 
 /// `[[listener]]`.
 #[derive(Clone, Debug)]

@@ -4,12 +4,12 @@
 //! [`Schema::listener`](crate::Schema::listener); every listener whose protocol takes what they are about has them,
 //! and [`Listener::of`](crate::Listener::of) has what became of them.
 
-use super::embedded::Takes;
 use super::explainer::Explainer;
-use super::json_schema::keys_of;
 use super::listener::Listener;
-use super::owned::Owned;
 use super::reader::Reader;
+use crate::listener::takes::Takes;
+use crate::schema::json_schema::keys_of;
+use crate::section::owned::Owned;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use std::any::Any;

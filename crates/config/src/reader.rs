@@ -1,11 +1,11 @@
 //! What a section's owner reads it with: it collects mistakes and names their places.
 
 use super::certificate::issued;
-use super::embedded::Takes;
 use super::quantity::{DurationText, Period, SizeText};
 use super::resolver::Resolver;
 use super::table::TableEntry;
 use super::tenant::OTHER_TENANTS;
+use crate::listener::takes::Takes;
 use ipnet::IpNet;
 use mail::{AddressError, Domain, Mailbox, OrAddress, Wall};
 use serde::Deserializer;

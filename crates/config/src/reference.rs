@@ -2,10 +2,10 @@
 //! [`super::written`].
 
 use super::Schema;
-use super::json_schema;
 use super::schema::{ChannelKind, StageKind, TableKind};
 use super::section::SectionKind;
 use super::written::FileText;
+use crate::schema::json_schema;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};

@@ -1,10 +1,10 @@
 //! Reads values that are written, and collects the mistakes in them with their places.
 
 use super::document::Document;
-use super::owned::Owned;
 use super::problem::Problem;
 use super::quantity::{self, DurationText, SizeText};
 use super::table::TableEntry;
+use crate::section::owned::Owned;
 use mail::Domain;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;

@@ -1,14 +1,16 @@
 //! Which sections there are: those of every server, and those that others register.
 
+pub(crate) mod json_schema;
+
 use super::channel::{ChannelSection, Settings};
-use super::embedded::Takes;
-use super::json_schema::keys_of;
 use super::listener::{ProtocolSection, ProtocolSettings};
 use super::listener_section::{ListenerKind, ListenerSection};
 use super::reader::Reader;
 use super::section::{Section, SectionKind, StageSection, StageSettings, TableSection};
 use super::shape::OwnedKeys;
 use super::table::TableSettings;
+use crate::listener::takes::Takes;
+use crate::schema::json_schema::keys_of;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};

@@ -13,11 +13,13 @@
 //! A kind of table implements [`TableSection`] for its keys and [`TableSettings`] for what they come
 //! to, and is registered with [`Schema::table`](crate::Schema::table).
 
+pub(crate) mod owned;
+
 use super::listener::Listener;
-use super::owned::Owned;
 use super::reader::Reader;
 use super::route::Route;
 use super::table::TableSettings;
+use crate::section::owned::Owned;
 use mail::Domain;
 use schemars::JsonSchema;
 use serde::Serialize;

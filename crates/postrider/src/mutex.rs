@@ -1,50 +1,8 @@
 //! Locks that outlive a panic.
 
-use rustls::CipherSuite;
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The lock, also after a thread panicked while it held it: to be used for what is never half made.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What TLS is done with: the same for all, as some connections have a configuration of their own.
-pub(crate) fn provider() -> Arc<CryptoProvider> {
-    static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ordered()));
-    Arc::clone(&PROVIDER)
-}
-
-/// Of suites that are all good the ones with AES-128 go first: a handshake derives its keys by
-/// their SHA-256, for which processors have instructions that they lack for SHA-384, and mail sessions are mostly
-/// handshake.
-fn ordered() -> CryptoProvider {
-    let mut provider = aws_lc_rs::default_provider();
-    let is_light = |suite: CipherSuite| {
-        matches!(
-            suite,
-            CipherSuite::TLS13_AES_128_GCM_SHA256
-                | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
-                | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
-        )
-    };
-    // TLS 1.3 stays in front: the sort keeps the order of what it counts as equal.
-    provider.cipher_suites.sort_by_key(|suite| (suite.tls13().is_none(), !is_light(suite.suite())));
-    provider
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lighter_of_good_suites_go_first_and_none_is_lost() {
-        let suites = &provider().cipher_suites;
-        let name = |n: usize| suites[n].suite();
-        assert_eq!(name(0), CipherSuite::TLS13_AES_128_GCM_SHA256);
-        assert_eq!(name(1), CipherSuite::TLS13_AES_256_GCM_SHA384);
-        assert!(suites[..3].iter().all(|suite| suite.tls13().is_some()));
-        assert_eq!(name(3), CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256);
-        assert_eq!(suites.len(), aws_lc_rs::default_provider().cipher_suites.len());
-    }
 }

@@ -3,7 +3,7 @@
 mod dane;
 
 use crate::mutex::lock;
-use crate::{mutex, pem};
+use crate::{crypto, pem};
 use dane::Dane;
 use mta::lack;
 use mta::seams::{DaneTrust, Trust};
@@ -56,7 +56,7 @@ impl PeerTls {
         if let Some(examiner) = &*made {
             return Ok(Arc::clone(examiner));
         }
-        let (roots, provider) = (Arc::new(roots()?), mutex::provider());
+        let (roots, provider) = (Arc::new(roots()?), crypto::provider());
         let builder = WebPkiServerVerifier::builder_with_provider(roots, provider);
         let examiner = builder.build().map_err(io::Error::other)?;
         *made = Some(Arc::clone(&examiner));
@@ -78,7 +78,7 @@ fn taking_anyone() -> io::Result<ClientConfig> {
 
 /// Takes the certificates that a judge lets pass.
 fn judged_by(judge: impl PeerCertPolicy) -> io::Result<ClientConfig> {
-    let provider = mutex::provider();
+    let provider = crypto::provider();
     let verifier = Arc::new(PeerCertVerifier { judge, provider: Arc::clone(&provider) });
     let builder = ClientConfig::builder_with_provider(provider);
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
@@ -108,7 +108,7 @@ fn roots() -> io::Result<RootCertStore> {
 /// # Errors
 /// When TLS can't be had.
 pub(crate) fn verifying_by(roots: RootCertStore) -> io::Result<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(mutex::provider());
+    let builder = ClientConfig::builder_with_provider(crypto::provider());
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }

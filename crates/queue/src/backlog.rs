@@ -5,6 +5,7 @@
 //! are not counted among those that could go.
 
 mod class;
+pub(crate) mod origin;
 
 use crate::Origin;
 use crate::slab::{FOLLOWER, NONE, Slab, State};

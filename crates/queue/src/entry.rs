@@ -1,6 +1,6 @@
 //! Entries and the queues that they are in, as others name and see them.
 
-use crate::hours::Origin;
+use crate::backlog::origin::Origin;
 use mail::{Failure, MessageId, Mono};
 use std::sync::Arc;
 use std::time::Duration;

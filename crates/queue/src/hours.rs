@@ -1,6 +1,8 @@
 //! The hours in which a scheduled queue's messages may be sent. What they are is not known here: whoever owns the
 //! queue is asked when something is to be sent and the last answer no longer holds ([`crate::Action::Hours`]).
 
+mod window;
+
 use mail::Mono;
 
 /// Whether it is one of the hours.
@@ -66,40 +68,5 @@ impl KnownHours {
     /// They have to be asked for, which they are from now on; false: they are already.
     pub(crate) fn ask(&mut self) -> bool {
         !std::mem::replace(&mut self.asked, true)
-    }
-}
-
-/// The client network that a message of a stranger came from, and above it the networks that one customer may all have:
-/// a number of 16 bits for each. Networks that have the same number, one of some thousands, share a turn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Origin(u32);
-
-impl Origin {
-    /// A client that may relay, a user, or this server itself.
-    pub const OURS: Origin = Origin(0);
-
-    /// A stranger's; a site of 0 counts as 1.
-    #[must_use]
-    pub fn of(site: u16, network: u16) -> Origin {
-        Origin(u32::from(site.max(1)) << 16 | u32::from(network))
-    }
-
-    /// Numbers of the site and of the network within it; `None`: it is ours.
-    #[must_use]
-    pub fn parts(self) -> Option<(u16, u16)> {
-        let site = (self.0 >> 16) as u16;
-        (site != 0).then_some((site, self.0 as u16))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_stranger_is_one_of_ours() {
-        assert_eq!(Origin::OURS.parts(), None);
-        assert_eq!(Origin::of(0, 0).parts(), Some((1, 0)));
-        assert_eq!(Origin::of(u16::MAX, 7).parts(), Some((u16::MAX, 7)));
     }
 }

@@ -26,7 +26,6 @@ mod action;
 mod allowance;
 mod backlog;
 mod connections;
-mod cursor;
 mod deadlines;
 mod entry;
 mod expiry;
@@ -57,19 +56,19 @@ mod tenant;
 mod timers;
 mod ways;
 mod why;
-mod window;
 
 pub use action::{Action, HopLookup, SuspendedHop};
+pub use backlog::origin::Origin;
 pub use connections::{CloseReason, Take, TransactionWork};
-pub use cursor::LOCATING_MAX;
 pub use entry::{
     Deadlines, EntryDetail, EntryId, NewEntry, ReadyId, ReadyKey, ScheduledId, ScheduledKey,
 };
 pub use hold::HoldResult;
-pub use hours::{Hours, Origin};
+pub use hours::Hours;
 pub use limits::{NamedLimit, ReadyLimits};
 pub use listing::{Glance, GlanceState, QueueCounts, ReadyCounts, ScheduledCounts};
 pub use locating::HopLookupResult;
+pub use locating::line::LOCATING_MAX;
 pub use operator::{Retried, Transferred};
 pub use outcome::{Deferred, EntryOutcome};
 pub use queue::{Queue, QueueConfig};

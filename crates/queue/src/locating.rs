@@ -4,12 +4,14 @@
 //! An entry stays one of its scheduled queue: when it is deferred, or the configuration changes, it waits
 //! there, and is asked for again. So is one that waits behind a next hop that fails.
 
+pub(crate) mod line;
+
 use crate::action::HopLookup;
-use crate::cursor::LOCATING_MAX;
 use crate::queue::Queue;
 use crate::scheduled::RoutingState;
 use crate::slab::State;
 use crate::{Action, Deferred, EntryId, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId};
+use line::LOCATING_MAX;
 use mail::{Failure, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;

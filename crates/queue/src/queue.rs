@@ -1,13 +1,14 @@
 //! The queue itself: entries come in, and what is to be done comes out.
 
 use crate::backlog::Payer;
-use crate::cursor::{LocatingLine, SweepCursor};
 use crate::failures::{Failures, HoldReasons};
+use crate::locating::line::LocatingLine;
 use crate::named_limit::Limit;
 use crate::ready::Ready;
 use crate::retry::LastDeferred;
 use crate::scheduled::{JUST_ASKED_FOR, Scheduled};
 use crate::slab::{HELD, NONE, STATES, Slab, State, Table};
+use crate::sweep::cursor::SweepCursor;
 use crate::tenant::Tenants;
 use crate::timers::Timers;
 use crate::{

@@ -3,6 +3,8 @@
 //! It finds what became too old or late while it waited, what lies in a ready queue its mail does
 //! not go to any more, and queues that nobody has used for long.
 
+pub(crate) mod cursor;
+
 use crate::queue::Queue;
 use crate::scheduled::{JUST_ASKED_FOR, RoutingState};
 use crate::slab::{State, WARNED};

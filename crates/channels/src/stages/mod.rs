@@ -5,6 +5,7 @@ mod action;
 mod checks;
 mod copy;
 mod event_headers;
+pub(crate) mod key_file;
 mod keys;
 mod lookups;
 mod milters;

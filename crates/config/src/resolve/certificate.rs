@@ -1,7 +1,7 @@
 //! `[[certificate]]`.
 
 use crate::certificate::{Certificate, NamePattern, Ordered, issued};
-use crate::embedded::Takes;
+use crate::listener::takes::Takes;
 use crate::listener::{CertificateIdentity, ClientCertificates, ProtocolSettings};
 use crate::resolver::Resolver;
 use crate::written::{

@@ -1,12 +1,12 @@
 //! `[[listener]]`.
 
 use crate::Schema;
-use crate::embedded::Takes;
+use crate::listener::takes::Takes;
 use crate::listener::{Listener, ProtocolSettings};
-use crate::owned::Owned;
 use crate::reader::Reader;
 use crate::resolver::Resolver;
 use crate::schema::ProtocolKind;
+use crate::section::owned::Owned;
 use crate::written::{ListenerText, ListenerTls};
 use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -3,8 +3,8 @@
 //! Until it is written nothing is settled: after a crash the recipients are open and are tried
 //! again. Those that were given up are listed meanwhile, see [`super::unreported`].
 
+use super::dsn_in_progress::{DsnInProgress, DsnPaused};
 use super::pending::{DsnBatch, NewResults, QUIET};
-use super::removal::{DsnInProgress, DsnPaused};
 use super::unreported::{DsnRetry, ReportKey, said_of, unread_address};
 use super::verdict::{DeliveryOutcome, RecipientResult};
 use super::{Delivery, report};

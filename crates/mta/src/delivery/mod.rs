@@ -1,6 +1,7 @@
 //! Delivery: channels work the slots of ready queues; what becomes of recipients, and who is told.
 
 mod as_mail;
+mod dsn_in_progress;
 mod echoes;
 pub(crate) mod gathering;
 pub(crate) mod giving_up;

@@ -35,35 +35,3 @@ pub(crate) fn settle_later_as_removed<W: World>(
     let recipients = indices.into_iter().map(|index| (index, SettleKind::Removed)).collect();
     delivery.custody.settle_later(id, Record::Settle(Settle { id, at, recipients }), event, 0);
 }
-
-/// Counts a report that is being made: a stop waits for it.
-pub(crate) struct DsnInProgress<W: World>(Rc<Delivery<W>>);
-
-impl<W: World> DsnInProgress<W> {
-    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> DsnInProgress<W> {
-        delivery.gathering.begin();
-        DsnInProgress(Rc::clone(delivery))
-    }
-}
-
-impl<W: World> Drop for DsnInProgress<W> {
-    fn drop(&mut self) {
-        self.0.gathering.end();
-    }
-}
-
-/// A report that can't be made for now: a stop does not wait for it.
-pub(crate) struct DsnPaused<W: World>(Rc<Delivery<W>>);
-
-impl<W: World> DsnPaused<W> {
-    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> DsnPaused<W> {
-        delivery.gathering.pause();
-        DsnPaused(Rc::clone(delivery))
-    }
-}
-
-impl<W: World> Drop for DsnPaused<W> {
-    fn drop(&mut self) {
-        self.0.gathering.go_on();
-    }
-}

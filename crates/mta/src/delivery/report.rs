@@ -7,7 +7,8 @@ pub use compose::{NativeReport, ReportQuestion};
 pub(crate) use policy::is_due;
 
 use super::Delivery;
-use super::removal::{DsnPaused, settle_removed};
+use super::dsn_in_progress::DsnPaused;
+use super::removal::settle_removed;
 use super::unreported::{DsnRetry, ReportKey};
 use super::verdict::RecipientResult;
 use crate::event::{Event, Kind};

@@ -1,6 +1,6 @@
 //! What an authority is answered, for as long as it asks.
 
-use crate::mutex;
+use crate::crypto;
 use crate::mutex::lock;
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -103,7 +103,7 @@ fn certificate(name: &str, digest: &[u8]) -> Result<CertifiedKey, String> {
     };
     let (certificate, key) = made().map_err(|error: rcgen::Error| error.to_string())?;
     // The check that key and certificate belong together knows no such critical extension.
-    let key = mutex::provider().key_provider.load_private_key(PrivateKeyDer::Pkcs8(key));
+    let key = crypto::provider().key_provider.load_private_key(PrivateKeyDer::Pkcs8(key));
     let key = key.map_err(|error| error.to_string())?;
     Ok(CertifiedKey::new(vec![certificate], key))
 }

@@ -2,8 +2,8 @@
 
 use super::challenges::{ALPN, Challenges};
 use super::settings::AcmeChallenge;
+use crate::crypto;
 use crate::limited_listener::{ConnectionLimits, LimitedListener, Pool};
-use crate::mutex;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
@@ -116,7 +116,7 @@ async fn page(State(challenges): State<Challenges>, request: Request) -> Respons
 }
 
 fn server(challenges: &Challenges) -> io::Result<ServerConfig> {
-    let builder = ServerConfig::builder_with_provider(mutex::provider())
+    let builder = ServerConfig::builder_with_provider(crypto::provider())
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?;
     let resolver = Arc::new(challenges.clone());

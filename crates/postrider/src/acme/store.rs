@@ -4,7 +4,7 @@
 use super::schedule::{JITTER_RANGE, renewal};
 use crate::kept_secret::damaged;
 use crate::world::clock::wall_now;
-use crate::{mutex, pem, sealed_text};
+use crate::{crypto, pem, sealed_text};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -251,7 +251,7 @@ pub(super) fn content(
     }
     let secret = PrivateKeyDer::try_from(key.to_vec()).map_err(str::to_owned)?;
     let own = certificates.first().cloned().unwrap_or_else(|| Vec::new().into());
-    CertifiedKey::from_der(certificates.clone(), secret, &mutex::provider())
+    CertifiedKey::from_der(certificates.clone(), secret, &crypto::provider())
         .map_err(|error| format!("what it sent can't be used: {error}"))?;
     let issued = Issued::of(&own, directory).ok_or("what it sent is no certificate")?;
     if !issued.has(names) {

@@ -6,7 +6,7 @@ use super::expiry::{self, Expiry};
 use crate::acme::store;
 use crate::file_stamp::{Device, FileIdentity, Stamp};
 use crate::mutex::lock;
-use crate::{mutex, pem};
+use crate::{crypto, pem};
 use config::{Certificate, Config, Problem};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -201,7 +201,7 @@ fn certified(
         expiry::check_version(first.as_ref())
             .map_err(|why| vec![("chain", format!("{}: {why}", chain.display()))])?;
     }
-    let provider = mutex::provider();
+    let provider = crypto::provider();
     CertifiedKey::from_der(certificates, secret, &provider).map_err(|error| {
         vec![("chain", format!("{} with {}: {error}", chain.display(), key.display()))]
     })
@@ -213,7 +213,7 @@ fn read_clients(
 ) -> Result<LoadedCertificate, String> {
     let files: Vec<&Path> = asked.file().map(|path| &**path).into_iter().collect();
     let stamps = stamps(&files, before);
-    let made = Some(TlsMaterial::Clients(asked.judge(&mutex::provider())?));
+    let made = Some(TlsMaterial::Clients(asked.judge(&crypto::provider())?));
     Ok(LoadedCertificate { stamps, made, ..LoadedCertificate::default() })
 }
 

@@ -6,9 +6,9 @@ mod entry;
 mod expiry;
 
 use crate::console::ConsoleLog;
+use crate::crypto;
 use crate::file_stamp::StampWatch;
 use crate::file_watch::FileWatch;
-use crate::mutex;
 use crate::mutex::lock;
 use crate::services::{Adoption, CandidateConfig, Service};
 use crate::under_way::WorkRegistry;
@@ -329,7 +329,7 @@ fn door(
     choice: &Arc<Choice>,
     judge: Option<Arc<ClientCertCheck>>,
 ) -> Result<TlsAcceptConfig, String> {
-    let config = Arc::new(server(choice, judge.clone(), mutex::provider())?);
+    let config = Arc::new(server(choice, judge.clone(), crypto::provider())?);
     Ok(TlsAcceptConfig { config, judge })
 }
 

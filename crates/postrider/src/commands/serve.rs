@@ -30,7 +30,7 @@ const ADMIN_MAX: Duration = Duration::from_millis(250);
 /// Runs the relay. `file` is the configuration, `None` the embedded default; `shards` overrides
 /// what it says.
 pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
-    crate::limited_work::ends_the_process();
+    crate::panic::ends_the_process();
     // Until it is known what the configuration wants.
     let console = Arc::new(ConsoleLog::stderr(Level::Info));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

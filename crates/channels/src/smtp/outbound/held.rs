@@ -1,7 +1,7 @@
 //! The content of a transaction, in memory that others may need more than a peer that is silent.
 
 use super::encoding::Encoding;
-use crate::key_file::HeldMemory;
+use crate::held_memory::HeldMemory;
 use bytes::Bytes;
 use mail::{MessageId, Mono};
 use mta::delivery::Slot;

@@ -1,6 +1,6 @@
 //! What a listener is told of seals (`seal`, ARC).
 
-use crate::key_file::KeyFile;
+use crate::stages::key_file::KeyFile;
 use auth::dkim::SigningIdentity;
 use config::{Explainer, Reader};
 use schemars::JsonSchema;

@@ -1,6 +1,6 @@
 //! What is told of those who sign (`[[signer]]`).
 
-use crate::key_file::KeyFile;
+use crate::stages::key_file::KeyFile;
 use auth::dkim::SigningIdentity;
 use config::{
     DomainPattern, Reader, StageSection, StageSettings, TableEntry, TableRefText, names_login,

@@ -1,6 +1,6 @@
 //! The APDU of an attempt, until the peer has it: in memory that others may need more than a peer that is silent.
 
-use crate::key_file::HeldMemory;
+use crate::held_memory::HeldMemory;
 use crate::x400::kept::{ApduContent, Departure};
 use bytes::Bytes;
 use mail::Mono;

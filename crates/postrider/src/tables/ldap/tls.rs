@@ -1,7 +1,7 @@
 //! TLS to a directory's server.
 
 use super::settings::TlsSettings;
-use crate::{mutex, pem};
+use crate::{crypto, pem};
 use lookup::{LookupError, LookupErrorKind};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 /// # Errors
 /// A file that can't be read, or has not what it should.
 pub(super) fn connector(settings: &TlsSettings) -> Result<TlsConnector, LookupError> {
-    let versions = ClientConfig::builder_with_provider(mutex::provider())
+    let versions = ClientConfig::builder_with_provider(crypto::provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| unusable("TLS", error))?;
     let builder = versions.with_root_certificates(roots(settings)?);

@@ -1,49 +1,9 @@
-//! Files with private keys that sign.
+//! Memory that is held for a peer, and let go for others while that is silent.
 
-use auth::dkim::SigningKey;
 use mail::Mono;
 use mta::line::{Permit, TrustLevel};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::task::Context;
 use std::time::Duration;
-
-/// A file that has a private key. Settings name it; whoever reads files puts the key here, before the
-/// settings are in force and whenever the file changes.
-#[derive(Debug)]
-pub struct KeyFile {
-    path: PathBuf,
-    /// The key of the configuration that names it, `signer[0].key`.
-    at: String,
-    key: RwLock<Option<Arc<SigningKey>>>,
-}
-
-impl KeyFile {
-    pub(crate) fn new(path: PathBuf, at: String) -> KeyFile {
-        KeyFile { path, at, key: RwLock::default() }
-    }
-
-    /// The key of the configuration that names it, `signer[0].key`.
-    #[must_use]
-    pub fn at(&self) -> &str {
-        &self.at
-    }
-
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// It has this key from now on.
-    pub fn set(&self, key: Arc<SigningKey>) {
-        *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
-    }
-
-    /// `None`: nobody has read it.
-    pub(crate) fn key(&self) -> Option<Arc<SigningKey>> {
-        self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
 
 /// For so long it is held whatever others need, for a peer that is known to answer.
 const KEPT_FOR: Duration = Duration::from_secs(5);

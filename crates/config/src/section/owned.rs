@@ -11,18 +11,18 @@ impl<T: Any + Debug + Send + Sync> Value for T {}
 
 /// Values by their owners' types. There are a handful, so they stand in a list.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Owned(Vec<(TypeId, Arc<dyn Value>)>);
+pub(crate) struct Owned(Vec<(TypeId, Arc<dyn Value>)>);
 
 impl Owned {
     /// Keeps the value of the owner `S`, in the place of the one before.
-    pub(super) fn put<S: 'static, V: Any + Debug + Send + Sync>(&mut self, value: V) {
+    pub(crate) fn put<S: 'static, V: Any + Debug + Send + Sync>(&mut self, value: V) {
         let owner = TypeId::of::<S>();
         self.0.retain(|(other, _)| *other != owner);
         self.0.push((owner, Arc::new(value)));
     }
 
     /// The value of the owner `S`.
-    pub(super) fn get<S: 'static, V: Any>(&self) -> Option<&V> {
+    pub(crate) fn get<S: 'static, V: Any>(&self) -> Option<&V> {
         let owner = TypeId::of::<S>();
         let (_, value) = self.0.iter().find(|(other, _)| *other == owner)?;
         let value: &dyn Any = &**value;

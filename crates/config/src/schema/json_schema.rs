@@ -5,7 +5,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
 /// JSON schema of a file of its own.
-pub(super) fn of_file<T: JsonSchema>() -> Value {
+pub(crate) fn of_file<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();
     strip_null(&mut schema);
@@ -13,14 +13,14 @@ pub(super) fn of_file<T: JsonSchema>() -> Value {
 }
 
 /// The names of the keys of a table.
-pub(super) fn keys_of<T: JsonSchema>() -> Vec<String> {
+pub(crate) fn keys_of<T: JsonSchema>() -> Vec<String> {
     let schema = T::json_schema(&mut SchemaGenerator::default());
     let keys = schema.get("properties").and_then(Value::as_object);
     keys.into_iter().flat_map(|keys| keys.keys().cloned()).collect()
 }
 
 /// TOML has no null: an optional key is left out.
-pub(super) fn strip_null(value: &mut Value) {
+pub(crate) fn strip_null(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(strip_null),
         Value::Object(map) => {

@@ -1,0 +1,42 @@
+//! Files with private keys that sign.
+
+use auth::dkim::SigningKey;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A file that has a private key. Settings name it; whoever reads files puts the key here, before the
+/// settings are in force and whenever the file changes.
+#[derive(Debug)]
+pub struct KeyFile {
+    path: PathBuf,
+    /// The key of the configuration that names it, `signer[0].key`.
+    at: String,
+    key: RwLock<Option<Arc<SigningKey>>>,
+}
+
+impl KeyFile {
+    pub(crate) fn new(path: PathBuf, at: String) -> KeyFile {
+        KeyFile { path, at, key: RwLock::default() }
+    }
+
+    /// The key of the configuration that names it, `signer[0].key`.
+    #[must_use]
+    pub fn at(&self) -> &str {
+        &self.at
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// It has this key from now on.
+    pub fn set(&self, key: Arc<SigningKey>) {
+        *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
+    }
+
+    /// `None`: nobody has read it.
+    pub(crate) fn key(&self) -> Option<Arc<SigningKey>> {
+        self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

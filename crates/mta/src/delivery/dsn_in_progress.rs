@@ -1,0 +1,37 @@
+//! What a stop waits for: reports that are being made, and not those that can't be for now.
+
+use super::Delivery;
+use crate::seams::World;
+use std::rc::Rc;
+
+/// Counts a report that is being made: a stop waits for it.
+pub(crate) struct DsnInProgress<W: World>(Rc<Delivery<W>>);
+
+impl<W: World> DsnInProgress<W> {
+    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> DsnInProgress<W> {
+        delivery.gathering.begin();
+        DsnInProgress(Rc::clone(delivery))
+    }
+}
+
+impl<W: World> Drop for DsnInProgress<W> {
+    fn drop(&mut self) {
+        self.0.gathering.end();
+    }
+}
+
+/// A report that can't be made for now: a stop does not wait for it.
+pub(crate) struct DsnPaused<W: World>(Rc<Delivery<W>>);
+
+impl<W: World> DsnPaused<W> {
+    pub(crate) fn new(delivery: &Rc<Delivery<W>>) -> DsnPaused<W> {
+        delivery.gathering.pause();
+        DsnPaused(Rc::clone(delivery))
+    }
+}
+
+impl<W: World> Drop for DsnPaused<W> {
+    fn drop(&mut self) {
+        self.0.gathering.go_on();
+    }
+}
