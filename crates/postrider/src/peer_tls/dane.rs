@@ -183,7 +183,7 @@ mod tests {
             assert_eq!(verdict(whole(3, HOST), names, &[], at), Ok(()));
         }
         let error = verdict(whole(3, AUTHORITY), NAME, &[AUTHORITY], IN_TIME).unwrap_err();
-        assert!(error.contains("Unmatched"), "{error}");
+        assert!(error.contains("TlsaMismatch"), "{error}");
     }
 
     #[test]
