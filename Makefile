@@ -23,6 +23,7 @@ test:
 # The same without installing packages and without running tests: quick, for an editor's hook.
 check:
 	scripts/check-house
+	scripts/check-words
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --profile test --workspace --exclude postrider-fuzz --all-targets $(FEATURES) --quiet -- -D warnings
 	$(CARGO) clippy --profile test --workspace --test sim $(FEATURES) --quiet -- -D warnings
