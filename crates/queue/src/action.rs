@@ -1,4 +1,4 @@
-//! What a queue wants done by its owner.
+//! Actions that a queue requests from its owner.
 
 use crate::entry::{EntryDetail, EntryId, ReadyId, ScheduledId};
 use crate::lease;
@@ -7,7 +7,7 @@ use mail::{Failure, MessageId, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What the owner of the queue must do next.
+/// The next action for the owner of the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Find route and next hop of this scheduled queue and answer with
@@ -51,15 +51,15 @@ pub enum Action {
         /// As many as wait, at least 1.
         recipients: u32,
     },
-    /// So many recipients that it was allowed are not needed.
+    /// This ready queue does not need this many of its allowed recipients.
     Spare { ready: ReadyId, recipients: u32 },
-    /// This ready queue was dropped, long unused: what is kept for it elsewhere can go.
+    /// This unused ready queue was dropped. Other state kept for its number can be dropped too.
     Forgotten(ReadyId),
     /// Send this to another shard's queue, which takes it with [`crate::Queue::handle_lease`].
     Lease {
         /// Shard to send it to.
         shard: u16,
-        /// What to hand to its [`crate::Queue::handle_lease`].
+        /// Argument for the other queue's [`crate::Queue::handle_lease`].
         message: lease::LeaseMessage,
     },
 }
@@ -72,13 +72,13 @@ pub struct SuspendedHop {
     pub step: u16,
     /// Recipients that wait behind it on this shard.
     pub recipients: u32,
-    /// What happened last, if it is known.
+    /// The last failure, if known.
     pub failure: Option<Arc<Failure>>,
-    /// When it is tried again.
+    /// Time of the next attempt.
     pub until: Mono,
 }
 
-/// Recipients of one message, each of which has a next hop of its own that is asked for.
+/// Recipients of one message that need a next-hop lookup each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HopLookup {
     /// The message.

@@ -31,8 +31,8 @@ impl Queue {
         }
     }
 
-    /// The answer to [`Action::Allowance`]: nothing before `until`. What waits goes other ways, where there are
-    /// some; `why` follows "waiting for".
+    /// Answers [`Action::Allowance`]: no recipient may be sent before `until`. Waiting entries move to another source
+    /// if the route has one. `why` completes "waiting for".
     pub fn handle_no_allowance(&mut self, ready: ReadyId, why: Arc<str>, until: Mono) {
         let quota = self.ready.get_mut(ready.0).and_then(|queue| queue.quota.as_mut());
         if let Some(quota) = quota {

@@ -1,8 +1,8 @@
-//! The entries of a ready queue in the order in which they go: deficit round robin among tenants
-//! (Shreedhar and Varghese 1995), within a tenant's turn priority classes, first come first served
-//! within a class. Whoever says that its mail is urgent comes before its own, and before nobody
-//! else's (RFC 6710 §9). What strangers sent goes by turns of those who sent it (`backlog/class.rs`). A tenant whose rate is used up is parked: its entries keep their places, and
-//! are not counted among those that could go.
+//! The entries of a ready queue in order of service. Tenants are served by deficit round robin (Shreedhar and Varghese
+//! 1995), priority classes take turns within a tenant, and a class is first in, first out. An urgent message overtakes
+//! only other mail of its tenant (RFC 6710 §9). Mail of unauthenticated clients takes turns per client
+//! (`backlog/class.rs`). A tenant without rate tokens is parked: its entries keep their positions but are not counted
+//! as sendable.
 
 mod class;
 pub(crate) mod origin;
@@ -20,13 +20,13 @@ const LOWER_TURN: u8 = 8;
 /// Recipients a tenant of weight 1 may send per round.
 const QUANTUM: i64 = 8;
 
-/// What waits at one ready queue.
+/// The entries waiting at one ready queue.
 #[derive(Default)]
 pub(crate) struct Backlog {
     /// Tenants with entries.
     flows: BTreeMap<u32, Box<Flow>>,
-    /// What tenants without entries still have to pay for, while others have some: whose messages come
-    /// one by one, each to many recipients, waits like the others.
+    /// Deficits of tenants without entries, kept while other tenants have entries. A tenant that sends single messages
+    /// with many recipients each therefore waits like the rest.
     owed: BTreeMap<u32, DeficitCounter>,
     /// Tenants that may not send now. One stays there without entries: that says that it is parked.
     parked: BTreeMap<u32, Box<Flow>>,
@@ -54,7 +54,7 @@ struct Flow {
     account: DeficitCounter,
 }
 
-/// What a tenant may still send in this round, or has to pay for, and what each round brings it.
+/// A tenant's deficit counter, and the quantum added in each round.
 #[derive(Clone, Copy)]
 struct DeficitCounter {
     deficit: i64,
@@ -67,7 +67,7 @@ impl DeficitCounter {
     }
 }
 
-/// Who pays for an entry.
+/// The tenant charged for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Payer {
     pub(crate) tenant: u32,
@@ -215,7 +215,7 @@ impl Backlog {
         }
     }
 
-    /// A tenant has no entries any more; it still owes what `account` says.
+    /// Removes a tenant that has no entries left; `account` is its remaining deficit.
     fn leave(&mut self, account: Option<(u32, DeficitCounter)>) {
         if self.flows.is_empty() {
             // Nobody is there to be paid back.
@@ -225,7 +225,7 @@ impl Backlog {
         }
     }
 
-    /// Whether a tenant may not send now.
+    /// Returns true if a tenant may not send now.
     pub(crate) fn is_parked(&self, tenant: u32) -> bool {
         self.parked.contains_key(&tenant)
     }
@@ -251,7 +251,7 @@ impl Backlog {
         }
     }
 
-    /// Whose turn it is; the entry stays where it is.
+    /// Returns the next entry without removing it.
     pub(crate) fn pick(&mut self) -> Option<Pick> {
         let tenant = self.pick_tenant()?;
         let flow = self.flows.get(&tenant)?;
@@ -308,7 +308,7 @@ impl Backlog {
         }
     }
 
-    /// How many entries stand before this one in its own list, counted up to `max`.
+    /// Number of entries before this one in its own list, counted up to `max`.
     pub(crate) fn place(slab: &Slab, slot: u32, max: u32) -> u32 {
         let mut before = 0;
         let mut at = slab[slot].previous;

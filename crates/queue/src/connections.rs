@@ -1,4 +1,4 @@
-//! What connections ask and report.
+//! Requests and reports of connections.
 
 use crate::queue::Queue;
 use crate::scheduled::RoutingState;
@@ -8,12 +8,12 @@ use mail::{Failure, MessageId, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Entries in a ready queue whose way became invalid, moved away in one take at most.
+/// Maximum number of entries with an outdated route that one `take` moves out of a ready queue.
 const STALE_MAX: u32 = 64;
 /// Recipients of a message looked at to find those that go along.
 const SIBLINGS_MAX: u32 = 1024;
 
-/// What a connection should do.
+/// Instruction to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
     /// Send this message to these recipients; report each with [`Queue::handle_outcome`].
@@ -25,14 +25,14 @@ pub enum Take {
     Close,
 }
 
-/// What one transaction carries: recipients of one message.
+/// The work of one transaction: recipients of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionWork {
     /// The message that they are recipients of.
     pub id: MessageId,
     /// Its recipients: entry, index in the envelope, attempts made so far.
     pub entries: SmallVec<[(EntryId, u32, u16); 1]>,
-    /// Where it came from.
+    /// Origin of the message.
     pub origin: Origin,
     /// Since when it waited for a connection that is free.
     pub since: Mono,
@@ -48,7 +48,7 @@ impl TransactionWork {
     }
 }
 
-/// Why a connection was closed.
+/// Reason for closing a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CloseReason {
     /// [`Take::Close`], or the caller's own reasons.
@@ -113,7 +113,7 @@ impl Queue {
             queue.spend_token();
             if let Some(quota) = &mut queue.quota {
                 quota.spend(u32::try_from(work.entries.len()).unwrap_or(u32::MAX));
-                // More is asked for, or the rest given back.
+                // Requests more allowance, or returns the rest.
                 self.mark(ready.0);
             }
             self.tenants.spend(pick.tenant);
@@ -123,13 +123,13 @@ impl Queue {
         Take::Wait
     }
 
-    /// Whether an entry may be tried where it is now.
+    /// Returns true if an entry may be tried at its current ready queue.
     fn may_go(&self, now: Mono, slot: u32) -> bool {
         let queue = &self.scheduled[self.slab[slot].scheduled];
         !queue.is_suspended(now) && self.is_on_its_way(slot)
     }
 
-    /// Whether the ready queue an entry is in is still where its scheduled queue's messages go.
+    /// Returns true if the entry's ready queue is still one that its scheduled queue leads to.
     pub(crate) fn is_on_its_way(&self, slot: u32) -> bool {
         let entry = &self.slab[slot];
         let queue = &self.scheduled[entry.scheduled];
@@ -227,12 +227,12 @@ impl Queue {
         self.touched(now, ready);
     }
 
-    /// No connection could be opened, and never will be: what waits comes out as
-    /// [`crate::Action::Failed`]. For what comes later it is tried again.
+    /// No connection could be opened, and the failure is permanent. Waiting entries are returned as
+    /// [`crate::Action::Failed`]; later entries cause a new attempt.
     pub fn handle_open_refused(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         queue.opening = queue.opening.saturating_sub(1);
-        // Where connections are open, others of its hosts take mail.
+        // With open connections, another of its hosts accepts mail.
         if queue.open > 0 {
             return self.handle_open_trouble(now, ready, failure);
         }
@@ -248,15 +248,14 @@ impl Queue {
         self.touched(now, ready);
     }
 
-    /// Whether the last connection that was opened got as far as a greeting; `None` before the
-    /// first.
+    /// Returns true if the last connection attempt got as far as a greeting; `None` before the first attempt.
     #[must_use]
     pub fn last_opening(&self, ready: ReadyId) -> Option<bool> {
         self.ready.get(ready.0).and_then(|queue| queue.last_opening)
     }
 
-    /// Whether a connection that is being opened still should be: something waits for it, and its
-    /// slot was not recalled meanwhile.
+    /// Returns true if a connection being opened is still needed: entries are waiting for it and its slot was not
+    /// recalled.
     #[must_use]
     pub fn needs_opening(&self, ready: ReadyId) -> bool {
         self.ready
@@ -278,7 +277,7 @@ impl Queue {
         self.slab.get(entry).map(|entry| ScheduledId(entry.scheduled))
     }
 
-    /// Whether a scheduled queue has entries at a ready queue, or on their way from there.
+    /// Returns true if a scheduled queue has entries that are in a ready queue, in flight or being located.
     #[must_use]
     pub fn has_some_at(&self, scheduled: ScheduledId, ready: ReadyId) -> bool {
         self.scheduled.get(scheduled.0).is_some_and(|queue| {
@@ -347,8 +346,8 @@ impl Queue {
         let jitter = self.random.around_zero();
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         let window = queue.window.allowed().min(queue.connections());
-        // One that is put off now and then (greylisted, over quota) is no reason to send less to the
-        // others; with the next, nothing taken between, it is the peer that takes less.
+        // A single deferred recipient (greylisted, over quota) is no reason to shrink the window. A second one in a
+        // row, without an accepted message between, is attributed to the peer.
         if !of_recipients || queue.gate.is_refusing() {
             queue.window.shrink(now);
         }

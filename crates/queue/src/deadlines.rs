@@ -1,8 +1,8 @@
-//! What the sender of a message wants of time: until when it is tried, and when it is told of a delay. Few have
-//! such wishes, so they stand beside the slab, with a timer each.
+//! Deadlines set by a message's sender: expiry, and the time of the delay notice. Few messages have any, so they are
+//! kept beside the slab with a timer each.
 //!
-//! These hold to the moment and in every state, except on hold, while the clock is doubted, and in flight: then
-//! what is overdue leaves when that is over. There is no last try after the sender's deadline.
+//! They are exact in every state except on hold, in flight, and while the clock is not trusted; an overdue entry leaves
+//! as soon as that state ends. The sender's deadline allows no last attempt.
 
 use crate::Action;
 use crate::entry::Deadlines;
@@ -34,7 +34,7 @@ impl Queue {
         known.copied().unwrap_or(Deadlines::NONE)
     }
 
-    /// Whether the sender wants it given up by now.
+    /// Returns true if the sender's deadline has passed.
     pub(crate) fn is_overdue(&self, now: Mono, slot: u32) -> bool {
         !self.keeps_all && self.deadlines_at(slot).expires <= now
     }
@@ -60,7 +60,7 @@ impl Queue {
 
     /// The clock is trusted again.
     pub(crate) fn arm_all_deadlines(&mut self, now: Mono) {
-        // In what order they are set changes nothing.
+        // The order of setting them does not matter.
         let slots: Vec<u32> = self.deadlines.keys().copied().collect();
         slots.into_iter().for_each(|slot| self.arm_deadline(now, slot));
     }
@@ -71,7 +71,7 @@ impl Queue {
         let entry = &self.slab[slot];
         let is_stuck = self.keeps_all || entry.has(HELD) || entry.state() == State::InFlight;
         let next = if expires > now { expires } else { Mono::NEVER };
-        // Who is stuck is looked at when that is over.
+        // A stuck entry is checked when that state ends.
         self.deadline_timers.set(slot, next);
         if is_stuck {
             return;

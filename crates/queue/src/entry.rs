@@ -38,13 +38,13 @@ pub struct ScheduledKey {
     pub pool: Arc<str>,
     /// The hours in which its messages may be sent, as they name them; empty: at any time.
     pub window: Arc<str>,
-    /// What its messages ask of TLS.
+    /// TLS requirement of its messages (REQUIRETLS).
     pub require_tls: mail::RequireTls,
 }
 
-/// What is sent together. All that decides how mail is delivered is in here, so that nothing
-/// another domain publishes or another route says can change it; what is shared with others are
-/// limits, by their names ([`crate::NamedLimit`]).
+/// Identity of a ready queue: mail with the same key is sent together. It contains everything that decides the
+/// delivery, so that data published by another domain, or another route's settings, cannot change it. Shared limits are
+/// referenced by name ([`crate::NamedLimit`]).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ReadyKey {
     /// Egress source; empty for the default.
@@ -52,9 +52,9 @@ pub struct ReadyKey {
     /// Canonical text of the channel, the route, and the hosts in the order in which they are
     /// tried: `mx:careful:mx1.example:25>mx2.example:25`.
     pub next_hop: Arc<str>,
-    /// What is asked of TLS; empty while nothing is.
+    /// TLS requirement; empty if none.
     pub tls: Arc<str>,
-    /// Whose limits hold where not all domains with these hosts have the same; empty mostly.
+    /// Name of the shaping limits, where domains with these hosts have different ones; usually empty.
     pub shaping: Arc<str>,
 }
 
@@ -65,10 +65,10 @@ pub struct NewEntry {
     pub id: MessageId,
     /// Index in its envelope.
     pub recipient: u32,
-    /// When the message was received; may lie before the process started (saturated to 0 there
-    /// with `age_before_start` telling the rest).
+    /// Time of reception. May lie before the start of the process: then it saturates to 0 and `age_before_start` holds
+    /// the difference.
     pub received: Mono,
-    /// How old it was already at `Mono(0)`; zero for what was accepted since.
+    /// Age at `Mono(0)`; zero for messages accepted since.
     pub age_before_start: Duration,
     /// Not to be tried before.
     pub due: Mono,
@@ -80,9 +80,9 @@ pub struct NewEntry {
     pub held: bool,
     /// The delay notice was sent.
     pub warned: bool,
-    /// What its sender wants of time.
+    /// Deadlines set by its sender.
     pub deadlines: Deadlines,
-    /// Whose turn it waits for where it is to go.
+    /// Origin, by which entries take turns at a ready queue.
     pub origin: Origin,
 }
 
@@ -97,14 +97,14 @@ pub struct EntryDetail {
     pub recipient: u32,
     /// The scheduled queue that it belongs to.
     pub scheduled: ScheduledId,
-    /// How often it was tried so far.
+    /// Attempts made so far.
     pub attempts: u16,
     /// Age of the message at the time of asking.
     pub age: Duration,
     /// Its sender wants it given up by now.
     pub is_overdue: bool,
-    /// The last failure that this entry met, or what keeps its way closed, if it is still known;
-    /// never a failure of another entry's.
+    /// The last failure of this entry, or the failure that keeps its next hop closed, if still known. Never a failure
+    /// of another entry.
     pub last_failure: Option<Arc<Failure>>,
     /// Another recipient of the same message that is queued, if there is one.
     pub sibling: Option<EntryId>,
@@ -115,7 +115,7 @@ pub struct EntryDetail {
 pub struct Deadlines {
     /// It is given up then.
     pub expires: Mono,
-    /// Its sender is told then that it is late, in the place of when others are.
+    /// Time of the delay notice; replaces the default time.
     pub notice: Mono,
 }
 

@@ -1,9 +1,8 @@
-//! When an entry is given up: it is too old, and its last try was made.
+//! Expiry: an entry expires when it is too old and its last attempt was made.
 //!
-//! A try that never came about counts when it could not: the next hop, or the way to it, failed
-//! after the entry fell due. So a dead next hop costs no attempt per message, and mail that became
-//! too old while the server was down, on hold or suspended is tried before anybody is told that it
-//! could not be delivered.
+//! An attempt that could not start also counts: the next hop, or its lookup, failed after the entry fell due. A dead
+//! next hop therefore needs no attempt per message. Mail that became too old while the server was down, or while the
+//! mail was on hold or suspended, is tried once more before a bounce is sent.
 
 use crate::queue::Queue;
 use crate::scheduled::RoutingState;
@@ -12,12 +11,12 @@ use mail::Mono;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is too old waits for its last try no longer than it may get old, and no longer than this:
-/// a next hop that neither takes mail nor fails must not keep it for ever.
+/// An expired entry waits for its last attempt at most its lifetime, and at most this long. Without a limit, a next hop
+/// that neither accepts mail nor fails would keep it for ever.
 const LAST_TRY_WAIT_MAX: Duration = Duration::from_secs(86_400);
 
 impl Queue {
-    /// When an entry is too old.
+    /// Time at which an entry becomes too old.
     pub(crate) fn expires_at(&self, slot: u32) -> Mono {
         let entry = &self.slab[slot];
         let at = entry.moment_at_age(self.scheduled[entry.scheduled].retry.give_up_us());
@@ -28,7 +27,7 @@ impl Queue {
         !self.keeps_all && self.expires_at(slot) <= now
     }
 
-    /// Whether an entry that waits is too old and has had its last try.
+    /// Returns true if a waiting entry is too old and has had its last attempt.
     pub(crate) fn is_given_up(&self, now: Mono, slot: u32) -> bool {
         if !self.is_too_old(now, slot) {
             return false;
@@ -50,7 +49,7 @@ impl Queue {
             },
             State::Ready => {
                 let ready = &self.ready[entry.ready];
-                // What is not allowed to go yet waits like what has no token.
+                // An entry of a suspended next hop waits, as one without a token does.
                 if ready.standstill.get().is_some() {
                     return false;
                 }
@@ -63,7 +62,7 @@ impl Queue {
         failed_at.is_some_and(|at| at >= due) || now >= due.max(self.expires_at(slot)) + wait
     }
 
-    /// Nothing is given up and no delay told while `keeps` is set: the clock can't be trusted.
+    /// Suppresses expiry and delay notices while `keeps` is set: the clock is not trusted.
     pub fn keep_all(&mut self, now: Mono, keeps: bool) {
         let is_over = self.keeps_all && !keeps;
         self.keeps_all = keeps;
@@ -73,7 +72,7 @@ impl Queue {
         }
     }
 
-    /// Whether [`Queue::keep_all`] is in force.
+    /// Returns true while [`Queue::keep_all`] is in force.
     #[must_use]
     pub fn keeps_all(&self) -> bool {
         self.keeps_all
@@ -100,8 +99,8 @@ impl Queue {
         self.scheduled.get(scheduled.0).map(|queue| queue.retry.give_up_after)
     }
 
-    /// What waits for its time longer than its policy has it wait, because the policy changed,
-    /// waits as long as that says. It is tried once more when it becomes too old.
+    /// Shortens a wait that is longer than a changed policy allows. The entry is tried once more when it becomes too
+    /// old.
     pub(crate) fn follow_policy(&mut self, now: Mono, slot: u32) {
         let entry = &self.slab[slot];
         if entry.state() != State::Scheduled || entry.due <= now {
@@ -109,7 +108,7 @@ impl Queue {
         }
         let (number, attempts, mut due) = (entry.scheduled, entry.attempts, entry.due);
         let retry = &self.scheduled[number].retry;
-        // What was not tried yet waits for a time that its sender named.
+        // Before the first attempt an entry waits for a time set by its sender.
         if attempts > 0 && due > now + retry.longest_delay() {
             let retry = std::sync::Arc::clone(retry);
             due = now + retry.delay(attempts, &mut self.random);
@@ -124,9 +123,8 @@ impl Queue {
         }
     }
 
-    /// The configuration is another now, and this is what it says of a scheduled queue: what that
-    /// means for entries that wait is followed when the sweep passes, which is told to hurry. Where
-    /// they go is asked again when they are due, whatever the last answer was.
+    /// Applies the retry policy of a new configuration to a scheduled queue. Waiting entries are adjusted by the sweep,
+    /// which is hurried. The next hop is resolved again as entries fall due, whatever the last answer was.
     pub fn set_retry(&mut self, scheduled: crate::ScheduledId, retry: &crate::RetryPolicy) {
         let Some(queue) = self.scheduled.get(scheduled.0) else { return };
         let is_another = *queue.retry != *retry;

@@ -1,5 +1,5 @@
-//! What entries failed with, remembered as long as there is room: an entry keeps a ticket of
-//! four bytes instead of the whole story.
+//! Failures of entries. An entry keeps a ticket of four bytes; the failure itself is remembered while the ring has
+//! capacity.
 
 use mail::Failure;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What an operator holds, and why.
+//! Holds set by operators, and their reasons.
 
 use crate::EntryId;
 use crate::queue::Queue;
@@ -6,7 +6,7 @@ use crate::slab::{HELD, NONE, State};
 use mail::Mono;
 use std::sync::Arc;
 
-/// What a hold came to.
+/// Result of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldResult {
     /// It was not held before.
@@ -64,7 +64,7 @@ impl Queue {
         !slots.is_empty()
     }
 
-    /// Why a message is held, named by one of its recipients; `None` if it is not.
+    /// Reason of a message's hold, named by one of its recipients; `None` if it is not held.
     #[must_use]
     pub fn hold_reason(&self, entry: EntryId) -> Option<Arc<str>> {
         let found = self.slab.get(entry)?;

@@ -1,11 +1,11 @@
-//! The hours in which a scheduled queue's messages may be sent. What they are is not known here: whoever owns the
-//! queue is asked when something is to be sent and the last answer no longer holds ([`crate::Action::Hours`]).
+//! Sending windows of scheduled queues: the hours in which messages may be sent. The owner of the queue knows them. It
+//! is queried when an entry is due and the last answer has expired ([`crate::Action::Hours`]).
 
 mod window;
 
 use mail::Mono;
 
-/// Whether it is one of the hours.
+/// State of a sending window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hours {
     /// Messages may go.
@@ -14,13 +14,13 @@ pub struct Hours {
     pub until: Mono,
 }
 
-/// What is known of the hours of a scheduled queue that has some.
+/// The last answer about a sending window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownHours {
     hours: Hours,
     /// They are asked for.
     asked: bool,
-    /// When they began last.
+    /// Start of the current or last window.
     opened: Mono,
 }
 
@@ -31,7 +31,7 @@ impl KnownHours {
         KnownHours { hours, asked: false, opened: Mono(0) }
     }
 
-    /// Whether messages may go, as far as is known.
+    /// Returns true if messages may be sent, as far as is known.
     pub(crate) fn are_open(&self, now: Mono) -> bool {
         self.hours.is_open && now < self.hours.until
     }
@@ -41,12 +41,12 @@ impl KnownHours {
         (!self.hours.is_open && now < self.hours.until).then_some(self.hours.until)
     }
 
-    /// When they began last: what was tried before was not tried since.
+    /// Start of the current or last window. Attempts before it do not count as last attempts.
     pub(crate) fn opened(&self) -> Mono {
         self.opened
     }
 
-    /// When it is worth a look at what waits; never before an answer.
+    /// Time of the next query or check; `NEVER` while an answer is pending.
     pub(crate) fn worth_a_look(&self) -> Mono {
         match (self.asked, self.hours.is_open) {
             (true, _) => Mono::NEVER,

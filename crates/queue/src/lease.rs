@@ -1,22 +1,20 @@
-//! How ready queues share a named limit, those of one shard and those of all.
+//! Sharing of a named limit among the ready queues of all shards.
 //!
-//! Each named limit has one owning shard, found by hashing its name. The owner keeps a pool of
-//! connection slots and rate tokens and lends them; every ready queue that obeys the limit, on the
-//! owner's shard or another, keeps a [`Share`] of what was lent to it. The messages between two
-//! shards arrive in order and are never lost, but may be late. From that follows the invariant:
-//! what a ready queue uses it holds, what it holds the owner has counted as lent, and what is lent
+//! Each named limit has one owning shard, found by hashing its name. The owner keeps a pool of connection slots and
+//! rate tokens and lends them. Every ready queue that obeys the limit, on any shard, keeps a [`Share`] of borrowed
+//! slots and tokens. Messages between two shards arrive in order and are never lost, but may be late. The invariant
+//! follows: a ready queue never uses more than it holds, the owner counts everything held as lent, and the sum lent
 //! never exceeds the limit.
 //!
-//! A ready queue that obeys several limits needs a slot of each for a connection. All ask in the
-//! order of the names, and for no more of one than the one before has lent: so nobody holds what
-//! another waits for while waiting for what that other holds. Should a recall upset this, the
-//! turns end it.
+//! A ready queue that obeys several limits needs a slot of each for a connection. Slots are requested in the order of
+//! the names, and no more of one limit than the limit before it has lent. No queue therefore holds a slot that another
+//! one waits for while itself waiting for that other's slot. If a recall breaks this order, turns resolve it.
 //!
-//! Asks are absolute ("so much more do I still want"), so a new one replaces what the owner knew.
-//! The borrower's idea of what is still asked is never larger than the owner's, because grants
-//! lower both; so no ask is ever forgotten.
+//! Requests are absolute ("this many more are wanted"), so a new request replaces the last one known to the owner. The
+//! borrower's count of outstanding requests is never larger than the owner's, because grants lower both. No request is
+//! lost.
 //!
-//! A limit of nothing needs no pool, and nothing is said about it; nor is in a process of one shard.
+//! An unlimited limit needs no pool and no messages; the same is true in a process with one shard.
 
 use crate::limits::NamedLimit;
 use crate::limits::Rate;
@@ -24,35 +22,35 @@ use mail::Mono;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a slot or token may lie unused at a borrower.
+/// Time after which a borrower returns an unused slot or token.
 pub(crate) const SPARE_AFTER: Duration = Duration::from_millis(500);
 /// With fewer slots than borrowers that want one, how long each keeps its turn.
 pub(crate) const TURN: Duration = Duration::from_secs(1);
 
-/// What one shard's queue says to another's about what a ready queue borrows of a named limit.
+/// Message between the queues of two shards about a ready queue's or tenant's share of a named limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaseMessage {
     pub(crate) limit: Arc<str>,
-    /// Who borrows, on the borrowing shard.
+    /// The borrower, on the borrowing shard.
     pub(crate) place: BorrowerKey,
     pub(crate) op: LeaseOp,
 }
 
-/// What borrows on a shard, by its number there.
+/// A borrower on a shard, by its number there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BorrowerKey {
     Ready(u32),
     Tenant(u32),
 }
 
-/// Who borrows: a ready queue, or a tenant, of a shard.
+/// A borrower: a ready queue or a tenant of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Borrower {
     pub(crate) shard: u16,
     pub(crate) place: BorrowerKey,
 }
 
-/// What is asked, lent, returned or recalled.
+/// Request, grant, return or recall of slots and tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LeaseOp {
     /// To the owner: so much is still wanted, and that is the limit as this shard knows it.
@@ -95,7 +93,7 @@ pub(crate) fn owner_of(limit: &str, shards: u16) -> u16 {
     ((hash_of(limit) >> 32) % u64::from(shards.max(1))) as u16
 }
 
-/// What a ready queue was lent.
+/// Slots and tokens lent to a borrower.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Share {
     /// Connection slots held.
@@ -164,21 +162,21 @@ struct Party {
     since: Mono,
 }
 
-/// A named limit on the shard that owns it: what is lent, to whom, and who wants more.
+/// A named limit on its owning shard: loans, borrowers and outstanding requests.
 #[derive(Clone, Debug)]
 pub(crate) struct OwnedLimit {
     terms: LimitTerms,
     rate: Option<Rate>,
     /// In order; only those that have or want something.
     parties: Vec<Party>,
-    /// Who was served last with a slot, and with tokens.
+    /// The borrowers served last with a slot and with tokens.
     slot_turn: Borrower,
     token_turn: Borrower,
     /// The limits changed since the last deal.
     changed: bool,
 }
 
-/// To whom the owner says what.
+/// Messages of the owner to borrowers.
 pub(crate) type Orders = Vec<(Borrower, LeaseOp)>;
 
 impl OwnedLimit {
@@ -203,7 +201,7 @@ impl OwnedLimit {
         self.parties.is_empty()
     }
 
-    /// When a token will be free, for `why`.
+    /// Time at which the next token is free, for `why`.
     pub(crate) fn next_token(&self) -> Option<Mono> {
         self.rate.as_ref().map(Rate::next)
     }
@@ -261,7 +259,7 @@ impl OwnedLimit {
         }
     }
 
-    /// Lends to whom it can and recalls what it must.
+    /// Grants outstanding requests as far as possible, and recalls slots where needed.
     pub(crate) fn deal(&mut self, now: Mono, orders: &mut Orders) {
         self.changed = false;
         self.grant_slots(now, orders);
@@ -270,7 +268,7 @@ impl OwnedLimit {
         self.parties.retain(|p| p.lent > 0 || p.wants > 0 || p.tokens_wanted > 0);
     }
 
-    /// When to deal again if nothing else happens.
+    /// Time of the next [`OwnedLimit::deal`] without other events.
     pub(crate) fn next_timeout(&self) -> Mono {
         if self.changed {
             return Mono(0);

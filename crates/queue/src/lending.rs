@@ -1,4 +1,4 @@
-//! Slots and tokens of named limits on their way between those who lend and those who borrow.
+//! Slots and tokens of named limits in transfer between owners and borrowers.
 
 use crate::Action;
 use crate::lease::{Borrower, BorrowerKey, LeaseMessage, LeaseOp, LimitTerms, Orders, OwnedLimit};
@@ -63,12 +63,12 @@ impl Queue {
         }
     }
 
-    /// Somebody who borrows asks, or gives back.
+    /// A borrower requests or returns slots and tokens.
     fn handle_borrower(&mut self, now: Mono, name: &Arc<str>, borrower: Borrower, op: LeaseOp) {
         let number = match (self.limit_names.get(name), &op) {
             (Some(number), _) => *number,
             (None, LeaseOp::Ask { terms, .. }) => self.own_limit(name, *terms),
-            // Nothing was lent of what nobody knows.
+            // Nothing is lent of an unknown limit.
             (None, _) => return,
         };
         let limit = &mut self.limits[number];
@@ -91,7 +91,7 @@ impl Queue {
         number
     }
 
-    /// Lends and recalls what is to be lent and recalled now.
+    /// Deals one limit and sends the resulting grants and recalls.
     pub(crate) fn deal_limit(&mut self, now: Mono, number: u32) {
         let Some(limit) = self.limits.get_mut(number) else { return };
         let mut orders = Orders::new();
@@ -120,7 +120,7 @@ impl Queue {
                 borrowed.share.granted(slots, tokens);
             }
             (Some(borrowed), LeaseOp::Recall { slots }) => borrowed.share.recalled(slots),
-            // Whoever wanted it is gone.
+            // The borrower is gone: return the grant.
             (None, LeaseOp::Grant { slots, tokens }) => {
                 let op = LeaseOp::Return { slots, tokens };
                 return self.send(owner, LeaseMessage { limit: Arc::clone(name), place, op });
@@ -137,7 +137,7 @@ impl Queue {
         self.actions.push_back(Action::Lease { shard, message });
     }
 
-    /// Tells the owners of somebody's limits what changed about them.
+    /// Sends changed terms of a borrower's limits to their owners.
     pub(crate) fn tell_terms(&mut self, now: Mono, place: BorrowerKey) {
         for at in 0..self.borrows_of(place).map_or(0, Borrows::len) {
             let Some(borrowed) = self.borrows_of(place).and_then(|borrows| borrows.get(at)) else {

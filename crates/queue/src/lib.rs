@@ -1,26 +1,23 @@
 //! The scheduler: scheduled queues, ready queues, retry, limits and leases, fairness, expiry.
 //!
-//! Pure data: time comes in as an argument, randomness from a seed, and what shall be done comes
-//! out of [`Queue::poll`]. One `Queue` belongs to one shard.
+//! It is pure data: time is an argument, randomness comes from a seed, and actions are returned by [`Queue::poll`]. One
+//! `Queue` belongs to one shard.
 //!
-//! The way of an entry: [`Queue::push`] puts it into its scheduled queue (or, if it is due and
-//! the next hop is known, at once into a ready queue). When it falls due, [`Action::Resolve`]
-//! asks for the next hop, [`Queue::handle_resolved`] answers, and the entry moves to the ready
-//! queue of that hop. Where the next hop hangs on the recipient, the answer is that
-//! ([`Resolution::Each`]), and [`Action::Locate`] asks for each entry. [`Action::Open`] and [`Action::Wake`] bring connections, which fetch work
-//! with [`Queue::take`] and report with [`Queue::handle_outcome`].
+//! Life of an entry: [`Queue::push`] puts it into its scheduled queue, or directly into a ready queue if it is due and
+//! the next hop is known. At its due time, [`Action::Resolve`] requests the next hop, [`Queue::handle_resolved`]
+//! answers, and the entry moves to that hop's ready queue. If the next hop depends on the recipient, the answer is
+//! [`Resolution::Each`] and [`Action::Locate`] requests the next hop of each entry. [`Action::Open`] and
+//! [`Action::Wake`] start connections, which fetch work with [`Queue::take`] and report with [`Queue::handle_outcome`].
 //!
-//! What decides how mail is delivered is in the key of its ready queue ([`ReadyKey`]). What
-//! several ready queues have to share (connections, messages per second) are named limits
-//! ([`NamedLimit`]), lent by one shard to the ready queues of all ([`lease`]).
+//! All settings that decide the delivery are in the key of a ready queue ([`ReadyKey`]). Limits shared by several ready
+//! queues (connections, messages per second) are named limits ([`NamedLimit`]), lent by one shard to the ready queues
+//! of all ([`lease`]).
 //!
-//! Precision: an entry falls due, and a back-off ends, to the microsecond of the clock handed in.
-//! Expiry and delay notices are exact where an entry falls due or comes back from an attempt;
-//! for entries that wait in any other state a sweep passes by, every second in small queues and
-//! every 30 s in big ones, so they come that much later at most. Nothing expires that was not
-//! tried once more when it was too old (see `expiry.rs` for what counts as a try), and nothing
-//! that an operator holds or has suspended. What a sender sets itself is exact everywhere
-//! (`deadlines.rs`).
+//! Precision: an entry falls due, and a back-off ends, to the microsecond of the clock argument. Expiry and delay
+//! notices are exact when an entry falls due or returns from an attempt. For entries waiting in any other state a sweep
+//! checks every second in small queues and every 30 s in big ones, so they come at most that much later. No entry
+//! expires without an attempt after it became too old (`expiry.rs` defines an attempt), and none that an operator holds
+//! or has suspended. Deadlines set by a sender are exact everywhere (`deadlines.rs`).
 
 mod action;
 mod allowance;

@@ -1,12 +1,12 @@
-//! What holds a ready queue back: rate, back-off after failures, adaptive concurrency.
+//! Limits of a ready queue: rate, back-off after failures, adaptive concurrency.
 
 use crate::RetryPolicy;
 use mail::{Failure, Mono};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Limits of a ready queue alone, on one shard. 0 means no limit. What it shares with others, and
-/// with itself on other shards, are [`crate::NamedLimit`]s.
+/// Limits of one ready queue on one shard; 0 means no limit. Limits shared with other ready queues, and with the same
+/// one on other shards, are [`crate::NamedLimit`]s.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadyLimits {
     /// Connections being opened at once.
@@ -15,7 +15,7 @@ pub struct ReadyLimits {
     pub messages_per_connection: u32,
     /// Recipients in one transaction.
     pub recipients_per_message: u32,
-    /// Whether concurrency adapts: grows on success, shrinks on 421 and timeouts.
+    /// Adaptive concurrency: grows on success, shrinks on 421 and timeouts.
     pub adaptive: bool,
 }
 
@@ -30,13 +30,13 @@ pub struct NamedLimit {
     pub messages_per_second: f64,
 }
 
-/// Messages per second as a generic cell rate algorithm: a virtual schedule that may run ahead
-/// of the clock by a quarter of a second's worth, at least by one message.
+/// Messages per second as a generic cell rate algorithm. The virtual schedule may run ahead of the clock by a quarter
+/// of a second, and by one message at least.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Rate {
     interval_ns: u64,
     burst: u64,
-    /// When the schedule would be idle again, in nanoseconds.
+    /// Time at which the schedule is idle again, in nanoseconds.
     arrival_ns: u64,
 }
 
@@ -64,7 +64,7 @@ impl Rate {
         self.arrival_ns = now_ns.saturating_add(ahead_ns.min(as_messages_ns));
     }
 
-    /// How many may go now.
+    /// Messages that may be sent now.
     pub(crate) fn available(&self, now: Mono) -> u32 {
         let now_ns = now.0.saturating_mul(1000);
         let limit = now_ns.saturating_add(self.burst.saturating_mul(self.interval_ns));
@@ -83,7 +83,7 @@ impl Rate {
         self.arrival_ns = self.arrival_ns.saturating_sub(back);
     }
 
-    /// When the next one may go.
+    /// Time at which the next message may be sent.
     pub(crate) fn next(&self) -> Mono {
         let ahead = (self.burst - 1).saturating_mul(self.interval_ns);
         Mono(self.arrival_ns.saturating_sub(ahead).div_ceil(1000))
@@ -94,36 +94,36 @@ impl Rate {
         u32::try_from(100_000_000 / self.interval_ns).unwrap_or(u32::MAX).max(1)
     }
 
-    /// What is worth lending before it is needed: a sixteenth of that, nothing of a slow rate.
+    /// Tokens worth lending in advance: a sixteenth of a batch, none for a slow rate.
     pub(crate) fn advance(&self) -> u32 {
         self.batch() / 16
     }
 }
 
-/// Back-off of connection opening after failures: 1 s, 2 s, 4 s … and then by the retry policy,
-/// and after a failed open one probe at a time until one gets through.
+/// Back-off of connection attempts after failures: 1 s, 2 s, 4 s …, then by the retry policy. After a failed attempt,
+/// one probe at a time until one succeeds.
 ///
-/// A peer that greets and then takes nothing shuts it: no work is given out either, and then one
-/// connection has to find out whether mail is taken again.
+/// A peer that greets but accepts no message shuts the gate: no work is handed out, and a single connection probes
+/// until mail is accepted again.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate {
     /// No connection is opened before this.
     pub(crate) open_after: Mono,
     /// One at a time.
     pub(crate) probing: bool,
-    /// What closed the gate last; forgotten on success.
+    /// The failure that closed the gate last; cleared on success.
     pub(crate) failure: Option<Arc<Failure>>,
-    /// When it was closed last; forgotten on success.
+    /// Time at which the gate was closed last; cleared on success.
     pub(crate) failed_at: Option<Mono>,
     /// Until mail is taken again there is one connection, and none before `open_after`.
     pub(crate) shut: bool,
-    /// What it follows; of the route whose mail came here last.
+    /// The retry policy of the route from which mail came last.
     pub(crate) retry: Option<Arc<RetryPolicy>>,
     /// Failures since the last success, those of one burst counted once.
     pub(crate) step: u16,
     /// The step that was told last, by [`crate::Action::Suspended`].
     pub(crate) told: u16,
-    /// When the first of the failures was.
+    /// Time of the first of these failures.
     pub(crate) since: Mono,
     /// Connections lost since the last success.
     losses: u32,
@@ -134,8 +134,8 @@ pub(crate) struct Gate {
 
 /// Cohorts refused in a row after which a next hop is suspended.
 const COHORTS_MAX: f64 = 3.0;
-/// What a transaction counts whose recipients alone were refused: greylisting is about them, and
-/// says little of what others would be told.
+/// Weight of a transaction that failed by its recipients only: greylisting, for example, depends on the recipient and
+/// predicts little for other recipients.
 const RECIPIENTS_WEIGHT: f64 = 0.05;
 
 impl Gate {
@@ -241,11 +241,11 @@ pub(crate) struct Window {
     ceiling: f64,
     slow_start: bool,
     shrunk: Mono,
-    /// So many connections were greeted when more were turned away; how long that is kept to.
+    /// Connections greeted when further ones were refused, and the time until which that is the limit.
     crowded: Option<(u32, Mono)>,
 }
 
-/// How long a peer that turned connections away is not asked for more than it greeted.
+/// Time for which a peer that refused connections gets no more than it greeted.
 const CROWDED_FOR: Duration = Duration::from_secs(300);
 /// Of all shards together.
 const WINDOW_START: f64 = 10.0;
@@ -308,7 +308,7 @@ impl Window {
         } else if busy >= max {
             return;
         }
-        // What is not made use of says nothing about what would be borne.
+        // An unused window gives no evidence of the peer's capacity.
         if self.adaptive && busy >= self.allowed_by_size() {
             let step = if self.slow_start { 1.0 } else { 1.0 / self.size };
             self.size = (self.size + step).min(self.ceiling);

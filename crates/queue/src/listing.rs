@@ -8,7 +8,7 @@ use mail::{Failure, MessageId, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// How many entries are in which state.
+/// Number of entries by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     /// Waiting for their time or for their next hop.
@@ -30,7 +30,7 @@ pub struct QueueCounts {
 pub struct ScheduledCounts<'a> {
     /// Its id, good as long as it is known.
     pub id: ScheduledId,
-    /// What its entries have in common.
+    /// Properties common to its entries.
     pub key: &'a ScheduledKey,
     /// Entries in any state.
     pub entries: usize,
@@ -43,7 +43,7 @@ pub struct ScheduledCounts<'a> {
 pub struct ReadyCounts<'a> {
     /// Its id, good as long as it is known.
     pub id: ReadyId,
-    /// What its entries have in common.
+    /// Properties common to its entries.
     pub key: &'a ReadyKey,
     /// Entries that wait for a connection.
     pub entries: usize,
@@ -55,7 +55,7 @@ pub struct ReadyCounts<'a> {
     pub opening: u32,
 }
 
-/// One entry at a glance, for those who look at all of them.
+/// Summary of one entry, for listings of the whole queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// Its name in the queue.
@@ -68,7 +68,7 @@ pub struct Glance {
     pub scheduled: ScheduledId,
     /// Its ready queue, if it is in one or was taken from one.
     pub ready: Option<ReadyId>,
-    /// Which kind of queue it is in.
+    /// The kind of queue it is in.
     pub state: GlanceState,
     /// Age of the message, in microseconds.
     pub age_us: u64,
@@ -78,7 +78,7 @@ pub struct Glance {
     pub is_alone: bool,
 }
 
-/// Where an entry stands.
+/// State of an entry in listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlanceState {
     /// Waits for its time or for its next hop.
@@ -92,7 +92,7 @@ pub enum GlanceState {
 }
 
 impl Queue {
-    /// How many entries are in which state.
+    /// Counts the entries by state.
     #[must_use]
     pub fn counts(&self) -> QueueCounts {
         QueueCounts {
@@ -134,9 +134,8 @@ impl Queue {
         self.slab.chunk_count()
     }
 
-    /// The entries of one chunk, about a thousand. Who looks at all chunks from 0 to
-    /// [`Queue::chunk_count`], with pauses for the sake of others in between, sees once what is
-    /// queued all the while; what comes or goes meanwhile may be missing.
+    /// The entries of one chunk, about a thousand. A loop over all chunks from 0 to [`Queue::chunk_count`] may pause
+    /// between chunks. It sees each entry once that is queued all the time, and may miss entries that arrive or leave.
     pub fn glances(&self, now: Mono, chunk: u32) -> impl Iterator<Item = Glance> + '_ {
         self.slab.slots(chunk).map(move |slot| self.glance(now, slot))
     }
@@ -190,7 +189,7 @@ impl Queue {
         Some(self.detail(now, entry.slot))
     }
 
-    /// What an entry or its queue failed with last, if that is still known.
+    /// The last failure of an entry or its queue, if still known.
     #[must_use]
     pub fn last_failure(&self, entry: EntryId) -> Option<&Arc<Failure>> {
         self.slab.get(entry)?;
@@ -205,13 +204,13 @@ impl Queue {
         self.ready.get(found.ready).filter(|_| is_placed).map(|queue| &queue.key)
     }
 
-    /// Where the entries of a scheduled queue go, as far as that was answered.
+    /// Ready queues of a scheduled queue, as far as they are resolved.
     #[must_use]
     pub fn ways_of(&self, scheduled: ScheduledId) -> SmallVec<[ReadyId; 1]> {
         self.scheduled.get(scheduled.0).map(Scheduled::ready).unwrap_or_default()
     }
 
-    /// When an entry is given up for its age if nothing changes; `None` if it is gone.
+    /// Time at which an entry expires if nothing changes; `None` if it is gone.
     #[must_use]
     pub fn expiry(&self, entry: EntryId) -> Option<Mono> {
         self.slab.get(entry)?;

@@ -1,8 +1,8 @@
-//! Where the next hop hangs on the recipient: the entries of such a scheduled queue are asked for by
-//! themselves when they are due, a few at a time.
+//! Lookup of next hops per recipient. If the next hop depends on the recipient, the due entries of a scheduled queue
+//! are looked up one by one, a few at a time.
 //!
-//! An entry stays one of its scheduled queue: when it is deferred, or the configuration changes, it waits
-//! there, and is asked for again. So is one that waits behind a next hop that fails.
+//! An entry stays a member of its scheduled queue. If it is deferred, or the configuration changes, it waits there and
+//! is looked up again. The same is done for an entry that waits behind a failing next hop.
 
 pub(crate) mod line;
 
@@ -17,18 +17,17 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So long after its next hop was found, and once that has failed since, an entry that waits for it is
-/// asked for again: its recipient may have been moved elsewhere.
+/// Time after which an entry waiting for a next hop that has failed is looked up again: its recipient may have moved.
 const MAY_HAVE_MOVED_AFTER: Duration = Duration::from_secs(300);
 
-/// What was found out about the next hop of an entry.
+/// Result of a next-hop lookup for one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HopLookupResult {
     /// It goes to this ready queue, which [`Queue::enter_located`] gave.
     At(ReadyId),
-    /// Whoever knows gives no answer. The whole scheduled queue waits, and asks again by its retry
-    /// policy, as after [`crate::Resolution::Retry`]. If an answer about another of its entries came
-    /// since this one was asked for, this one alone is deferred.
+    /// The lookup service does not answer. The whole scheduled queue waits and retries by its policy, as after
+    /// [`crate::Resolution::Retry`]. If another of its entries was answered since this lookup began, only this entry is
+    /// deferred.
     Silence(Arc<Failure>),
     /// There is no next hop for this one now: it is deferred by itself.
     Deferred(Arc<Failure>),
@@ -61,8 +60,8 @@ impl Queue {
         Some(ReadyId(ready))
     }
 
-    /// Takes the answers to [`Action::Locate`], in the order of its entries. In the same order: what is
-    /// to be recorded of those that were deferred.
+    /// Handles the answers to [`Action::Locate`], in the order of its entries. Returns, in the same order, the
+    /// deferrals to record.
     pub fn handle_located(
         &mut self,
         now: Mono,
@@ -157,15 +156,14 @@ impl Queue {
         }
     }
 
-    /// Whether an entry went to its ready queue by what holds of its scheduled queue now.
+    /// Returns true if an entry's ready queue follows from the current answer for its scheduled queue.
     pub(crate) fn is_located(&self, slot: u32) -> bool {
         let entry = &self.slab[slot];
         let since = self.scheduled[entry.scheduled].each_since;
         since.is_some_and(|(_, since)| entry.due >= since)
     }
 
-    /// Whether the recipient of a ready entry may be elsewhere by now, which matters once the next hop
-    /// that it waits for has failed.
+    /// Returns true if the recipient of a ready entry may have moved; relevant after its next hop has failed.
     pub(crate) fn may_have_moved(&self, now: Mono, slot: u32) -> bool {
         let entry = &self.slab[slot];
         let failed_at = self.ready[entry.ready].gate.failed_at;
@@ -192,7 +190,7 @@ impl Queue {
         }
     }
 
-    /// Whether the first in line may have entries located.
+    /// Returns true if the first in line may have entries located.
     pub(crate) fn may_locate(&self) -> bool {
         self.paused.is_none() && self.locating.has_turn()
     }
@@ -210,7 +208,7 @@ impl Queue {
         self.arm(number);
     }
 
-    /// The entry of a scheduled queue that is to be located first; what is too old leaves otherwise.
+    /// The next entry of a scheduled queue to locate. Expired entries are skipped.
     fn first_to_locate(&self, now: Mono, number: u32) -> Option<u32> {
         let queue = &self.scheduled[number];
         let is_each = matches!(queue.known, RoutingState::Each(until) if now < until);

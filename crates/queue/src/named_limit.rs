@@ -1,8 +1,8 @@
-//! Named limits: what several ready queues share, whatever makes them differ.
+//! Named limits, shared by several ready queues whatever else differs between them.
 //!
-//! By default each route has one for every set of hosts, so that domains with the same hosts in
-//! another order share connections and rate; providers, sources and tenants are further names on
-//! the same ready queues. A ready queue obeys all the limits that it names.
+//! By default each route has one for every set of hosts, so that domains with the same hosts in another order share
+//! connections and rate. Providers, sources and tenants add further names. A ready queue obeys all limits that it
+//! names.
 
 use crate::lease::{LimitTerms, OwnedLimit, Share, owner_of};
 use crate::limits::{NamedLimit, Rate};
@@ -53,7 +53,7 @@ impl Borrowed {
         waiting.max(advance).min(batch).saturating_sub(tokens)
     }
 
-    /// Whether this is what it says.
+    /// Returns true if the name and the terms are those of `limit`.
     pub(crate) fn obeys(&self, limit: &NamedLimit) -> bool {
         !self.retired
             && self.name == limit.name
@@ -62,8 +62,7 @@ impl Borrowed {
     }
 }
 
-/// What a ready queue borrows of its limits, in the order of their names: who needs several asks
-/// in this order.
+/// Shares of a ready queue in its limits, in the order of their names. Several limits are requested in this order.
 pub(crate) type Borrows = SmallVec<[Borrowed; 1]>;
 
 /// Makes `borrows` obey `limits`, as they are in `epoch`, and no others.

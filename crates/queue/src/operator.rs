@@ -1,4 +1,4 @@
-//! What an operator does to entries.
+//! Operator commands on entries.
 
 use crate::named_limit::Borrowed;
 use crate::queue::Queue;
@@ -13,7 +13,7 @@ use std::time::Duration;
 /// An answer where messages go that is younger than this is not doubted by an operator's order.
 const LOOKED_JUST_NOW: Duration = Duration::from_secs(1);
 
-/// What [`Queue::retry`] came to.
+/// Result of [`Queue::retry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retried {
     /// It is due now.
@@ -53,8 +53,8 @@ impl Queue {
         (state != State::InFlight).then(|| self.leave_with_detail(now, entry.slot))
     }
 
-    /// Stops a scheduled queue, or lets it go on. What is in flight goes on; what lies in ready
-    /// queues is taken back when its turn comes.
+    /// Suspends or resumes a scheduled queue. Entries in flight continue; entries in ready queues are moved back when
+    /// their turn comes.
     pub fn suspend(
         &mut self,
         now: Mono,
@@ -81,7 +81,7 @@ impl Queue {
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         if queue.standstill.set(now, suspension) {
             self.mark(ready.0);
-            // What waits there, or on others that are out, may go another way.
+            // Entries waiting there, or at another suspended source, may use a different source.
             let chunks = self.slab.chunk_count();
             self.sweep.rush(chunks);
         }
@@ -142,7 +142,7 @@ impl Queue {
         }
     }
 
-    /// What an entry waits for; `None` if it is gone.
+    /// Returns the reason why an entry waits; `None` if it is gone.
     #[must_use]
     pub fn why(&self, now: Mono, entry: EntryId) -> Option<Blocker> {
         let found = self.slab.get(entry)?;
@@ -159,8 +159,8 @@ impl Queue {
         })
     }
 
-    /// What the other ways of an entry wait for, where its own is out and none of them is open: it goes by whichever is
-    /// open first. Each thing that is waited for once.
+    /// The reasons why an entry's other sources are closed, each once. Used if its own source is suspended and all
+    /// sources are closed: the entry then leaves by the one that opens first.
     #[must_use]
     pub fn why_other_ways(&self, now: Mono, entry: EntryId) -> Vec<Blocker> {
         let found = self.slab.get(entry).filter(|found| found.state() == State::Ready);
@@ -272,7 +272,7 @@ impl Queue {
     }
 }
 
-/// What [`Queue::transfer`] came to.
+/// Result of [`Queue::transfer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transferred {
     /// It waits there now, or is on hold there.
@@ -284,8 +284,8 @@ pub enum Transferred {
 }
 
 impl Queue {
-    /// Puts an entry into another scheduled queue, or the same, with this priority. When it is due, how often it
-    /// was tried and whether it is held stay as they are.
+    /// Moves an entry to another scheduled queue, or the same one, with this priority. Due time, attempts and hold
+    /// stay.
     ///
     /// # Panics
     /// If `scheduled` was dropped (see [`Queue::scheduled`]).

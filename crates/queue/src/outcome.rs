@@ -1,4 +1,4 @@
-//! What became of an attempt.
+//! Outcomes of delivery attempts.
 
 use crate::queue::Queue;
 use crate::retry::LastDeferred;
@@ -7,7 +7,7 @@ use crate::{Action, EntryId};
 use mail::{Failure, Mono};
 use std::sync::Arc;
 
-/// What became of an entry that was in flight.
+/// Outcome of an entry that was in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryOutcome {
     /// Delivered or failed for good: it leaves the queue.
@@ -16,16 +16,16 @@ pub enum EntryOutcome {
     Deferred(Arc<Failure>),
     /// Not tried after all: no attempt is counted, and it keeps its place at the front.
     Untried,
-    /// The same, and no peer has heard of it: what was allowed for it ([`crate::Work::allowance`]) comes back.
+    /// Not tried, and not sent to any peer: the allowance ([`crate::Work::allowance`]) is refunded.
     Unnamed(u32),
 }
 
-/// When an entry will be tried again.
+/// Result of a deferral.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deferred {
     /// Attempts made, this one included.
     pub attempts: u16,
-    /// When the next attempt is due.
+    /// Due time of the next attempt.
     pub next_try: Mono,
 }
 
@@ -84,8 +84,8 @@ impl Queue {
         if self.left_on_return(now, slot) {
             return None;
         }
-        // The last try is made when it becomes too old, not before and not after. What is too old
-        // by now and stays all the same is tried at its usual pace.
+        // The last attempt is made exactly when the entry becomes too old. An entry that is already too old and stays
+        // is tried at its usual pace.
         let expires_at = Some(self.expires_at(slot)).filter(|at| *at > now);
         let next_try = self.next_try(now, slot).min(expires_at.unwrap_or(Mono::NEVER));
         self.slab[slot].due = next_try;
@@ -98,8 +98,8 @@ impl Queue {
         Some(Deferred { attempts, next_try })
     }
 
-    /// When a deferred entry is tried again. Those of one message that failed together come back
-    /// together: in one transaction, and with one record of the attempt.
+    /// Time of the next attempt of a deferred entry. Recipients of one message that failed together get the same time:
+    /// one transaction, and one record of the attempt.
     fn next_try(&mut self, now: Mono, slot: u32) -> Mono {
         let entry = &self.slab[slot];
         let (id, attempts) = (entry.id, entry.attempts);
@@ -132,7 +132,7 @@ impl Queue {
         }
     }
 
-    /// Whether an entry that came back is due to leave: too old, or removed meanwhile.
+    /// Handles the return of an entry that must leave because it is too old or was removed. Returns true if it left.
     fn left_on_return(&mut self, now: Mono, slot: u32) -> bool {
         let action = if self.slab[slot].has(REMOVED) {
             Action::Removed

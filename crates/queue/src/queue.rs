@@ -1,4 +1,4 @@
-//! The queue itself: entries come in, and what is to be done comes out.
+//! The queue: takes entries in and returns actions.
 
 use crate::backlog::Payer;
 use crate::failures::{Failures, HoldReasons};
@@ -21,13 +21,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pieces of work (entries moved, queues looked at, chunks swept) between two `None`s of
-/// [`Queue::poll`]: what is left goes on at the next call. A piece takes about a microsecond; how
-/// soon the next call comes is the caller's business, and with it for how long a big queue keeps a
-/// shard from its sockets.
+/// Maximum pieces of work (entries moved, queues checked, chunks swept) between two `None`s of [`Queue::poll`]; the
+/// rest continues at the next call. A piece takes about a microsecond. The caller decides how soon it calls again, and
+/// thereby how long a big queue keeps a shard from its sockets.
 const ROUND_MAX: u32 = 2048;
 
-/// How a queue is set up.
+/// Configuration of a queue.
 #[derive(Clone, Debug)]
 pub struct QueueConfig {
     /// Number of the shard that the queue belongs to, from 0.
@@ -36,7 +35,7 @@ pub struct QueueConfig {
     pub shards: u16,
     /// For jitter; the same seed and the same calls give the same actions.
     pub seed: u64,
-    /// How long a scheduled or ready queue stays known after its last use.
+    /// Time after its last use at which a scheduled or ready queue is dropped.
     pub forget_after: Duration,
 }
 
@@ -77,15 +76,15 @@ pub struct Queue {
     pub(crate) failures: Failures,
     /// Entries by state.
     pub(crate) states: [usize; STATES],
-    /// What senders want of time, by slot.
+    /// Deadlines set by senders, by slot.
     pub(crate) deadlines: FixedMap<u32, Deadlines>,
     pub(crate) deadline_timers: Timers,
-    /// What is located by recipient.
+    /// Scheduled queues that locate next hops per recipient.
     pub(crate) locating: LocatingLine,
     /// Goes up when all answers about next hops become stale.
     pub(crate) epoch: u32,
     pub(crate) sweep: SweepCursor,
-    /// Nothing is given up, because nobody knows how old it is.
+    /// Expiry is suppressed because ages are not trusted.
     pub(crate) keeps_all: bool,
     pub(crate) hold_reasons: HoldReasons,
     pub(crate) tenants: Tenants,
@@ -160,12 +159,11 @@ impl Queue {
         }
     }
 
-    /// The scheduled queue with this key, made if there is none; its retry policy is `retry` from
-    /// now on.
+    /// Returns the scheduled queue with this key, created if missing, and sets its retry policy.
     ///
-    /// The id is good while the queue has entries or an unanswered [`Action::Resolve`], and for
-    /// `forget_after` after that; then the queue is dropped and its number used for another, so
-    /// ask for the id shortly before each [`Queue::push`] instead of keeping it.
+    /// The id is valid while the queue has entries or an unanswered [`Action::Resolve`], and for `forget_after` after
+    /// that. Then the queue is dropped and its number reused, so call this shortly before each [`Queue::push`] instead
+    /// of storing the id.
     pub fn scheduled(&mut self, key: &ScheduledKey, retry: &RetryPolicy) -> ScheduledId {
         if let Some(&number) = self.scheduled_names.get(key) {
             if *self.scheduled[number].retry != *retry {
@@ -322,7 +320,7 @@ impl Queue {
         self.slab.remove(slot);
     }
 
-    /// Forgets an entry and tells what it was.
+    /// Removes an entry and returns its details.
     pub(crate) fn leave_with_detail(&mut self, now: Mono, slot: u32) -> EntryDetail {
         let detail = self.detail(now, slot);
         self.leave(now, slot);
@@ -344,13 +342,13 @@ impl Queue {
         }
     }
 
-    /// What an entry failed with last, or what keeps its way closed, if that is still known.
+    /// The last failure of an entry, or the failure that keeps its next hop closed, if still known.
     pub(crate) fn last_failure_at(&self, slot: u32) -> Option<&Arc<mail::Failure>> {
         let entry = &self.slab[slot];
         let queue = &self.scheduled[entry.scheduled];
         let own = self.failures.get(entry.failure);
-        // What holds its way up counts as well: an entry that never got a connection expires
-        // because of that. What was said of another recipient does not: it is nobody else's.
+        // A failure of the next hop counts too: an entry that never got a connection expires because of the next hop. A
+        // failure that may name another recipient does not: it would leak that recipient.
         let of_ready = match entry.state() {
             State::Ready => self.ready.get(entry.ready).and_then(|r| r.gate.failure.as_ref()),
             _ => None,
@@ -387,9 +385,8 @@ impl Queue {
         }
     }
 
-    /// What is to be done next. Call until it gives `None`, after every call that may have
-    /// changed something, and when [`Queue::next_timeout`] has come. When that gives a moment
-    /// that has passed already, work was left over for the sake of others: come back soon.
+    /// Returns the next action. Call until it returns `None`, after every call that may have changed something, and at
+    /// [`Queue::next_timeout`]. A timeout in the past means that work is left over: call again soon.
     pub fn poll(&mut self, now: Mono) -> Option<Action> {
         loop {
             if let Some(action) = self.actions.pop_front() {
@@ -403,7 +400,7 @@ impl Queue {
         }
     }
 
-    /// When to call [`Queue::poll`] again if nothing else happens.
+    /// Time of the next call of [`Queue::poll`] without other events.
     #[must_use]
     pub fn next_timeout(&self) -> Mono {
         let is_any_dirty = !self.dirty.is_empty() || self.tenants.is_any_dirty();
@@ -468,8 +465,7 @@ impl Queue {
         self.sweep_a_piece(now)
     }
 
-    /// Stops or resumes giving out work and opening connections, for the whole shard. What is in
-    /// flight goes on.
+    /// Pauses or resumes deliveries and connection attempts of the whole shard. Entries in flight continue.
     pub fn set_paused(&mut self, pause: Option<Pause>) {
         if self.paused == pause {
             return;
@@ -483,8 +479,8 @@ impl Queue {
         }
     }
 
-    /// All answers about next hops are stale, because the configuration changed: they are asked
-    /// for again as entries fall due, and what is in ready queues already is looked up again.
+    /// Marks all next-hop answers as stale after a change of the configuration. They are requested again as entries
+    /// fall due, and entries in ready queues are looked up again.
     pub fn invalidate_resolutions(&mut self) {
         self.epoch = self.epoch.saturating_add(1);
         self.sweep.hurry();
@@ -512,7 +508,7 @@ impl Queue {
         self.is_patient = true;
     }
 
-    /// A planted fault: what other shards have lent is not given back.
+    /// A planted fault: slots and tokens lent by other shards are not returned.
     #[cfg(feature = "planted")]
     pub fn plant_lost_leases(&mut self) {
         self.loses_leases = true;

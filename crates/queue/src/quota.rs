@@ -1,19 +1,19 @@
-//! What a ready queue may send of an allowance that is counted elsewhere, in recipients.
+//! Allowance of a ready queue in recipients, counted outside of the queue.
 
 use mail::Mono;
 use std::sync::Arc;
 
-/// What it has of it.
+/// The allowance left to a ready queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Quota {
     /// Recipients that may go.
     left: u32,
-    /// What is left then is void.
+    /// Time at which the rest is void.
     until: Mono,
     /// More was asked for, and there is no answer yet.
     pub(crate) is_asked: bool,
     closed: Option<QuotaPause>,
-    /// Of all allowances that there were, which this is: what is void by now is given back to none.
+    /// Serial of the allowance: refunds to a void one are ignored.
     serial: u32,
 }
 
@@ -31,7 +31,7 @@ impl Quota {
         Quota { left: 0, until: Mono::NEVER, is_asked: false, closed: None, serial }
     }
 
-    /// Which allowance this is.
+    /// Serial of the current allowance.
     pub(crate) fn serial(&self) -> u32 {
         self.serial
     }
@@ -41,7 +41,7 @@ impl Quota {
         if self.until <= now { 0 } else { self.left }
     }
 
-    /// So many go.
+    /// Uses up part of the allowance.
     pub(crate) fn spend(&mut self, recipients: u32) {
         self.left = self.left.saturating_sub(recipients);
     }
@@ -66,19 +66,19 @@ impl Quota {
         self.closed = Some(closed);
     }
 
-    /// Why nothing goes, if that is known.
+    /// The pause in force, if any.
     pub(crate) fn closed(&self, now: Mono) -> Option<&QuotaPause> {
         self.closed.as_ref().filter(|closed| closed.until > now)
     }
 
-    /// Takes what is left, which nobody needs.
+    /// Removes and returns the unused rest.
     pub(crate) fn take(&mut self, now: Mono) -> u32 {
         let left = self.left(now);
         self.left = 0;
         left
     }
 
-    /// When it is another by itself.
+    /// Time of the next change without a call.
     pub(crate) fn changes_at(&self, now: Mono) -> Mono {
         let closed = self.closed(now).map_or(Mono::NEVER, |closed| closed.until);
         if self.left(now) > 0 { closed.min(self.until) } else { closed }

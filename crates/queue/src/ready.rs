@@ -12,9 +12,9 @@ use std::sync::Arc;
 pub(crate) struct Ready {
     pub(crate) key: ReadyKey,
     pub(crate) limits: ReadyLimits,
-    /// What it borrows of the limits that it shares with others.
+    /// Shares borrowed of the named limits.
     pub(crate) borrows: Borrows,
-    /// What it may send of what is counted elsewhere; `None`: nobody counts.
+    /// Remaining allowance; `None`: unlimited.
     pub(crate) quota: Option<Box<Quota>>,
     /// The reload after which its limits were told last.
     pub(crate) epoch: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Ready {
     pub(crate) idle: u32,
     /// Woken or opened, and not yet back for work.
     pub(crate) woken: u32,
-    /// Whether the last connection that was opened got as far as a greeting.
+    /// True if the last connection attempt got as far as a greeting.
     pub(crate) last_opening: Option<bool>,
     pub(crate) gate: Gate,
     pub(crate) window: Window,
@@ -87,7 +87,7 @@ impl Ready {
             || self.quota.as_ref().is_some_and(|quota| quota.closed(now).is_some())
     }
 
-    /// Why nothing may go there at all; `None`: something may.
+    /// Reason why this ready queue may send nothing; `None` if it may send.
     pub(crate) fn out(&self, now: Mono) -> Option<Blocker> {
         let suspension = self.standstill.get().map(|of| Blocker::Suspended(Arc::clone(of)));
         suspension.or_else(|| self.used_up(now))

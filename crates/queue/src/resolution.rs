@@ -51,8 +51,8 @@ pub enum Resolution {
 }
 
 impl Queue {
-    /// Takes the answer to [`Action::Resolve`]; tells which ready queues it names, in the order of the
-    /// ways. These numbers stand for the keys until [`Action::Forgotten`] says otherwise.
+    /// Handles the answer to [`Action::Resolve`]. Returns the ready queues that it names, in the order of the answer.
+    /// The numbers stand for the keys until [`Action::Forgotten`].
     pub fn handle_resolved(
         &mut self,
         now: Mono,
@@ -134,12 +134,12 @@ impl Queue {
         ways.choose(Mark::new(entry.id, entry.recipient), |way| self.is_open(now, way))
     }
 
-    /// Whether entries may go there at all.
+    /// Returns true if this ready queue may send.
     fn is_open(&self, now: Mono, way: ReadyId) -> bool {
         self.ready.get(way.0).is_some_and(|ready| !ready.is_suspended(now))
     }
 
-    /// Whether an entry is at a way that is out while another one is open.
+    /// Returns true if an entry is at a closed ready queue while another one of its scheduled queue is open.
     pub(crate) fn may_go_another_way(&self, now: Mono, ways: &Ways, at: ReadyId) -> bool {
         ways.are_several()
             && !self.is_open(now, at)
@@ -166,7 +166,7 @@ impl Queue {
         };
         let queue = &mut self.ready[number];
         queue.used = now;
-        // What was asked for before a reload must not bring the old limits back.
+        // An answer requested before a reload must not restore the old limits.
         if epoch >= queue.epoch && queue.adopt(limits, shared, epoch, self.config.shards) {
             self.tell_terms(now, BorrowerKey::Ready(number));
             self.mark(number);
@@ -201,8 +201,7 @@ impl Queue {
         }
     }
 
-    /// How often in a row the question for this queue's next hop was in vain, when it is asked
-    /// again, and how many recipients wait for that.
+    /// Failed next-hop lookups of this queue in a row, the time of the next one, and the number of waiting recipients.
     #[must_use]
     pub fn trouble(&self, scheduled: ScheduledId) -> Option<(u16, Mono, u32)> {
         let queue = self.scheduled.get(scheduled.0)?;
@@ -212,14 +211,13 @@ impl Queue {
         }
     }
 
-    /// How many questions for this queue's next hop, or those of its entries, were in vain since the
-    /// last answer.
+    /// Failed next-hop lookups of this queue, or of its entries, since the last answer.
     #[must_use]
     pub fn trouble_count(&self, scheduled: ScheduledId) -> u16 {
         self.scheduled.get(scheduled.0).map_or(0, |queue| queue.troubles)
     }
 
-    /// Whether the last question for this queue's next hop was in vain.
+    /// Returns true if the last next-hop lookup of this queue failed.
     #[must_use]
     pub fn is_in_trouble(&self, scheduled: ScheduledId) -> bool {
         self.trouble_count(scheduled) > 0
@@ -229,7 +227,7 @@ impl Queue {
     pub(crate) fn arm(&mut self, number: u32) {
         let queue = &self.scheduled[number];
         if let Some(look) = queue.standstill.worth_a_look() {
-            // Whatever else is waited for, or whether all lies in ready queues.
+            // A suspension is checked whatever else is pending, and even if all entries lie in ready queues.
             let at = if queue.entries > 0 { look } else { Mono::NEVER };
             self.scheduled_timers.set(number, at);
             return;

@@ -1,4 +1,4 @@
-//! When to try again, when to warn, when to give up.
+//! Retry policy: times of retries, delay notices and expiry.
 
 use mail::{MessageId, Mono, Random};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct RetryPolicy {
     pub warn_after: Option<Duration>,
 }
 
-/// How long the entry that was deferred last waits.
+/// Delay of the entry deferred last.
 #[derive(Debug)]
 pub(crate) struct LastDeferred {
     pub(crate) id: MessageId,
@@ -66,9 +66,8 @@ impl RetryPolicy {
         Duration::try_from_secs_f64(seconds).unwrap_or(self.longest).max(SHORTEST)
     }
 
-    /// How long a next hop is left alone after the `step`-th failure in a row (1 is the first):
-    /// a second, two, four … half a minute, so that one that is away for a moment is noticed, then
-    /// as long as a message would wait after as many attempts.
+    /// Back-off of a next hop after the `step`-th failure in a row (1 is the first). It is one second, two, four … up
+    /// to half a minute, so that a short outage is noticed, then the delay of a message after as many attempts.
     pub(crate) fn back_off(&self, step: u16, chance: f64) -> Duration {
         let quick = f64::from(1_u32 << step.saturating_sub(1).min(QUICK_STEPS - 1));
         let steady = match step.saturating_sub(QUICK_STEPS) {

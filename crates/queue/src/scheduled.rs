@@ -9,7 +9,7 @@ use mail::{Failure, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What is known about where a scheduled queue's messages go.
+/// State of a scheduled queue's next-hop resolution.
 #[derive(Clone, Debug)]
 pub(crate) enum RoutingState {
     /// No answer came yet.
@@ -33,7 +33,7 @@ pub(crate) struct Scheduled {
     pub(crate) retry: Arc<RetryPolicy>,
     pub(crate) heap: DueHeap,
     pub(crate) known: RoutingState,
-    /// In which epoch the answer was asked for: a reload makes older ones stale.
+    /// The epoch in which the answer was requested: a reload makes older ones stale.
     pub(crate) epoch: u32,
     /// The epoch of the open question.
     pub(crate) asked_epoch: u32,
@@ -43,13 +43,13 @@ pub(crate) struct Scheduled {
     pub(crate) troubles: u16,
     /// Entries in any state.
     pub(crate) entries: u32,
-    /// What is in ready queues may not go on there either.
+    /// Entries in ready queues may not continue there either.
     pub(crate) way_lost: bool,
-    /// When the last answer came.
+    /// Time of the last answer.
     pub(crate) answered: Mono,
     /// Since when each entry goes its own way, and the epoch of that answer.
     pub(crate) each_since: Option<(u32, Mono)>,
-    /// When one of its entries was located last.
+    /// Time at which one of its entries was located last.
     pub(crate) located: Option<Mono>,
     /// It waits for its turn to have entries located.
     pub(crate) in_line: bool,
@@ -103,13 +103,13 @@ impl Scheduled {
             || self.hours.as_ref().is_some_and(|hours| !hours.are_open(now))
     }
 
-    /// When the last standstill of any kind ended.
+    /// End of the last suspension or closed window.
     pub(crate) fn resumed(&self) -> Mono {
         let opened = self.hours.as_ref().map_or(Mono(0), KnownHours::opened);
         self.standstill.ended().max(opened)
     }
 
-    /// What its entries wait for outside their hours.
+    /// The blocker of its entries outside the sending window.
     pub(crate) fn closed_window(&self, now: Mono) -> Option<Blocker> {
         let until = self.hours.as_ref()?.closed_until(now)?;
         Some(Blocker::Hours { window: Arc::clone(&self.key.window), until })
@@ -124,8 +124,8 @@ impl Scheduled {
     }
 }
 
-/// A binary heap of slots by due time (then by message and recipient: what falls due together
-/// goes in the order in which it came); the entries know their places, so any can leave.
+/// A binary heap of slots by due time, then by message and recipient, so that entries due together keep their order of
+/// arrival. Entries know their positions, so any can leave.
 #[derive(Default)]
 pub(crate) struct DueHeap(Vec<u32>);
 

@@ -1,4 +1,4 @@
-//! Looking at a ready queue: whom to wake, what to open, what to borrow, what to give back.
+//! Service of a ready queue: wakes and opens connections, borrows and returns slots and tokens.
 
 use crate::lease::{BorrowerKey, LeaseOp, SPARE_AFTER};
 use crate::named_limit::Borrowed;
@@ -7,10 +7,10 @@ use crate::{Action, ReadyId, SuspendedHop, SuspendedQueue};
 use mail::Mono;
 use std::time::Duration;
 
-/// Entries whose way became invalid that are moved away at one look.
+/// Maximum number of entries with an outdated route moved out in one pass.
 const STALE_MAX: u32 = 256;
 
-/// How far the decisions for one ready queue came.
+/// Intermediate result of servicing one ready queue.
 struct Demand {
     /// Transactions that no connection is on its way for.
     unserved: u32,
@@ -21,7 +21,7 @@ struct Demand {
     gated_until: Option<Mono>,
 }
 
-/// What a ready queue still asks of a limit.
+/// A ready queue's outstanding request for a limit.
 struct LeaseRequest {
     slots: u32,
     /// More slots, if they are free.
@@ -29,7 +29,7 @@ struct LeaseRequest {
     tokens: u32,
 }
 
-/// What a ready queue could use of a limit besides what it uses already.
+/// Additional slots and tokens of a limit that a ready queue could use.
 #[derive(Clone, Copy)]
 struct LeaseDemand {
     slots: u32,
@@ -47,7 +47,7 @@ impl LeaseDemand {
     }
 }
 
-/// What of its share a ready queue can do without.
+/// The unneeded part of a ready queue's share.
 struct Spare {
     slots: u32,
     tokens: u32,
@@ -97,7 +97,7 @@ impl Queue {
         self.ready_timers.set(number, next);
     }
 
-    /// Asks whether a ready queue stands still yet, once its time has come. When to look again.
+    /// Queries the owner about the end of a suspension at its due time. Returns the time of the next check.
     fn ask_standstill(&mut self, now: Mono, number: u32) -> Mono {
         let standstill = &mut self.ready[number].standstill;
         if standstill.ask(now) {
@@ -138,8 +138,7 @@ impl Queue {
         }
     }
 
-    /// After a reload: what waits here and goes elsewhere now goes back to be looked up again,
-    /// without a connection to find that out.
+    /// After a reload: returns entries with a changed next hop for a new lookup, without waiting for a connection.
     fn send_back_stale(&mut self, number: u32) {
         if self.ready[number].epoch == self.epoch {
             return;
@@ -154,7 +153,7 @@ impl Queue {
         self.mark(number);
     }
 
-    /// Where there will never be mail service: what waits fails.
+    /// The next hop never accepts mail: waiting entries fail.
     fn fail_refused(&mut self, now: Mono, number: u32) {
         for _ in 0..STALE_MAX {
             let queue = &mut self.ready[number];
@@ -233,7 +232,7 @@ impl Queue {
         }
     }
 
-    /// Whether something could go if there were tokens.
+    /// Returns true if entries could be sent given tokens.
     pub(crate) fn uses_tokens(&self, now: Mono, number: u32) -> bool {
         let queue = &self.ready[number];
         let stuck = queue.open == 0 && queue.gate.open_after > now;
@@ -274,8 +273,8 @@ impl Queue {
             target = target.min(max);
             let lack = target.saturating_sub(share.usable());
             if lack > share.asked {
-                // A quarter of the limit in advance if it is free, so that a growing need does not
-                // ask for each connection; the owner's own queue is near enough to do that.
+                // Requests a quarter of the limit in advance, if free, so that growing demand does not need a request
+                // per connection. The owner's own queue does not need this.
                 let local = borrowed.owner == self.config.shard;
                 let extra = if local { 0 } else { (max / 4).saturating_sub(target) };
                 let asked = LeaseRequest { slots: lack, extra, tokens: share.tokens_asked };
@@ -311,7 +310,7 @@ impl Queue {
             next = next.min(self.give_back_of(now, number, at, wanted, barred));
             let queue = &self.ready[number];
             if queue.borrows[at].is_limited() {
-                // What one limit does not let be used is of no use at the next.
+                // Requests no more of the next limit than this one allows.
                 let usable = queue.borrows[at].share.usable();
                 wanted.slots = wanted.slots.min(usable.saturating_sub(queue.connections()));
                 barred |= usable == 0;
@@ -321,10 +320,10 @@ impl Queue {
         next
     }
 
-    /// The same for the limit at place `at`: what was recalled goes at once; what is merely spare goes
-    /// when it has been for a while, unless this shard lends it or there is no limit any more, or a
-    /// limit before it lends nothing (`barred`): kept for a while by one ready queue after the other
-    /// just when it has lost its turn there, a last slot would serve none.
+    /// Returns unneeded slots and tokens of the limit at position `at`. Recalled ones are returned at once; unused ones
+    /// after a while. Unused ones are also returned at once if this shard lends them, if the limit no longer exists, or
+    /// if an earlier limit lends nothing (`barred`). Otherwise one ready queue after another could keep a last slot
+    /// just after losing its turn at the earlier limit, and the slot would serve none.
     fn give_back_of(
         &mut self,
         now: Mono,

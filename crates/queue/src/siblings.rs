@@ -5,7 +5,7 @@ use crate::queue::Queue;
 use crate::slab::{NONE, State};
 use mail::Mono;
 
-/// How soon more may be known of the other recipients of a message, the latest first.
+/// Expectation of further results for other recipients of a message, the latest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Siblings {
     /// No other recipient of the message is queued.
@@ -31,8 +31,8 @@ impl Queue {
         (next != NONE && next != slot).then(|| self.slab.entry_id(next))
     }
 
-    /// What is to be expected by the moment `by` of `entry` and the other queued recipients of its
-    /// message. `None` when the entry is gone.
+    /// Returns the results to expect until `by` for `entry` and the other queued recipients of its message. `None` if
+    /// the entry is gone.
     #[must_use]
     pub fn siblings(&self, entry: EntryId, by: Mono) -> Siblings {
         if self.slab.get(entry).is_none() {

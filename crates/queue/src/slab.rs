@@ -1,7 +1,7 @@
-//! Where entries live: a slab of chunks, so that growing never copies what is there.
+//! Storage of entries: a slab of chunks, so that growth never copies existing entries.
 //!
-//! An entry is 64 bytes, one cache line, and its origin four more beside it. A chunk that became empty gives its memory back when the
-//! sweep passes it.
+//! An entry is 64 bytes, one cache line, and its origin is another four bytes beside it. The sweep frees chunks that
+//! became empty.
 
 use crate::{EntryId, NewEntry, Origin};
 use mail::{MessageId, Mono};
@@ -29,7 +29,7 @@ pub(crate) const FIRST: u8 = 16;
 /// Its sender has set deadlines: they are kept beside the slab.
 pub(crate) const TIMED: u8 = 32;
 
-/// Where an entry is.
+/// State of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// The slot is not used.

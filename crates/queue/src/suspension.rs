@@ -1,22 +1,22 @@
-//! What stands still: a scheduled queue or a ready queue, with all that will come to it, because an operator
-//! stopped it or it cannot send.
+//! Suspensions of scheduled and ready queues, by an operator or because a source cannot send. They apply to later
+//! entries too.
 
 use crate::{ReadyId, ScheduledId};
 use mail::Mono;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why something stands still, and until when.
+/// A suspension: subject, reason and end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suspension {
-    /// What stands still, to follow "resume": `the domain example.org`.
+    /// The suspended object, to follow "resume": `the domain example.org`.
     pub what: Arc<str>,
-    /// Why, in the operator's words, or ours; may be empty.
+    /// The reason, given by the operator or by this server; may be empty.
     pub reason: Arc<str>,
     /// An operator stopped it; otherwise it goes on by itself.
     pub is_operators: bool,
-    /// When whoever owns the queue is asked whether it is over ([`crate::Action::Standstill`]); `Mono::NEVER`
-    /// where it does not end by itself.
+    /// Time at which the owner of the queue is queried about the end ([`crate::Action::Standstill`]); `Mono::NEVER` if
+    /// the suspension does not end by itself.
     pub until: Mono,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for Suspension {
     }
 }
 
-/// What stands still.
+/// A suspended queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuspendedQueue {
     /// A scheduled queue.
@@ -41,8 +41,8 @@ pub enum SuspendedQueue {
     Ready(ReadyId),
 }
 
-/// Whether a queue is suspended, and when that ended last. It ends when the owner of the queue says so and not by
-/// itself: most standstills end by the wall clock, which may have been set since they were told.
+/// Suspension of a queue, and the end of the last one. Only the owner of the queue ends a suspension: most end by the
+/// wall clock, which may be set after they began.
 #[derive(Debug, Default)]
 pub(crate) struct SuspensionState {
     suspension: Option<Arc<Suspension>>,
@@ -57,7 +57,7 @@ impl SuspensionState {
         self.suspension.as_ref()
     }
 
-    /// When to ask whether it is over, if it has not ended; never before an answer.
+    /// Time of the next query for the end of the suspension, if it has not ended; `NEVER` while an answer is pending.
     pub(crate) fn worth_a_look(&self) -> Option<Mono> {
         let until = self.suspension.as_ref()?.until;
         Some(if self.asked { Mono::NEVER } else { until })
@@ -70,7 +70,7 @@ impl SuspensionState {
         is_time
     }
 
-    /// When the last one ended.
+    /// End of the last suspension.
     pub(crate) fn ended(&self) -> Mono {
         self.ended
     }

@@ -1,7 +1,7 @@
-//! The sweep: a cursor that passes by all entries and queues, a bounded piece at a time.
+//! The sweep: a cursor over all entries and queues, a bounded piece at a time.
 //!
-//! It finds what became too old or late while it waited, what lies in a ready queue its mail does
-//! not go to any more, and queues that nobody has used for long.
+//! It finds entries that became too old or late while waiting, and queues that are no longer in use. It also finds
+//! entries in a ready queue to which their scheduled queue no longer leads.
 
 pub(crate) mod cursor;
 

@@ -7,11 +7,11 @@ use mail::Mono;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tokens that nobody takes, while others are parked, are left for so long to whom they were meant for.
+/// Time for which unused tokens stay reserved for their ready queue while other ready queues are parked.
 const UNTAKEN_AFTER: Duration = Duration::from_millis(100);
 
 impl Queue {
-    /// What a tenant may have from now on; no more than others where nothing is said.
+    /// Sets the terms of a tenant; by default all tenants have the same weight.
     pub fn set_tenant(&mut self, now: Mono, name: &Arc<str>, terms: TenantTerms) {
         let Some(&number) = self.tenants.names.get(name) else { return };
         let (epoch, shards) = (self.epoch, self.config.shards);
@@ -20,7 +20,7 @@ impl Queue {
         self.tenants.mark(number);
     }
 
-    /// Whether a tenant has, or had lately, mail on this shard.
+    /// Returns true if a tenant has, or recently had, mail on this shard.
     #[must_use]
     pub fn knows_tenant(&self, name: &str) -> bool {
         self.tenants.names.contains_key(name)
@@ -56,7 +56,7 @@ impl Queue {
         }
     }
 
-    /// Borrows what a tenant lacks, lets go on who may, and gives back what nobody needs.
+    /// Borrows missing tokens, resumes parked ready queues, and returns unneeded tokens.
     pub(crate) fn service_tenant(&mut self, now: Mono, number: u32) {
         let Some(tenant) = self.tenants.table.get_mut(number) else { return };
         tenant.dirty = false;

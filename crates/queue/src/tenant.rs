@@ -1,9 +1,9 @@
-//! Tenants: whose mail it is. They share contended next hops by weight, and each has rates of its own,
-//! wherever its mail goes.
+//! Tenants, the owners of mail. They share contended next hops by weight, and each has its own rates across all next
+//! hops.
 //!
-//! A tenant borrows tokens of its rates as a ready queue does of its limits, one share for each shard. A
-//! ready queue whose turn comes to a tenant without tokens parks it there; tokens that come let as many ready
-//! queues go on, the one that was parked first before others.
+//! A tenant borrows tokens of its rates as a ready queue borrows from its limits, with one share per shard. A ready
+//! queue that selects a tenant without tokens parks it there. As many ready queues resume as tokens arrive, in the
+//! order of parking.
 
 use crate::NamedLimit;
 use crate::named_limit::{self, Borrows};
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a tenant may have.
+/// Weight and rates of a tenant.
 #[derive(Clone, Debug)]
 pub struct TenantTerms {
     /// Its part of a next hop that others use too, beside theirs; at least 1.
@@ -44,7 +44,7 @@ pub(crate) struct Tenant {
     pub(crate) parked: VecDeque<u32>,
     /// Tokens came since the last look: who is parked may go on.
     pub(crate) tokens_came: bool,
-    /// When tokens that nobody has taken go to others that are parked.
+    /// Time at which unused tokens pass to other parked ready queues.
     pub(crate) untaken_at: Mono,
     /// In the list of those to be looked at.
     pub(crate) dirty: bool,
@@ -174,7 +174,7 @@ impl Tenants {
         self.mark(number);
     }
 
-    /// Whether a tenant may send a message now.
+    /// Returns true if a tenant may send a message now.
     pub(crate) fn may_send(&self, number: u32) -> bool {
         let tenant = &self.table[number];
         tenant.borrows.is_empty() || tenant.tokens() > 0

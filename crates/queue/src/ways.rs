@@ -1,15 +1,15 @@
-//! Ready queues that a scheduled queue's entries are spread over: one for each source, and mostly one.
+//! Ready queues over which the entries of a scheduled queue are spread: one per source, and usually one.
 //!
-//! Which of them an entry takes is a function of its message (weighted rendezvous hashing, Schindelhauer
-//! and Schomaker 2005): on average each gets its weight's part, an entry that is tried again goes the same
-//! way, over a restart too, and when a way is out only its entries go others.
+//! The choice is a function of the message (weighted rendezvous hashing, Schindelhauer and Schomaker 2005). On average
+//! each source gets the share of its weight. A retry uses the same source, even after a restart. If a source is closed,
+//! only its entries move.
 
 use crate::ReadyId;
 use mail::MessageId;
 use mail::random::nth;
 use smallvec::SmallVec;
 
-/// What an entry is known by, whenever it is tried and by whichever process.
+/// Hash of an entry, the same for every attempt and in every process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark(u64);
 
@@ -27,7 +27,7 @@ struct Choice {
     salt: u64,
 }
 
-/// Where the entries of a scheduled queue go, at least one way.
+/// Ready queues of a scheduled queue; at least one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ways(SmallVec<[Choice; 1]>);
 
@@ -45,7 +45,7 @@ impl Ways {
         self.iter().any(|own| own == ready)
     }
 
-    /// Whether there is a choice.
+    /// Returns true if a choice exists.
     pub(crate) fn are_several(&self) -> bool {
         self.0.len() > 1
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// Places in line are counted up to this.
 pub(crate) const PLACE_MAX: u32 = 1_000;
 
-/// Why egress as a whole stands still.
+/// Reason for a pause of all egress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pause {
     /// As many delivered recipients as are allowed wait for their settle to be synced.
@@ -29,13 +29,13 @@ impl fmt::Display for Pause {
     }
 }
 
-/// What one entry waits for. Its text follows "waiting for"; times inside are monotonic, and
-/// [`Blocker::next`] gives them for the caller to print in wall-clock time behind the text.
+/// The reason why one entry waits. Its text follows "waiting for". Times inside are monotonic; [`Blocker::next`]
+/// returns them, so that the caller can print wall-clock time after the text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Blocker {
     /// Its time has not come.
     Scheduled {
-        /// When it falls due.
+        /// The due time.
         due: Mono,
         /// It was not tried yet.
         first: bool,
@@ -44,7 +44,7 @@ pub enum Blocker {
     Hours {
         /// As the sender wrote them.
         window: Arc<str>,
-        /// When the next begin.
+        /// Start of the next window.
         until: Mono,
     },
     /// The next hop is being looked up.
@@ -52,9 +52,9 @@ pub enum Blocker {
     /// The next-hop lookup failed.
     ResolutionFailed {
         domain: Domain,
-        /// What the lookup failed with.
+        /// Failure of the lookup.
         failure: Arc<Failure>,
-        /// When that is tried again.
+        /// Time of the next lookup.
         until: Mono,
     },
     /// All connections that are allowed are in use.
@@ -86,9 +86,9 @@ pub enum Blocker {
     OpenBackoff {
         /// The next hop, as events and lists name it.
         next_hop: Arc<str>,
-        /// What happened last, if it is known.
+        /// The last failure, if known.
         failure: Option<Arc<Failure>>,
-        /// When it is tried again.
+        /// Time of the next attempt.
         until: Mono,
     },
     /// The limit on messages per second is used up.
@@ -97,14 +97,14 @@ pub enum Blocker {
         next_hop: Arc<str>,
         /// Entries before it in its own list, counted up to 1,000.
         before: u32,
-        /// When its own turn may come, as far as this shard knows.
+        /// Expected time of its turn, as far as this shard knows.
         until: Mono,
     },
     /// Its next hop gets no more for now than somebody else counts out.
     Allowance {
         /// To follow "waiting for".
         why: Arc<str>,
-        /// When there may be more.
+        /// Time at which more may be allowed.
         until: Mono,
     },
     /// The shard that owns the limit was asked to lend of it.
@@ -118,7 +118,7 @@ pub enum Blocker {
     },
     /// An operator holds it.
     Held {
-        /// Why, in the operator's words; may be empty.
+        /// Reason given by the operator; may be empty.
         reason: Arc<str>,
     },
     /// An operator stopped what it would go through.
@@ -164,7 +164,7 @@ impl Blocker {
     }
 }
 
-/// So many before it, as part of a sentence.
+/// Number of entries before it, as part of a sentence.
 struct QueuePosition(u32);
 
 impl fmt::Display for QueuePosition {

@@ -1,6 +1,7 @@
-//! The entries of a tenant in one class. Those of its own clients come first come first served. Strangers have a turn for
-//! each of theirs, and among strangers the networks that one customer may all have take turns, and within these client
-//! networks: whoever comes waits for one round of the others at most, however much those have sent.
+//! Entries of one tenant in one priority class. Mail of trusted clients is sent first in, first out, and alternates
+//! with mail of unauthenticated clients. Among the latter, sites (networks that one customer may own) take turns, and
+//! client networks take turns within a site. A new client therefore waits for one round at most, whatever volume the
+//! other clients sent.
 
 use crate::Origin;
 use crate::slab::NONE;
@@ -29,7 +30,7 @@ pub(super) struct Links {
 pub(super) struct Class {
     ours: EntryList,
     strangers: Option<Box<Strangers>>,
-    /// What strangers have had more than others while both waited.
+    /// Recipients that unauthenticated clients were served more than trusted ones while both were waiting.
     ahead: i64,
 }
 
@@ -81,7 +82,7 @@ impl Class {
         }
     }
 
-    /// Whose turn it is.
+    /// Returns the next entry and its origin.
     pub(super) fn first(&self) -> Option<(u32, Origin)> {
         let strangers = self.strangers.as_ref().filter(|_| self.ours.is_empty() || self.ahead < 0);
         match strangers {
@@ -93,7 +94,7 @@ impl Class {
         }
     }
 
-    /// So many were taken of this origin's.
+    /// Charges a number of recipients to this origin.
     pub(super) fn charge(&mut self, origin: Origin, recipients: u64) {
         let owed = i64::try_from(recipients).unwrap_or(OWED_MAX).min(OWED_MAX);
         let (is_alone, ahead) = match origin.parts() {

@@ -1,4 +1,4 @@
-//! From where messages came: what strangers sent takes turns by it.
+//! Origins of messages: mail of unauthenticated clients is served in turns per origin.
 
 /// The client network that a message of a stranger came from, and above it the networks that one customer may all have:
 /// a number of 16 bits for each. Networks that have the same number, one of some thousands, share a turn.

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-/// Recipients of a shard whose next hops are asked for at once; the others wait in line, a scheduled
-/// queue after the other.
+/// Maximum number of recipients per shard in next-hop lookups at once. Further ones wait in line, one scheduled queue
+/// after the other.
 pub const LOCATING_MAX: u32 = 64;
 
-/// Who waits, and how much is under way.
+/// Scheduled queues in line, and the number of pending lookups.
 #[derive(Debug, Default)]
 pub(crate) struct LocatingLine {
     /// Scheduled queues, by number.
@@ -16,7 +16,7 @@ pub(crate) struct LocatingLine {
 }
 
 impl LocatingLine {
-    /// Whether the first in line may have entries located.
+    /// Returns true if the first in line may have entries located.
     pub(crate) fn has_turn(&self) -> bool {
         self.asked < LOCATING_MAX && !self.waiting.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Where the sweep is.
+//! Position of the sweep.
 
 use mail::Mono;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl SweepCursor {
         self.rushed = chunks;
     }
 
-    /// How long after a chunk the next one is passed, of a pass that usually takes `pass`.
+    /// Delay between two chunks of a pass that usually takes `pass`.
     pub(crate) fn step(&mut self, pass: Duration, chunks: u32) -> Duration {
         if self.rushed > 0 {
             self.rushed -= 1;
