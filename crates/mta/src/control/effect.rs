@@ -1,4 +1,4 @@
-//! What rules of shaping have set in force.
+//! Effects in force by shaping rules.
 
 use super::text;
 use config::shaping::{Action, QUARTERS};
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// What came of a rule: in force, on its way back, or remembered for a while in case it comes again.
+/// The effect of a matching rule: in force, being lifted step by step, or kept for a while in case the rule matches
+/// again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
     /// The rule's name.
@@ -15,10 +16,10 @@ pub struct Effect {
     /// Its line: `shaping.toml:7`.
     pub place: String,
     pub action: Action,
-    /// Whom it concerns; absent: the next hop alone.
+    /// The provider concerned; absent: the next hop alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The next hop, where that is nobody's; or where a provider's rule was heard by mail for one domain only.
+    /// The next hop, if it has no provider, or if a provider's rule is limited to mail for one domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
     /// The source; empty: mail without one. Absent: all.
@@ -30,23 +31,23 @@ pub struct Effect {
     /// The campaign, where it is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub campaign: Option<String>,
-    /// Who said it.
+    /// The peer that sent the reply.
     pub peer: String,
-    /// What that was, in one line.
+    /// The matching reply, on one line.
     pub reply: String,
     #[serde(with = "text::wall")]
     pub began: Wall,
-    /// When it came again last.
+    /// Time of the last match.
     #[serde(with = "text::wall")]
     pub renewed: Wall,
-    /// When it ends; limits begin to return then.
+    /// End of the full effect; limits return step by step from then on.
     #[serde(with = "text::wall")]
     pub until: Wall,
-    /// How long it lasts, from `renewed` to `until`; and how long it is remembered then.
+    /// Duration from `renewed` to `until`, and of the period in which it is kept afterwards.
     pub lasts_ms: u64,
     /// The how-manieth time in a row, from 1: each lasts twice as long as the one before.
     pub step: u16,
-    /// Quarters of the way that limits have returned; 4: it is over.
+    /// Quarters of the limits that have returned; 4: the effect is over.
     pub returned: u8,
     /// It is over after so many deliveries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,26 +55,25 @@ pub struct Effect {
 }
 
 impl Effect {
-    /// How long it lasts.
     #[must_use]
     pub fn lasts(&self) -> Duration {
         Duration::from_millis(self.lasts_ms)
     }
 
-    /// Whether anything of it is left.
+    /// Returns true until all of its limits have returned.
     #[must_use]
     pub fn is_in_force(&self) -> bool {
         self.returned < QUARTERS
     }
 
-    /// When the next quarter returns, or, of one that is over, when it is forgotten.
+    /// Time at which the next quarter returns, or at which an effect that is over is forgotten.
     #[must_use]
     pub fn next(&self) -> Wall {
         let quarters = u32::from(self.returned.min(QUARTERS));
         self.until.after(self.lasts() / u32::from(QUARTERS) * quarters)
     }
 
-    /// When nothing of it is left, if it does not come again.
+    /// Time at which all limits have returned, if the rule does not match again.
     #[must_use]
     pub fn over_at(&self) -> Wall {
         match self.action.sets_limits() {
@@ -82,7 +82,7 @@ impl Effect {
         }
     }
 
-    /// How many quarters have returned by then.
+    /// Number of quarters returned by `now`.
     pub(crate) fn returned_at(&self, now: Wall) -> u8 {
         if !self.is_in_force() || !self.action.sets_limits() && now >= self.until {
             return QUARTERS;
@@ -94,7 +94,7 @@ impl Effect {
         at.returned
     }
 
-    /// Whether it is about mail to this provider, or else this next hop, from this source.
+    /// Returns true if it concerns mail to this provider, or else this next hop, from this source.
     #[must_use]
     pub fn covers(&self, provider: Option<&str>, next_hop: &str, source: &str) -> bool {
         let is_there = match &self.provider {
@@ -108,14 +108,14 @@ impl Effect {
         is_there && self.source.as_deref().is_none_or(|wanted| wanted == source)
     }
 
-    /// Whether it is about mail of this tenant and campaign.
+    /// Returns true if it concerns mail of this tenant and campaign.
     #[must_use]
     pub fn covers_party(&self, tenant: &str, campaign: &str) -> bool {
         let is = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|w| w == is);
         is(&self.tenant, tenant) && is(&self.campaign, campaign)
     }
 
-    /// Whom it is about: `provider google from ip-1`.
+    /// The parties concerned: `provider google from ip-1`.
     #[must_use]
     pub fn whom(&self) -> String {
         let mut whom = match (&self.provider, &self.next_hop) {
@@ -141,7 +141,7 @@ impl Effect {
     }
 }
 
-/// Why, to follow "by": `rule blocked (shaping.toml:7), because mx.example.com said: 550 …`.
+/// The reason, to follow "by": `rule blocked (shaping.toml:7), because mx.example.com said: 550 …`.
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Effect { rule, place, peer, reply, .. } = self;
@@ -149,19 +149,19 @@ impl fmt::Display for Effect {
     }
 }
 
-/// What rules of shaping have set in force.
+/// Lists the effects in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShapingList {}
 
-/// Ends what rules of shaping have set in force.
+/// Lifts effects in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShapingLift {
-    /// Which; without any field all.
+    /// The effects to lift; all if no field is set.
     pub lift: Lift,
 }
 
-/// Which effects are lifted: those that match all that is said.
+/// Selects the effects that match all given fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lift {
@@ -177,7 +177,7 @@ pub struct Lift {
 }
 
 impl Lift {
-    /// Whether this one is.
+    /// Returns true if it selects this effect.
     #[must_use]
     pub fn takes(&self, effect: &Effect) -> bool {
         let is = |wanted: &Option<String>, is: Option<&str>| {

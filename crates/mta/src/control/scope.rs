@@ -1,4 +1,4 @@
-//! What a suspension stops.
+//! The scope of a suspension.
 
 use queue::ScheduledKey;
 use serde::de::value::MapAccessDeserializer;
@@ -6,9 +6,9 @@ use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
-/// What a suspension stops: the mail to which all parts apply that are given; without any, all mail.
+/// The scope of a suspension: mail that matches all given fields; without any, all mail.
 ///
-/// In JSON it is `"all"`, or an object with the parts.
+/// In JSON it is `"all"`, or an object with the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Scope {
@@ -35,14 +35,14 @@ pub struct Scope {
     pub campaign: Option<String>,
 }
 
-/// A next hop, by what suspensions tell hops apart.
+/// The properties of a next hop that a scope can name.
 #[derive(Clone, Copy, Debug)]
 pub struct HopSeen<'a> {
     /// As the ready queue is called.
     pub next_hop: &'a str,
     /// The route that leads there, where that is known.
     pub route: Option<&'a str>,
-    /// Whose hosts they are, where that is known.
+    /// The provider of its hosts, if known.
     pub provider: Option<&'a str>,
     /// From where mail is sent there; empty for the default.
     pub source: &'a str,
@@ -56,34 +56,34 @@ impl Scope {
         all.into_iter().filter_map(Option::as_deref)
     }
 
-    /// Whether its parts make sense together.
+    /// Checks that its fields can be combined.
     ///
     /// # Errors
-    /// A sentence.
+    /// The reason, as a sentence.
     pub fn check(&self) -> Result<(), &'static str> {
         let of_mail = self.domain.is_some() || self.tenant.is_some() || self.campaign.is_some();
         match self.source.is_some() && of_mail {
-            // What goes from one source now would go from another then.
+            // Mail that goes from one source now could go from another source then.
             true => Err("a source can be suspended for a route, a provider or a next hop, and \
                          for no domain, tenant or campaign"),
             false => Ok(()),
         }
     }
 
-    /// Whether it says more of next hops than that mail waits for them.
+    /// Returns true if it suspends next hops themselves, not only mail for them.
     fn is_of_hops(&self) -> bool {
         let of_mail = self.domain.is_some() || self.tenant.is_some() || self.campaign.is_some();
         self.asks_for_hops() && !of_mail
     }
 
-    /// Whether next hops must be known to tell what it covers.
+    /// Returns true if matching it needs the next hops.
     #[must_use]
     pub fn asks_for_hops(&self) -> bool {
         self.next_hop.is_some() || self.provider.is_some() || self.source.is_some()
     }
 
-    /// Whether it is about mail that waits under this key, takes this route and goes to one of these hops, as far as
-    /// they are known. What is about hops alone is not: [`Scope::covers_hop`].
+    /// Returns true if it covers mail with this key on this route to one of these hops, as far as these are known. A
+    /// scope of hops alone is matched by [`Scope::covers_hop`].
     #[must_use]
     pub fn covers(&self, key: &ScheduledKey, route: Option<&str>, hops: &[HopSeen<'_>]) -> bool {
         let is = |wanted: &Option<String>, is: Option<&str>| match wanted {
@@ -99,7 +99,7 @@ impl Scope {
             && (!self.asks_for_hops() || hops.iter().any(|hop| self.is_hop(hop)))
     }
 
-    /// Whether it is about this next hop, whatever goes there.
+    /// Returns true if it covers this next hop, for all mail.
     #[must_use]
     pub fn covers_hop(&self, hop: &HopSeen<'_>) -> bool {
         let is_of_route = self.route.as_deref().is_none_or(|wanted| hop.route == Some(wanted));

@@ -1,12 +1,11 @@
-//! Which queued mail a command is about.
+//! Selection of queued mail by a command.
 
 use super::{RecipientState, text};
 use ::classes::ReplyClass;
 use mail::MessageId;
 use serde::{Deserialize, Serialize};
 
-/// Which queued recipients a command is about. The fields must all match the same recipient; an
-/// empty filter matches everything.
+/// Selects queued recipients. All fields must match the same recipient; an empty filter matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
@@ -28,19 +27,19 @@ pub struct Filter {
     /// Name of its route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
-    /// Its next hop, or one host of it.
+    /// Its next hop, or one of the hop's hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
-    /// The tenant whose mail it is; empty: nobody's.
+    /// The tenant of the mail; empty: mail without a tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// With what it waits, as its sender said.
+    /// The campaign that the sender gave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub campaign: Option<String>,
     /// The pool that it is sent from: its own, or else its tenant's or its route's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Whose hosts it goes to, as far as that is known.
+    /// The provider of the hosts, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
     /// The source that it is sent from.
@@ -49,7 +48,7 @@ pub struct Filter {
     /// Words in its last failure or in the reason of its hold, compared without case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the reply of its last failure means.
+    /// The class of the reply in its last failure.
     #[serde(with = "text::class_option", skip_serializing_if = "Option::is_none")]
     pub class: Option<ReplyClass>,
     /// The message is at least so old.
@@ -60,7 +59,7 @@ pub struct Filter {
     pub younger_than_ms: Option<u64>,
 }
 
-/// What a changing command applies to. There is no default: everything must be asked for.
+/// The target of a command that changes the queue. There is no default: "all" must be explicit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Select {
@@ -70,8 +69,8 @@ pub enum Select {
     All,
 }
 
-/// Whether `wanted` is a next hop as the ready queue is called
-/// (`smtp:out:mx1.example:25>mx2.example:25`) or one of its hosts, with or without the port.
+/// Returns true if `wanted` is the ready queue's name of the next hop (`smtp:out:mx1.example:25>mx2.example:25`) or one
+/// of its hosts, with or without the port.
 pub(crate) fn is_hop(next_hop: &str, wanted: &str) -> bool {
     let is = |text: &str| text.eq_ignore_ascii_case(wanted);
     // Channel and route come first; neither has a colon in it.

@@ -1,4 +1,4 @@
-//! What is queued, counted.
+//! Counts of queued mail.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,14 +15,14 @@ pub const AGE_BUCKETS: [(u64, &str); 8] = [
     (u64::MAX, "3d and more"),
 ];
 
-/// Names that a table tells apart while it counts; what comes after them counts as one.
+/// Maximum number of names counted separately; further ones are counted together.
 const NAMES_MAX: usize = 10_000;
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 200;
-/// The line of those that are not told apart or not shown.
+/// The row for the names that are not counted separately or not shown.
 const OTHERS: &str = "(others)";
 
-/// What is queued, counted by recipients.
+/// Counts of queued mail, by recipients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Messages with a recipient that matched.
@@ -33,7 +33,7 @@ pub struct Summary {
     pub domains: Vec<SummaryRow>,
     /// By next hop, as far as it is known.
     pub next_hops: Vec<SummaryRow>,
-    /// By tenant, of those that are somebody's.
+    /// By tenant, without mail that has none.
     #[serde(default)]
     pub tenants: Vec<SummaryRow>,
     /// By campaign, of those that have one.
@@ -56,10 +56,10 @@ pub struct Summary {
 /// One line of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryRow {
-    /// What they have in common.
+    /// The common property.
     pub name: String,
     pub recipients: u64,
-    /// How old the oldest is.
+    /// Age of the oldest.
     pub oldest_ms: u64,
 }
 
@@ -140,7 +140,7 @@ impl Counting {
         }
     }
 
-    /// Adds what another shard has counted.
+    /// Adds the counts of another shard.
     pub(crate) fn add(&mut self, other: &Summary) {
         self.messages += other.messages;
         self.recipients += other.recipients;

@@ -1,4 +1,4 @@
-//! What an operator has stopped, with all mail to come, until it is resumed.
+//! A suspension by an operator: it applies to future mail, too, until it is resumed.
 
 use super::{Scope, text};
 use mail::Wall;
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct QueueSuspend {
     pub scope: Scope,
-    /// Why, for whoever looks later.
+    /// The reason, for later readers.
     #[serde(default)]
     pub reason: String,
-    /// When it ends by itself.
+    /// Time at which it ends by itself.
     #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Wall>,
 }
 
 impl QueueSuspend {
-    /// What is suspended from now on.
+    /// The suspension, beginning at `since`.
     #[must_use]
     pub fn since(self, since: Wall) -> Suspension {
         let QueueSuspend { scope, reason, until } = self;
@@ -37,12 +37,12 @@ pub struct QueueResume {
 #[serde(deny_unknown_fields)]
 pub struct Suspension {
     pub scope: Scope,
-    /// Why, in the operator's words.
+    /// The reason, as the operator gave it.
     #[serde(default)]
     pub reason: String,
     #[serde(with = "text::wall")]
     pub since: Wall,
-    /// When it ends by itself.
+    /// Time at which it ends by itself.
     #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Wall>,
 }

@@ -1,4 +1,4 @@
-//! What an operator can ask of lookup tables.
+//! Operator commands for lookup tables.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableList {}
 
-/// What a table says of a key, and how it comes to say so.
+/// Looks up a key in a table, and reports the steps of the lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableGet {
@@ -16,7 +16,7 @@ pub struct TableGet {
     pub key: String,
 }
 
-/// Forgets what is cached of a table.
+/// Clears the cache of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableFlush {
@@ -36,25 +36,24 @@ pub struct TableItem {
     pub kind: String,
     /// The file that it was made of, the tables that it is made of, or the server that answers.
     pub source: String,
-    /// How many keys it has, where that can be told.
+    /// Number of keys, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
-    /// What is wrong with it, in a sentence; absent when it is well.
+    /// The error in a sentence; absent if the table works.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// Of a table whose answers come from a server: health, cache, requests, latency.
+    /// For a table that queries a server: health, cache, requests, latency.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<serde_json::Value>,
-    /// Of a table that is a copy of what a server has.
+    /// For a table that is a copy of a server's entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<TableSnapshot>,
 }
 
-/// How a copy of what a server has is.
+/// State of a table that copies a server's entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableSnapshot {
-    /// How it is kept: `paged` (all is read again and again), `synchronised` (the server tells of
-    /// changes).
+    /// Update mode: `paged` (read again completely), `synchronised` (the server notifies of changes).
     pub mode: String,
     /// The server that it is a copy of; absent until it was asked.
     pub server: Option<String>,
@@ -62,7 +61,7 @@ pub struct TableSnapshot {
     pub entries: u64,
     /// Seconds since the server was last seen to be as the copy is; absent without a copy.
     pub age_s: Option<u64>,
-    /// When entries were last seen to have changed, and what had.
+    /// Time at which entries last changed, and the change.
     pub changed: Option<String>,
 }
 
@@ -77,20 +76,20 @@ impl fmt::Display for TableSnapshot {
     }
 }
 
-/// What a table says of a key.
+/// The result of a lookup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableAnswer {
     /// The table that was asked.
     pub table: String,
     /// The key, as it was asked.
     pub key: String,
-    /// The answer in one text; absent when the table does not have the key, or there is trouble.
+    /// The value as one text; absent if the table does not have the key, or on an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Values by name, where the table has such.
+    /// Values by name, if the table has named values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<(String, Vec<String>)>,
-    /// Why there is no answer.
+    /// The error, if there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
     /// The lookups that led to it, in their order.
@@ -104,8 +103,8 @@ pub struct TableStep {
     pub table: String,
     /// The key, rewritten as the table wants it.
     pub key: String,
-    /// Where the answer was had: a file, a server, or the cache and how old it was there.
+    /// Source of the answer: a file, a server, or the cache with the entry's age.
     pub from: String,
-    /// What it was.
+    /// The answer.
     pub said: String,
 }

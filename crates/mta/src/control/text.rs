@@ -93,10 +93,10 @@ pub mod class_option {
         }
     }
 
-    /// Reads it.
+    /// Parses a reply class.
     ///
     /// # Errors
-    /// When there is no such class.
+    /// The name is not a reply class.
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<ReplyClass>, D::Error> {
         let name = Option::<String>::deserialize(d)?;
         name.map(|name| name.parse().map_err(D::Error::custom)).transpose()

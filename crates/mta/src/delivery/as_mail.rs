@@ -1,4 +1,4 @@
-//! What came as something else than internet mail, for channels that take nothing else.
+//! Conversion of other kinds of messages to internet mail, for channels that accept nothing else.
 
 use super::{AttemptContext, Slot};
 use crate::line::{Permit, PermitWaiter};
@@ -12,14 +12,14 @@ use spool::LoadError;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Octets of a conversion that a shard makes itself at most. What is longer may take a second, in which the shard would
-/// serve nobody.
+/// Maximum size in octets of a conversion done on the shard's own thread. A longer one may take a second, during which
+/// the shard would serve no connection.
 pub const CONVERTED_HERE_MAX: u64 = 64 * 1024;
 
-/// Octets of what is converted at most: it is all in memory.
+/// Maximum size in octets of a message to convert: its whole content is in memory.
 const CONVERTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What is to be converted.
+/// A message to convert.
 #[derive(Debug)]
 pub struct ConversionRequest {
     /// The message as it is in the spool.
@@ -30,18 +30,19 @@ pub struct ConversionRequest {
     pub config: Arc<Config>,
 }
 
-/// What a channel makes of it.
+/// The result of a conversion by a channel.
 #[derive(Debug)]
 pub enum MailConversion {
     /// A message.
     Message(Converted),
-    /// Nothing is sent: it only asks whether a message would be delivered. What is said of it.
+    /// Nothing is sent, because the message is a probe: it only asks whether a message would be delivered. The reply to
+    /// record.
     Nothing(Reply),
 }
 
 impl<W: World> Slot<W> {
-    /// As [`Slot::load_in_turn`], for a channel of internet mail: what came as something else is converted.
-    /// `None`: the work is concluded, or put off.
+    /// Like [`Slot::load_in_turn`], for a channel of internet mail: a message of another kind is converted. `None` if
+    /// the work is concluded or deferred.
     pub async fn load_mail(
         &self,
         place: Option<PermitWaiter>,
@@ -61,13 +62,13 @@ impl<W: World> Slot<W> {
         self.convert_mail(place, message, work).await
     }
 
-    /// Whether a message is another in the channel, which takes internet mail only.
+    /// Returns true if the message is of another kind and this channel accepts internet mail only.
     #[must_use]
     pub fn has_to_convert(&self, message: &Message) -> bool {
         message.kept_of_x400().is_some() && !self.hop().channel.kinds_of_mail().x400
     }
 
-    /// A message as internet mail, when its turn comes. `None`: the work is concluded, or put off.
+    /// Converts a message to internet mail when its turn comes. `None` if the work is concluded or deferred.
     pub async fn convert_mail(
         &self,
         place: PermitWaiter,
@@ -103,10 +104,10 @@ impl<W: World> Slot<W> {
         None
     }
 
-    /// A message that was let go, as [`Slot::load_in_turn`], and converted as it was before.
+    /// Loads a message again after its content was dropped from memory, like [`Slot::load_in_turn`], and converts it as before.
     ///
     /// # Errors
-    /// What the spool said, or that another message comes of it.
+    /// The spool's error, or an error if the conversion yields another message than before.
     pub async fn load_again(
         &self,
         (id, origin): (MessageId, Origin),
@@ -125,11 +126,11 @@ impl<W: World> Slot<W> {
         }
     }
 
-    /// Memory to convert a message in, when its turn comes. Whoever waits for it holds none that others need to read
-    /// into: the message is read back again then.
+    /// Waits for memory to convert a message in. The message's own memory is released during the wait, because other
+    /// reads may need it; the message is then read again.
     ///
     /// # Errors
-    /// What the spool said.
+    /// The spool's error.
     pub async fn room_in_turn(
         &self,
         place: PermitWaiter,
@@ -146,7 +147,7 @@ impl<W: World> Slot<W> {
         Ok((room, message))
     }
 
-    /// What goes above it: signatures.
+    /// The fields to place above the converted content: signatures.
     async fn above(&self, converted: &Converted) -> Result<Bytes, Failure> {
         if !converted.is_signed {
             return Ok(Bytes::new());
@@ -168,7 +169,7 @@ impl<W: World> Slot<W> {
             content.extend_from_slice(piece);
             (content.len() > CONVERTED_BYTES_MAX).then_some(())
         };
-        // What is longer is refused by who converts.
+        // The converter rejects longer content.
         let _ = self.for_each_piece(original, gather).await?;
         let kept_bytes = original.kept_of_x400().map_or(0, Bytes::len);
         let bytes = (content.len() + kept_bytes) as u64;

@@ -1,4 +1,4 @@
-//! What a stop waits for: reports that are being made, and not those that can't be for now.
+//! Guards that count reports in progress: shutdown waits for these, but not for reports that are paused.
 
 use super::Delivery;
 use crate::seams::World;

@@ -1,5 +1,5 @@
-//! What peers repeat of what they were told is no word of theirs: it is left out before rules and classes look at a
-//! reply. Senders and recipients choose it.
+//! Removes quoted parts of our own commands from a peer's reply before rules and reply classes match it. Senders and
+//! recipients choose these parts, and could otherwise trigger rules.
 
 use super::Delivery;
 use crate::message::Message;
@@ -9,10 +9,10 @@ use mail::dsn::xtext;
 use mail::{Failure, Mailbox, Recipient, Reply, Step};
 use queue::{ReadyId, TransactionWork};
 
-/// Recipients whose names are left out of what a peer says of a transaction.
+/// Maximum number of recipients per transaction that are removed from replies.
 const RECIPIENTS_MAX: usize = 100;
 
-/// Leaves out what we said in a transaction.
+/// Removes our own strings of a transaction from its replies.
 pub(super) fn leave_out<W: World>(
     delivery: &Delivery<W>,
     ready: ReadyId,
@@ -69,7 +69,7 @@ pub(super) fn leave_out_greeting<W: World>(
     leave_out_of(failure, name.as_slice());
 }
 
-/// What we said beside the recipients, and whoever sends has chosen.
+/// The strings beside the recipients' addresses that the sender chose, and our host name.
 fn said_of_all<W: World>(delivery: &Delivery<W>, ready: ReadyId, message: &Message) -> Vec<String> {
     let mut ours: Vec<String> = Vec::new();
     message.envelope.reverse_path.iter().for_each(|sender| push_address(sender, &mut ours));
@@ -81,8 +81,8 @@ fn said_of_all<W: World>(delivery: &Delivery<W>, ready: ReadyId, message: &Messa
     ours
 }
 
-/// These words and those of recipients, with their ORCPT. A part of a longer one goes last, or what is left of that
-/// would be a word.
+/// The given strings and those of the recipients with their ORCPT, longest first. A string that is part of a longer one
+/// must come later, or the rest of the longer one would remain.
 fn in_order(words: impl Iterator<Item = String>, recipients: &[&Recipient]) -> Vec<String> {
     let mut ours: Vec<String> = words.collect();
     for recipient in recipients {
@@ -99,8 +99,8 @@ fn in_order(words: impl Iterator<Item = String>, recipients: &[&Recipient]) -> V
     ours
 }
 
-/// The parts of an address, and those put together by what joins words to one. Whatever else stands between them (`%40`
-/// of a URL, `+40` of xtext) leaves each alone.
+/// Adds the address, its parts, and forms that join the parts with alphanumeric characters or `.`, `_`, `-`. Other
+/// separators (`%40` of a URL, `+40` of xtext) leave each part recognisable.
 fn push_address(address: &Mailbox, ours: &mut Vec<String>) {
     let (local, domain) = (address.local_unquoted(), address.domain());
     let domain = domain.as_str();

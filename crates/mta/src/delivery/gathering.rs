@@ -1,7 +1,7 @@
-//! Verdicts on recipients of one message that fall together become one report.
+//! Results of recipients of one message that arrive within a short time are reported in one DSN.
 //!
-//! Until it is written nothing is settled: after a crash the recipients are open and are tried
-//! again. Those that were given up are listed meanwhile, see [`super::unreported`].
+//! Nothing is settled until the report is written: after a crash the recipients are open and are tried again. Until
+//! then the failed recipients are listed as unreported, see [`super::unreported`].
 
 use super::dsn_in_progress::{DsnInProgress, DsnPaused};
 use super::pending::{DsnBatch, NewResults, QUIET};
@@ -17,8 +17,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long they wait where the others wait for something else: what falls in the same moment
-/// still goes along.
+/// Wait for further results when the remaining recipients are not about to be tried, so that results of the same
+/// instant are still included.
 const MOMENT: Duration = Duration::from_millis(100);
 /// First and longest wait for a message that must be read and can't be.
 const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
@@ -49,7 +49,7 @@ pub(crate) fn gather<W: World>(delivery: &Rc<Delivery<W>>, id: MessageId, new: N
         })
         .collect();
     let wait = wait_for_siblings(delivery, new.sibling, now);
-    // What is late need not wait for what is about to be tried.
+    // A delay need not wait for recipients that are about to be tried.
     let all_late = new.judged.iter().all(|judged| judged.settle_kind().is_none());
     let wait = if all_late { wait.min(MOMENT) } else { wait };
     let (key, due, retry_now, has_begun) = delivery.gathering.add(now, wait, id, new);
@@ -65,14 +65,14 @@ pub(crate) fn gather<W: World>(delivery: &Rc<Delivery<W>>, id: MessageId, new: N
         let task = Rc::clone(delivery);
         delivery.services.spawn(async move { wait_and_finish(&task, key, &retry_now).await });
     }
-    // Last: at the limit egress stands still until what gathers is settled.
+    // Last, because egress stops at the limit until the gathered results are settled.
     delivery.custody.count_unsettled(delivered);
     if delivered > 0 && delivery.custody.obstacle().is_some() {
         delivery.gathering.retry_all_now();
     }
 }
 
-/// How long to wait for more verdicts on the message of `sibling`.
+/// Returns the time to wait for more results on the message of `sibling`.
 fn wait_for_siblings<W: World>(
     delivery: &Delivery<W>,
     sibling: Option<EntryId>,
@@ -82,7 +82,7 @@ fn wait_for_siblings<W: World>(
         return Duration::ZERO;
     };
     match delivery.schedule.queue().siblings(sibling, now + QUIET) {
-        // It was there when this one left, and what became of it is about to be told, too.
+        // The sibling was queued when this recipient left, so its result follows shortly.
         Siblings::None | Siblings::Waiting => MOMENT,
         Siblings::Due | Siblings::InFlight => QUIET,
     }
@@ -123,7 +123,7 @@ async fn finish<W: World>(delivery: &Rc<Delivery<W>>, gathered: DsnBatch) {
         },
     };
     judged.retain(|judged| match judged.verdict {
-        // Delivered, or given up, meanwhile.
+        // Dropped if the recipient was delivered or has failed since.
         DeliveryOutcome::Delayed { entry, .. } => {
             delivery.schedule.queue().siblings(entry, Mono(0)) != Siblings::None
         }
@@ -133,10 +133,10 @@ async fn finish<W: World>(delivery: &Rc<Delivery<W>>, gathered: DsnBatch) {
     report::send(delivery, message, judged, key).await;
 }
 
-/// The message, however long it takes: without it nobody knows whom to tell, and until somebody
-/// was told its recipients stay in the spool, listed as not reported. Lack of descriptors passes;
-/// damage asks for an operator, who finds each failure on the console. `None`: there is nobody to
-/// tell about, for an operator removed them, or none was given up.
+/// Loads the message, retrying without limit: the report's address is in it, and its recipients stay in the spool,
+/// listed as unreported, until the report is written. Exhaustion of descriptors passes; damage needs an operator, and
+/// each failure is logged to the console. `None` if there is nothing to report: no recipient has failed, or an operator
+/// removed them.
 async fn read<W: World>(
     delivery: &Rc<Delivery<W>>,
     key: ReportKey,
@@ -147,7 +147,7 @@ async fn read<W: World>(
     loop {
         let why = match delivery.custody.messages.load(key.0).await {
             Ok(message) => return Some(message),
-            // No recipient of it is open in the spool.
+            // None of its recipients is open in the spool.
             Err(LoadError::NotFound) => return None,
             Err(why) => why,
         };

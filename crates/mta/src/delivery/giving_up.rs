@@ -1,4 +1,4 @@
-//! Recipients that are given up, or late, without an attempt that says so.
+//! Recipients that fail or are delayed without a delivery attempt.
 
 use super::pending::NewResults;
 use super::removal::{settle_later_as_removed, settle_removed};
@@ -15,7 +15,7 @@ use spool::{Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// An operator has recipients of one message given up now.
+/// Fails recipients of one message now, at an operator's command.
 pub(crate) fn fail_now<W: World>(
     delivery: &Rc<Delivery<W>>,
     message: &Rc<Message>,
@@ -31,7 +31,7 @@ pub(crate) fn fail_now<W: World>(
     delivery.custody.release(message.id, entries.len());
 }
 
-/// The same, and nobody is told: what is to be settled, and the events that tell of it then.
+/// Fails recipients without a report. Returns the recipients to settle, and the events to emit then.
 pub(crate) fn fail_silently<W: World>(
     delivery: &Rc<Delivery<W>>,
     message: &Rc<Message>,
@@ -71,7 +71,7 @@ fn fail_each<W: World>(
     failed.collect()
 }
 
-/// A recipient was given up for its age.
+/// Expires a recipient.
 pub(crate) fn expire<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) {
     delivery.services.metrics.recipients_done[RecipientOutcome::Expired].inc();
     let failure = match entry.is_overdue {
@@ -82,7 +82,7 @@ pub(crate) fn expire<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) {
     give_up(delivery, &entry, verdict);
 }
 
-/// Its sender wanted it given up by now. RFC 3463 §3.5: X.4.7, delivery time expired.
+/// The failure of a recipient that passed the sender's deliver-by time. RFC 3463 §3.5: X.4.7, delivery time expired.
 fn overdue(last: Option<&Failure>) -> Arc<Failure> {
     let mut text = "it was not delivered by the time that its sender set".to_owned();
     if let Some(last) = last {
@@ -170,7 +170,7 @@ pub(super) fn give_back<W: World>(delivery: &Delivery<W>, work: &TransactionWork
     }
 }
 
-/// Gives work back that no peer has heard of.
+/// Requeues work of which no peer has received a recipient.
 pub(super) fn give_back_unnamed<W: World>(delivery: &Delivery<W>, work: &TransactionWork) {
     for (entry, _, _) in &work.entries {
         let _ = delivery.schedule.outcome(*entry, EntryOutcome::Unnamed(work.allowance));

@@ -1,5 +1,4 @@
-//! What peers say of mail is heard by the rules of shaping. Only their words count: what this server or the way to
-//! them lacks is nobody's rule.
+//! Matches peers' replies against the shaping rules. Only replies count: local errors and network errors match no rule.
 
 use super::Delivery;
 use crate::line::Owner;
@@ -10,8 +9,8 @@ use config::shaping::{Action, Rule};
 use mail::{Failure, Mailbox, Reply, Step};
 use queue::{ReadyId, ReadyKey, TransactionWork};
 
-/// What became of the recipients of a transaction, without what we said in it ([`super::echoes`]). A rule is heard
-/// once of it, however many were refused.
+/// Matches the results of a transaction's recipients, with our own strings removed ([`super::echoes`]). A rule matches
+/// at most once per transaction, however many recipients were rejected.
 pub(super) fn outcomes<W: World>(
     delivery: &Delivery<W>,
     ready: ReadyId,
@@ -37,8 +36,8 @@ pub(super) fn outcomes<W: World>(
     }
 }
 
-/// A host turned a connection away. Whether a rule stops what goes there for that: then it is no reason to return
-/// mail that waits.
+/// Matches a rejected connection. Returns true if a rule now suspends this destination: the failure is then no reason
+/// to bounce queued mail.
 pub(super) fn opening<W: World>(delivery: &Delivery<W>, ready: ReadyId, failure: &Failure) -> bool {
     let failures = std::iter::once((None, failure));
     delivery.schedule.shaped.listens() && hear(delivery, ready, None, failures)
@@ -57,7 +56,7 @@ fn count<W: World>(delivery: &Delivery<W>, ready: ReadyId, delivered: u32) {
     }
 }
 
-/// Whether any rule that was heard stops what goes there.
+/// Returns true if a matching rule suspends the destination.
 fn hear<'f, W: World>(
     delivery: &Delivery<W>,
     ready: ReadyId,
@@ -70,7 +69,7 @@ fn hear<'f, W: World>(
     let rules = rules.of(provider.as_deref());
     let (mut is_heard, mut stops) = (vec![false; rules.len()], false);
     for (recipient, failure) in failures {
-        // What is wrong with an address says nothing of how a provider thinks of us.
+        // An invalid address shows nothing about our reputation with a provider.
         let is_of_address = failure.step == Some(Step::RcptTo)
             && failure.status.subject == 1
             && failure.reply.as_ref().is_some_and(|reply| reply.code != 421);
@@ -96,7 +95,8 @@ fn hear<'f, W: World>(
     stops
 }
 
-/// Whom a rule concerns that was heard; `None`: it is about a tenant or a campaign, and the message has none.
+/// The key of the effect of a matching rule. `None` if the rule concerns a tenant or a campaign and the message has
+/// none.
 fn key_of(
     rule: &Rule,
     provider: Option<&str>,

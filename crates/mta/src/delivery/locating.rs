@@ -1,7 +1,7 @@
-//! Answering the queue's question where recipients are: what the table of their route's recipients says
-//! of each names the hosts.
+//! Looks up recipients' hosts for the queue: the route's recipient table returns the hosts of each recipient.
 //!
-//! Asked before each try, never stored: who was moved to another host is found there at the next.
+//! The lookup is done before each try and never stored: a recipient that moved to another host is found there at the
+//! next try.
 
 use super::Delivery;
 use super::outcome::{put_off, unread};
@@ -19,10 +19,10 @@ use queue::{HopLookup, HopLookupResult};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Where a recipient is: at hosts, in groups as the route's channel has them, or nowhere that is known.
+/// The hosts of a recipient, in groups as the route's channel has them, or the reason why none is known.
 type RecipientHosts = Result<Vec<Vec<HostPort>>, HopLookupResult>;
 
-/// Finds out where these recipients are, and tells the queue.
+/// Looks up the hosts of these recipients and reports them to the queue.
 pub(crate) fn start_locating<W: World>(delivery: &Rc<Delivery<W>>, locating: HopLookup) {
     let task = Rc::clone(delivery);
     delivery.services.spawn(async move {
@@ -39,7 +39,7 @@ pub(crate) fn start_locating<W: World>(delivery: &Rc<Delivery<W>>, locating: Hop
     });
 }
 
-/// The route of all of them, and the table that its recipients are in.
+/// The common route of the recipients, and its recipient table.
 async fn route_of<W: World>(
     delivery: &Delivery<W>,
     active: &Rc<Active>,
@@ -55,7 +55,7 @@ async fn route_of<W: World>(
     Ok((route, table))
 }
 
-/// Where each of them is; all are looked up together.
+/// The result for each recipient; all lookups run concurrently.
 async fn places<W: World>(
     delivery: &Delivery<W>,
     route: &Route,
@@ -123,7 +123,7 @@ fn place_of(
     })
 }
 
-/// The ready queue of a recipient who is there.
+/// Enters the ready queue of a recipient's hosts.
 fn enter<W: World>(
     delivery: &Delivery<W>,
     active: &Active,
@@ -142,7 +142,7 @@ fn enter<W: World>(
     }
 }
 
-/// Tells the queue, and records whom it puts off.
+/// Reports the results to the queue, and records deferred recipients.
 async fn conclude<W: World>(
     delivery: &Delivery<W>,
     locating: &HopLookup,
@@ -162,7 +162,7 @@ async fn conclude<W: World>(
     put_off(delivery, message.as_deref(), locating.id, put);
 }
 
-/// Why a recipient is put off, if it is.
+/// The reason for which a recipient is deferred, if it is.
 fn failure_of(answer: &HopLookupResult) -> Option<Arc<Failure>> {
     match answer {
         HopLookupResult::Silence(failure) | HopLookupResult::Deferred(failure) => {

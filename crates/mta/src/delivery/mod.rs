@@ -1,4 +1,4 @@
-//! Delivery: channels work the slots of ready queues; what becomes of recipients, and who is told.
+//! Delivery: channels work the slots of ready queues; results are settled and reported.
 
 mod as_mail;
 mod dsn_in_progress;
@@ -37,7 +37,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use unreported::PendingDsns;
 
-/// What the channels of one shard share.
+/// State shared by the channels of one shard.
 pub(crate) struct Delivery<W: World> {
     pub(crate) services: Rc<Services<W>>,
     pub(crate) custody: Rc<Custody<W>>,
@@ -51,7 +51,6 @@ pub(crate) struct Delivery<W: World> {
 }
 
 impl<W: World> Delivery<W> {
-    /// With nothing under way.
     pub(crate) fn new(
         schedule: &Rc<Schedule<W>>,
         channels: Channels<W>,
@@ -71,12 +70,12 @@ impl<W: World> Delivery<W> {
         })
     }
 
-    /// Those who make internet mail of what came as something else.
+    /// The channels' converters to internet mail.
     fn mail_makers(&self) -> Vec<MakesMail> {
         self.channels.iter().filter_map(|channel| channel.makes_mail()).collect()
     }
 
-    /// What the channel that it is of says of a message; of internet mail nothing.
+    /// The description of a message by its own channel; empty for internet mail.
     pub(crate) fn describe(&self, message: &Message) -> BTreeMap<String, String> {
         let fields = self.channels.iter().flat_map(|channel| channel.describe(message));
         fields.map(|(name, value)| (name.to_string(), value.into_string())).collect()
@@ -88,17 +87,17 @@ impl<W: World> Delivery<W> {
     }
 }
 
-/// A way out. There is one value per shard and kind.
+/// A channel of egress: one value per shard and kind.
 pub trait Channel<W: World>: 'static {
     /// The key in `[[route]]` that leads to it: `smtp`, `maildir`, …
     fn key(&self) -> &'static str;
 
-    /// What an operator sees of a message of this channel's, by names of header fields.
+    /// The fields of a message of this channel that operators see, by names of header fields.
     fn describe(&self, _message: &Message) -> Vec<Field> {
         Vec::new()
     }
 
-    /// A report in a form of its own, where the message is one of this channel's. `None`: it is not.
+    /// Writes a report in the channel's own form. `None` if the message is not one of this channel's.
     fn report(&self, _question: &ReportQuestion<'_>) -> Option<NativeReport> {
         None
     }
@@ -113,7 +112,7 @@ pub trait Channel<W: World>: 'static {
     fn run(&self, slot: Slot<W>) -> Task;
 }
 
-/// Name and value of what is told of a message.
+/// Name and value of one field of a message's description.
 pub type Field = (Arc<str>, Box<str>);
 
 /// Makes internet mail of a message, on whatever thread. `None`: it is none of the channel's.

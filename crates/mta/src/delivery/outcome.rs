@@ -1,4 +1,4 @@
-//! What becomes of recipients after an attempt: settled, tried again, reported.
+//! Results of a delivery attempt: recipients are settled, requeued or reported.
 
 use super::pending::NewResults;
 use super::unreported::said_of;
@@ -14,17 +14,17 @@ use spool::{Attempt, LoadError, Record, Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the attempt of a transaction tells about all of its recipients.
+/// Facts of an attempt that apply to all recipients of its transaction.
 #[derive(Clone, Debug)]
 pub struct AttemptContext {
     pub hop: Arc<Hop>,
-    /// What was accepted is in a mailbox, or discarded: not handed on.
+    /// Accepted recipients are delivered to a mailbox or discarded, not relayed.
     pub local: bool,
     /// The peer takes over the sender's wish for reports (RFC 3461 §5.2).
     pub dsn_passed_on: bool,
 }
 
-/// Recipients of one transaction, by what happened to them.
+/// Recipients of one transaction, sorted by result.
 #[derive(Default)]
 struct Sorted {
     /// Settled without a report.
@@ -45,7 +45,7 @@ pub(crate) fn conclude<W: World>(
     outcomes: Vec<Result<Reply, Failure>>,
     context: &AttemptContext,
 ) {
-    // Nearly always one recipient, which is settled: no room for more is taken then.
+    // Nearly always one recipient, which is settled: no larger capacity is allocated.
     let (settled, events) =
         (Vec::with_capacity(outcomes.len()), Vec::with_capacity(outcomes.len()));
     let mut sorted = Sorted { settled, events, ..Sorted::default() };
@@ -94,7 +94,7 @@ fn settle_entry<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryId) {
 }
 
 impl Sorted {
-    /// Nobody is told of this one.
+    /// Settles this recipient without a report.
     fn settle<W: World>(
         &mut self,
         delivery: &Delivery<W>,
@@ -110,7 +110,7 @@ impl Sorted {
     }
 }
 
-/// Writes what was sorted, and has reported what is to be.
+/// Records the sorted results, and has the reports written that are due.
 fn settle<W: World>(delivery: &Rc<Delivery<W>>, message: &Rc<Message>, sorted: Sorted) {
     let count = sorted.settled.len() + sorted.judged.len();
     if !sorted.settled.is_empty() {

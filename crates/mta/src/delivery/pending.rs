@@ -1,4 +1,4 @@
-//! Verdicts that wait for others on recipients of the same message.
+//! Results that wait for results of further recipients of the same message.
 
 use super::unreported::ReportKey;
 use super::verdict::RecipientResult;
@@ -11,17 +11,17 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How long verdicts wait for those on other recipients that are about to be tried.
+/// Wait for results of recipients that are about to be tried.
 pub(super) const QUIET: Duration = Duration::from_secs(2);
-/// They wait no longer than this, though others may be in the middle of a slow transaction.
+/// Maximum total wait, even if other recipients are in a slow transaction.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// What gathers on one shard.
+/// The gathered results of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct DsnBatcher {
     open: RefCell<BTreeMap<MessageId, OpenDsnBatch>>,
     next_number: Cell<u64>,
-    /// Reports that are being made and whose submit is under way.
+    /// Reports in progress, until their records are durable.
     busy: Cell<usize>,
     /// Reports that can't be made for now.
     paused: Cell<usize>,
@@ -54,7 +54,7 @@ impl DsnBatcher {
         }
     }
 
-    /// Whether no report is to be made, but for those that can't be.
+    /// Returns true if no report is in progress, except paused ones.
     pub(crate) fn is_quiet(&self) -> bool {
         self.busy.get() == 0 && self.open.borrow().is_empty()
     }
@@ -81,12 +81,12 @@ impl DsnBatcher {
         self.paused.set(self.paused.get() - 1);
     }
 
-    /// How many can't be made for now.
+    /// The number of paused reports.
     pub(super) fn paused(&self) -> usize {
         self.paused.get()
     }
 
-    /// Adds to what gathers for a message; the notify of a gathering that has begun.
+    /// Adds results to the message's batch. Returns the batch's notifier, and true if the batch is new.
     pub(super) fn add(
         &self,
         now: Mono,
@@ -107,7 +107,7 @@ impl DsnBatcher {
                 retry_now: Rc::default(),
             }
         });
-        // What was let go is read back when the report is written.
+        // Content that was dropped from memory is read again when the report is written.
         let whole = new.message.filter(|message| !message.is_let_go());
         mine.gathered.message = mine.gathered.message.take().or_else(|| whole.cloned());
         mine.gathered.judged.extend(new.judged);
@@ -122,7 +122,7 @@ impl DsnBatcher {
         open.remove(&key.0).map(|mine| mine.gathered)
     }
 
-    /// When this one is to be written; later if `is_expected` says that another verdict comes.
+    /// Time at which the batch is due; later if `is_expected` returns true, as another result will follow.
     pub(super) fn due(
         &self,
         key: ReportKey,
@@ -138,7 +138,7 @@ impl DsnBatcher {
     }
 }
 
-/// What is added.
+/// Results to add.
 pub(crate) struct NewResults<'a> {
     /// If it is at hand.
     pub(crate) message: Option<&'a Rc<Message>>,

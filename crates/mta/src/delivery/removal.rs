@@ -1,4 +1,4 @@
-//! Recipients that an operator removed: settled, and nobody is told.
+//! Recipients that an operator removed: settled without a report.
 
 use super::Delivery;
 use crate::event::{self, Event, Kind};

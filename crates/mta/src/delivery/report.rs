@@ -23,14 +23,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long a report waits when the disk is full.
+/// Wait of a report while the disk is full.
 const FULL_WAIT: Duration = Duration::from_secs(10);
 
-/// So many reports wait in a shard for a disk with room before those of successes are dropped.
+/// Maximum number of reports in a shard that wait for disk space, before reports of success are dropped.
 const WAITING_SUCCESSES_MAX: usize = 1_000;
 
-/// Reports what is due of `judged`, all of it of one message, and settles it. What is reported
-/// becomes durable with the report, the rest without.
+/// Writes the reports that are due about `judged`, all of one message, and settles the recipients. Reported recipients
+/// become durable with the report, the rest without.
 pub(crate) async fn send<W: World>(
     delivery: &Rc<Delivery<W>>,
     message: Rc<Message>,
@@ -70,7 +70,7 @@ fn settle_alone<W: World>(
 ) {
     let Some(records) = Records::of(message.id, delivery.services.wall(), &judged) else { return };
     let delivered = judged.iter().filter(|judged| judged.is_delivered()).count() as u64;
-    // Counted again by whoever writes it now.
+    // Counted again when the settle is written.
     delivery.custody.handle_durable(delivered);
     let events: Vec<Event> = judged
         .iter()
@@ -90,9 +90,8 @@ fn settle_alone<W: World>(
     }
 }
 
-/// The header and as much of the body as a report may return. Of a body in a file of its own the
-/// first piece is read; where that fails the report says who and why, and returns the fields that
-/// we added.
+/// The header and as much of the body as a report may return. Only the first piece of a body in a file is read. If that
+/// fails, the report still has its recipients and reasons, and returns only the fields that we added.
 async fn start_of<W: World>(delivery: &Rc<Delivery<W>>, message: &Message) -> Vec<u8> {
     let mut start = message.prefix.to_vec();
     let whole = message.content_bytes() <= dsn::FULL_BYTES_MAX as u64;
@@ -113,14 +112,14 @@ async fn start_of<W: World>(delivery: &Rc<Delivery<W>>, message: &Message) -> Ve
     start
 }
 
-/// What is written about the recipients of one message.
+/// The records to write about the recipients of one message.
 struct Records {
     settle: Settle,
     state: Option<State>,
 }
 
 impl Records {
-    /// `None`: nothing is to be written.
+    /// Returns `None` if there is nothing to write.
     fn of(id: MessageId, at: mail::Wall, judged: &[RecipientResult]) -> Option<Records> {
         let settled = judged.iter().filter_map(|j| Some((j.index, j.settle_kind()?)));
         let settle = Settle { id, at, recipients: settled.collect() };
@@ -136,7 +135,7 @@ impl Records {
     }
 }
 
-/// Reports that must become durable with the record of what they report.
+/// Reports that must become durable together with the records of the results that they report.
 struct Due {
     key: ReportKey,
     original: Rc<Message>,
@@ -146,7 +145,7 @@ struct Due {
     state: Option<State>,
     /// Late recipients that only a notice of delay is about.
     late_alone: Vec<u32>,
-    /// Delivered recipients whose settle waits with the report.
+    /// Number of delivered recipients that are settled together with the report.
     delivered: u64,
 }
 
@@ -189,8 +188,8 @@ impl Due {
                 count(delivery, wish);
             }
         } else {
-            // Millions of reports after mail was refused for the same. What became of the
-            // recipients is recorded; a log that stops would be worse.
+            // Only after millions of reports about mail that was rejected for the same reason. The recipients' results
+            // are recorded without the report; a log that stops would be worse.
             let id = self.original.id;
             delivery
                 .services
@@ -215,7 +214,7 @@ impl Due {
         while !self.judged.is_empty() {
             match delivery.custody.submit(id, self.records()).await {
                 Completion::Durable { position } => return self.conclude(delivery, position),
-                // A recipient that failed stays open in the spool until there is room to say so.
+                // A failed recipient stays open in the spool until there is disk space for the report.
                 Completion::Refused(Refusal::Full | Refusal::Scarce) => {
                     self.settle_delivered(delivery);
                     self.drop_what_room_is_not_kept_for(delivery);
@@ -229,7 +228,7 @@ impl Due {
                     give_slots_back(delivery, std::mem::take(&mut self.dsns));
                     continue;
                 }
-                // Until the restart that such a log needs they stay known, and are tried again.
+                // The recipients stay listed and are tried again until the restart that this log needs.
                 other => {
                     if !std::mem::replace(&mut is_told, true) {
                         delivery.custody.handle_refused(id.log(), "cannot write a report", &other);
@@ -242,9 +241,9 @@ impl Due {
         }
     }
 
-    /// Without room on disk a notice of delay is not sent: where a next hop is down there would be
-    /// thousands to be kept in memory, and told when they may be true no longer. A delay that stands in a report of a
-    /// failure is recorded with that, or it would be reported once more. Of successes some are kept.
+    /// Drops notices of delay when the disk is full: with a next hop down, thousands would be kept in memory, and be
+    /// sent when they are no longer true. A delay that is part of a report of a failure is recorded with that report,
+    /// or it would be reported again. Reports of success are kept up to a limit.
     fn drop_what_room_is_not_kept_for<W: World>(&mut self, delivery: &Delivery<W>) {
         let late_alone = std::mem::take(&mut self.late_alone);
         self.judged.retain(|judged| !late_alone.contains(&judged.index));
@@ -259,12 +258,12 @@ impl Due {
         }
     }
 
-    /// Waits for the next try. False: an operator has removed the recipients, and nobody is told.
+    /// Waits for the next try. Returns false if an operator has removed the recipients; no report is sent then.
     async fn wait_for_room<W: World>(&mut self, delivery: &Rc<Delivery<W>>) -> bool {
         let _idle = DsnPaused::new(delivery);
         if self.original.content_bytes() > 0 {
-            // What is left to say needs no content, and whoever waits for its memory would wait for a
-            // disk that only they can empty.
+            // The rest of the work needs no content. Readers that wait for its memory would otherwise wait for the
+            // disk, which only they can drain.
             self.original = Rc::new(self.original.without_content());
         }
         let time = delivery.services.world.time();
@@ -272,7 +271,7 @@ impl Due {
         let given_up: Vec<u32> =
             self.judged.iter().filter(|j| j.is_given_up()).map(|j| j.index).collect();
         if given_up.is_empty() {
-            // What is reported about is in the queue, or delivered.
+            // The recipients are in the queue, or delivered.
             time.sleep_until(next_try).await;
             return true;
         }
@@ -292,9 +291,9 @@ impl Due {
         }
     }
 
-    /// What was delivered is recorded at once, report or not: left open, it would be delivered
-    /// again after a crash, and egress would stand still for want of settles. Whoever asked to
-    /// hear of a success may then not hear of it if the process ends before there is room.
+    /// Records delivered recipients at once, with or without their report: left open, they would be delivered again
+    /// after a crash, and egress would stop at the limit of unsettled recipients. A requested report of success is lost
+    /// if the process ends before there is disk space.
     fn settle_delivered<W: World>(&mut self, delivery: &Rc<Delivery<W>>) {
         let is_delivered =
             |kind: SettleKind| matches!(kind, SettleKind::Delivered | SettleKind::Relayed);
@@ -311,14 +310,13 @@ impl Due {
             .filter(|judged| judged.is_delivered())
             .map(|judged| judged.event(&delivery.services, &self.original))
             .collect();
-        // Counted again by whoever writes it now.
+        // Counted again when the settle is written.
         delivery.custody.handle_durable(self.delivered);
         let count = std::mem::take(&mut self.delivered);
         delivery.custody.settle_later(self.original.id, Record::Settle(alone), events, count);
     }
 
-    /// What becomes durable in one submit. A settle that was written without the report is not
-    /// written again.
+    /// The records of one submit. A settle that was written without the report is not repeated.
     fn records(&self) -> Vec<Record> {
         let mut records = Vec::with_capacity(3);
         if !self.settle.recipients.is_empty() {
@@ -334,7 +332,7 @@ impl Due {
         let log = self.original.id.log();
         delivery.unreported.conclude(self.key);
         delivery.custody.handle_durable(self.delivered);
-        // Of those that were settled without the report it was said then.
+        // The events of recipients that were settled without the report were emitted then.
         let is_told = |judged: &&RecipientResult| {
             let settled = self.settle.recipients.iter().any(|(index, _)| *index == judged.index);
             settled || judged.settle_kind().is_none()
@@ -357,13 +355,13 @@ impl Due {
     }
 }
 
-/// Reports that are not to be queued after all take no room there.
+/// Releases the queue slots of reports that will not be queued.
 fn give_slots_back<W: World>(delivery: &Delivery<W>, dsns: Vec<(Rc<Message>, Notify)>) {
     let slots: usize = dsns.iter().map(|(dsn, _)| dsn.envelope.recipients.len()).sum();
     delivery.services.shared.queue_slots.give_back(slots as u64);
 }
 
-/// Signs a report. One that can't be signed goes without: its sender must hear of the failure all the same.
+/// Signs a report. On an error it is sent unsigned: the sender must get the failure in any case.
 async fn sign<W: World>(delivery: &Delivery<W>, dsn: &mut Message) {
     let content = match dsn.sent_body() {
         SentBody::Memory(pieces) => pieces.first().cloned().unwrap_or_default(),
@@ -389,8 +387,8 @@ fn tell<W: World>(delivery: &Delivery<W>, message: &Message, kind: Kind, positio
     }
 }
 
-/// Who reads what is sent to these. Of a notice about a report nothing is looked up: one that comes to nothing
-/// is known by its address, so that it is not told of in turn.
+/// The mailboxes to which these addresses expand. The address of a notice about a DSN is not expanded: an undeliverable
+/// notice is recognised by its address, so that no notice is sent about it.
 async fn readers<W: World>(
     delivery: &Delivery<W>,
     group: &ReportGroup,
@@ -410,7 +408,7 @@ async fn readers<W: World>(
     all
 }
 
-/// Keeps a report as a file. Mail must not wait for that: if it fails, an operator is told.
+/// Stores a report as a file. Mail must not wait for this: a failure is only logged.
 async fn keep<W: World>(delivery: &Rc<Delivery<W>>, dsn: &Message, directory: PathBuf) {
     let SentBody::Memory(pieces) = dsn.sent_body() else { return };
     let seconds = dsn.received_at.0 / 1000;

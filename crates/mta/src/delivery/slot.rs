@@ -1,4 +1,4 @@
-//! What a channel works with: a connection slot of a ready queue, and what it may ask of the core.
+//! A channel's handle: a connection slot of a ready queue, and the core's functions for it.
 
 use super::Delivery;
 use super::giving_up::{give_back, give_back_unnamed};
@@ -36,39 +36,39 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// That a hop answers is told so often to all shards.
+/// Interval at which all shards are notified that a hop answers.
 const ANSWERS_TOLD_EVERY: Duration = Duration::from_secs(60);
 
-/// A connection slot of a ready queue, given back when dropped, however the task ends.
+/// A connection slot of a ready queue, released when dropped, however the task ends.
 pub struct Slot<W: World> {
     delivery: Rc<Delivery<W>>,
     ready: ReadyId,
     hop: Rc<NextHop>,
     reason: CloseReason,
     held: bool,
-    /// When all shards were told last that the hop answers.
+    /// Time at which all shards were last notified that the hop answers.
     answered: Cell<Option<Mono>>,
-    /// When it was noted last that others wait behind its work.
+    /// Time at which work waiting behind this one was last noted.
     behind: Cell<Option<Mono>>,
-    /// By whom it takes what there is little of: its hop, and the owners of the host that it is connected to.
+    /// Owner under which it takes scarce capacity: its hop, and the owners of the connected host.
     owned: Cell<Option<FairKey>>,
 }
 
-/// How a wait for work ended.
+/// The end of a wait for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idled {
     /// There is work, or the server stops.
     Woken,
-    /// It waited long enough, or the process needs the connection elsewhere.
+    /// The wait timed out, or the process needs the connection for another hop.
     Timeout,
     /// The peer went, or spoke out of turn.
     Closed,
-    /// The same, while the queue counts on this connection and has to be told that it is gone.
+    /// Closed, while the queue counts on this connection and must be notified.
     ClosedWhileWoken,
 }
 
 impl<W: World> Slot<W> {
-    /// The slot that the queue has just taken for `ready`, which leads to `hop`.
+    /// The slot that the queue has just reserved for `ready`, which leads to `hop`.
     pub(super) fn new(delivery: &Rc<Delivery<W>>, ready: ReadyId, hop: Rc<NextHop>) -> Slot<W> {
         let delivery = Rc::clone(delivery);
         let (answered, behind, owned) = (Cell::new(None), Cell::new(None), Cell::new(None));
@@ -76,7 +76,7 @@ impl<W: World> Slot<W> {
         Slot { delivery, ready, hop, reason, held: true, answered, behind, owned }
     }
 
-    /// Where the ready queue leads.
+    /// The next hop of the ready queue.
     #[must_use]
     pub fn hop(&self) -> &Rc<NextHop> {
         &self.hop
@@ -112,7 +112,7 @@ impl<W: World> Slot<W> {
         self.delivery.services.now()
     }
 
-    /// What hosts have shown of themselves.
+    /// Learnt properties of hosts.
     #[must_use]
     pub fn known_hosts(&self) -> &KnownHosts {
         &self.delivery.services.shared.known_hosts
@@ -147,7 +147,7 @@ impl<W: World> Slot<W> {
         Arc::clone(&self.delivery.router.active().config)
     }
 
-    /// Whether the server stops: no work is begun any more.
+    /// Returns true once the server is shutting down: no new work is started.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.delivery.services.stopping.until().is_some()
@@ -159,7 +159,7 @@ impl<W: World> Slot<W> {
         self.delivery.services.stopping.guard()
     }
 
-    /// Whether a simulation has planted this fault.
+    /// Returns true if a simulation has planted this fault.
     #[cfg(feature = "planted")]
     #[must_use]
     pub fn has_planted(&self, fault: Planted) -> bool {
@@ -203,8 +203,8 @@ impl<W: World> Slot<W> {
         self.reason = reason;
     }
 
-    /// Waits in line for a connection of the process, to a host at this address. `None`: nothing waits for it
-    /// any more, or a limit was lowered meanwhile.
+    /// Waits in line for a connection permit of the process, to a host at this address. `None` if the queue needs no
+    /// connection any more, or a limit was lowered during the wait.
     pub async fn connection(&self, host: &str, peer: &Endpoint) -> Option<Permit> {
         let (schedule, shared) = (&self.delivery.schedule, &self.delivery.services.shared);
         // Never without: the hop is known as long as its ready queue is.
@@ -224,7 +224,8 @@ impl<W: World> Slot<W> {
         schedule.queue().needs_opening(self.ready).then_some(permit)
     }
 
-    /// Whom a hop belongs to: the zone of its host, and in that the network. What the file names belongs to nobody.
+    /// Adds the owners of a host: its zone, and the network within that. Hosts named in the configuration have no
+    /// owner.
     fn owned(&self, who: FairKey, host: &str, peer: &Endpoint) -> FairKey {
         match peer {
             Endpoint::Tcp(peer) if self.hop.is_by_mx() => {
@@ -234,8 +235,8 @@ impl<W: World> Slot<W> {
         }
     }
 
-    /// What became of a transaction on a connection. A recipient or a content that was accepted or rejected for good
-    /// shows that its peer is well: it is one of those that others must leave some for.
+    /// Notes the results of a transaction. A recipient or content that was accepted or permanently rejected shows that
+    /// the peer works: it may then use the capacity reserved for proven hops.
     pub fn note_verdict(&self, permit: &mut Permit, outcomes: &[Result<Reply, Failure>]) {
         let is_final = |outcome: &Result<Reply, Failure>| match outcome {
             Ok(_) => true,
@@ -251,7 +252,7 @@ impl<W: World> Slot<W> {
             return;
         }
         permit.prove();
-        // A lock that all shards share is not taken for each message.
+        // The lock is shared by all shards, and is not locked for each message.
         let now = self.now();
         if self.answered.get().is_none_or(|at| now.since(at) >= ANSWERS_TOLD_EVERY) {
             self.answered.set(Some(now));
@@ -265,7 +266,7 @@ impl<W: World> Slot<W> {
         self.note_left(permit);
     }
 
-    /// A connection was left because its peer was silent while others waited.
+    /// A connection was closed because its peer was silent while other hops waited.
     pub fn note_left(&self, permit: &Permit) {
         self.answered.set(None);
         self.note_standing(permit, TrustLevel::Doubtful);
@@ -289,7 +290,7 @@ impl<W: World> Slot<W> {
         self.delivery.services.shared.workers.join(self.who(), TrustLevel::Good, 1).await
     }
 
-    /// Work was taken, after it waited in vain for a worker: others wait behind it.
+    /// Notes work that waited too long for a worker: other work waits behind it.
     pub fn note_behind(&self, work: &TransactionWork) {
         let now = self.now();
         let is_due = self.behind.get().is_none_or(|at| now.since(at) >= NOTED_EVERY);
@@ -304,15 +305,15 @@ impl<W: World> Slot<W> {
         services.shared.behind_workers.note(services.number, self.ready, count, now);
     }
 
-    /// What this slot's ready queue is called in lines that shards share.
+    /// The key of this slot's ready queue in lines shared by the shards.
     fn who(&self) -> FairKey {
         FairKey::new(self.delivery.services.number, self.ready.0)
     }
 
-    /// The addresses of a host with an ASCII name, one at least, when the lookup's turn comes.
+    /// Looks up the addresses of a host with an ASCII name, when the lookup's turn comes.
     ///
     /// # Errors
-    /// That there is none, or no answer.
+    /// There is no address, or no answer.
     pub async fn addresses(&self, host: &Host) -> Result<Vec<IpAddr>, Failure> {
         match self.dns().addresses(&host.name).await {
             Ok(addresses) if !addresses.is_empty() => Ok(addresses),
@@ -321,7 +322,7 @@ impl<W: World> Slot<W> {
         }
     }
 
-    /// What the TLSA records of a host of this hop say, when the lookups' turn comes.
+    /// Looks up the TLSA records of a host of this hop, when the lookup's turn comes.
     ///
     /// # Errors
     /// As [`dane::look_up`]; never [`DnsError::Lack`].
@@ -338,7 +339,7 @@ impl<W: World> Slot<W> {
 
 /// Reports about TLS (RFC 8460).
 impl<W: World> Slot<W> {
-    /// Who counts sessions; `None`: nobody does.
+    /// The TLS report service; `None` if it is off.
     #[must_use]
     pub fn tls_reports(&self) -> Option<&dyn TlsReports> {
         Some(self.world().tls_reports()).filter(|reports| reports.is_on())
@@ -369,8 +370,8 @@ impl<W: World> Slot<W> {
         self.delivery.schedule.take(self.ready, carried)
     }
 
-    /// From whom a recipient gets a message: from the owner of a list, or from a sender of ours, if it is
-    /// sent on for others; the day of its acceptance stands in that, so that each try has the same.
+    /// The reverse-path for a recipient: the owner of a list, or a rewritten local sender (SRS) for forwarded mail. The
+    /// rewritten sender contains the day of acceptance, so that each try has the same one.
     #[must_use]
     pub fn reverse_path(&self, message: &Message, index: u32) -> Option<Mailbox> {
         let sender = message.envelope.reverse_path.as_ref()?;
@@ -386,24 +387,23 @@ impl<W: World> Slot<W> {
         Some(other.unwrap_or_else(|| sender.clone()))
     }
 
-    /// Takes recipients back whose turn it is still: they were not tried.
+    /// Requeues untried recipients, in their turn.
     pub fn give_back(&self, work: &TransactionWork) {
         give_back(&self.delivery, work);
     }
 
-    /// The same, and no peer has heard of them: they are not counted where their source warms up.
+    /// Requeues recipients of which no peer has received one: they don't count against a source's warm-up.
     pub fn give_back_unnamed(&self, work: &TransactionWork) {
         give_back_unnamed(&self.delivery, work);
     }
 
-    /// When a recipient that was taken becomes too old, if it can.
+    /// Time at which a recipient in flight expires, if it can.
     #[must_use]
     pub fn expiry(&self, entry: EntryId) -> Option<Mono> {
         self.delivery.schedule.queue().expiry(entry)
     }
 
-    /// Waits with an open connection until it is woken for work, or `end` says that the wait is
-    /// over; `permit` is the connection's.
+    /// Waits with an open connection until it is woken for work, or until `end` is ready; `permit` is the connection's.
     pub async fn idle(
         &self,
         permit: &mut Permit,
@@ -425,7 +425,7 @@ impl<W: World> Slot<W> {
             end(cx)
         })
         .await;
-        // Whoever is no longer in the list was woken, and must ask the queue again.
+        // A connection that is no longer in the list was woken, and must ask the queue again.
         match (schedule.idle.leave(self.ready, &place), ended) {
             (true, ended) => ended,
             (false, Idled::Closed) => Idled::ClosedWhileWoken,
@@ -442,11 +442,11 @@ impl<W: World> Slot<W> {
         self.delivery.custody.messages.place_to_load(|| self.who_reads(origin), id)
     }
 
-    /// The message, from memory or from the spool when its turn comes. Who waits must hold no
-    /// message that was read, or all could wait for each other.
+    /// The message, from memory, or from the spool when its turn comes. The caller must hold no message that was read
+    /// from the spool, or all callers could wait for each other.
     ///
     /// # Errors
-    /// What the spool said.
+    /// The spool's error.
     pub async fn load_in_turn(
         &self,
         place: Option<PermitWaiter>,
@@ -455,8 +455,7 @@ impl<W: World> Slot<W> {
         self.delivery.custody.messages.load_in_turn(place, id).await
     }
 
-    /// A place in the line for memory to convert a message in: for its content, what is read of that, and what is
-    /// made.
+    /// A place in the line for memory to convert a message in: for its content, the parsed form and the result.
     #[must_use]
     pub fn place_to_convert(&self, message: &Message, origin: Origin) -> PermitWaiter {
         let bytes = message.sent_body_bytes().saturating_mul(3);
@@ -464,14 +463,15 @@ impl<W: World> Slot<W> {
         self.delivery.services.shared.conversions.join(who, standing, bytes)
     }
 
-    /// By whom memory is taken. Next hops have their shares over all shards, and so have their hosts' zones and networks.
+    /// The key under which memory is taken. Next hops have their shares over all shards, and so do the zones and
+    /// networks of their hosts.
     fn who_reads(&self, origin: Origin) -> (FairKey, TrustLevel) {
         let hop = || self.delivery.schedule.who(self.ready).unwrap_or_else(|| self.who());
         let who = self.owned.get().unwrap_or_else(hop);
         (who.for_origin(origin), self.standing(who))
     }
 
-    /// What is known of the hop, or else of its host's owners.
+    /// The trust level of the hop, or else that of its host's owners.
     fn standing(&self, who: FairKey) -> TrustLevel {
         match self.delivery.schedule.standing(self.ready) {
             TrustLevel::Unknown => {
@@ -481,7 +481,7 @@ impl<W: World> Slot<W> {
         }
     }
 
-    /// What goes above a message that was made here.
+    /// The fields to place above a locally generated message.
     pub(super) fn fields_above(&self, content: &Bytes) -> Decision<'static, SignatureFields> {
         (self.delivery.above)(content)
     }
@@ -491,10 +491,10 @@ impl<W: World> Slot<W> {
         &self.delivery
     }
 
-    /// The next piece of a body in a file of its own.
+    /// The next piece of a body in a file.
     ///
     /// # Errors
-    /// When it cannot be read, or is not what was written.
+    /// It cannot be read, or is not as written.
     pub async fn load_blob(
         &self,
         message: &Message,
@@ -528,13 +528,13 @@ impl<W: World> Slot<W> {
         context: &AttemptContext,
     ) {
         self.leave_out_own(message, work, &mut outcomes);
-        // Reports are about what came.
+        // Reports are about the original message.
         let message = message.converted_from.as_ref().map_or(message, |from| &from.message);
         warmup::note(&self.delivery.schedule, self.ready, &outcomes);
         outcome::conclude(&self.delivery, message, work, outcomes, context);
     }
 
-    /// Leaves out of what a host said what it was told in the transaction, for all who look at its words.
+    /// Removes our own strings of the transaction from a host's replies, for all code that matches their text.
     pub fn leave_out_own(
         &self,
         message: &Message,
@@ -544,13 +544,13 @@ impl<W: World> Slot<W> {
         echoes::leave_out(&self.delivery, self.ready, (message, work), outcomes);
     }
 
-    /// Has rules of shaping hear what a host said of a transaction, whatever is made of it.
+    /// Matches a host's replies to a transaction against the shaping rules, whatever else is done with them.
     pub fn heard(&self, of: (&Message, &TransactionWork), outcomes: &[Result<Reply, Failure>]) {
         hearing::outcomes(&self.delivery, self.ready, of, outcomes);
     }
 
-    /// The same of a host that turned a connection away. Whether a rule stops what goes there for that: then it is
-    /// no reason to return mail, whatever the host said.
+    /// Matches a host's rejection of a connection against the shaping rules. Returns true if a rule now suspends the
+    /// destination: then the reply is no reason to bounce mail.
     #[must_use]
     pub fn heard_opening(&self, failure: &mut Failure) -> bool {
         echoes::leave_out_greeting(&self.delivery, self.ready, failure);

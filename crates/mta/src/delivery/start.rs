@@ -7,13 +7,13 @@ use queue::ReadyId;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Opens one more connection (or starts one more worker) for `ready`, whose slot is taken.
+/// Opens one more connection (or starts one more worker) for `ready`; its slot is already reserved.
 pub(crate) fn start_connection<W: World>(delivery: &Rc<Delivery<W>>, ready: ReadyId) {
     let hop = delivery.schedule.hop(ready);
     let channel = hop.as_ref().and_then(|hop| delivery.channel(hop.channel_name()));
     let (Some(hop), Some(channel)) = (hop, channel) else {
-        // Never: what the queue knows came with its hop, and is forgotten with it; and each key of
-        // the configuration is a channel's.
+        // Unreachable: the queue gets a hop together with its ready queue, and each key of the configuration has a
+        // channel.
         let status = EnhancedStatus::new(4, 3, 0);
         let failure = Failure::local(Class::Transient, status, "the next hop is not known");
         let now = delivery.services.now();

@@ -1,7 +1,6 @@
-//! Recipients that were given up and of which nobody has been told yet: verdicts on others of
-//! their message are awaited, the spool has no room for the report about them, or can't read
-//! their message. They have left the queue and are open in the spool until the report is written
-//! with their settle.
+//! Failed recipients that are not reported yet: the batch waits for further results of the message, the spool has no
+//! space for the report, or can't read the message. They have left the queue, and are open in the spool until the
+//! report is written with their settle.
 
 use mail::{Domain, Failure, MessageId, Mono, Wall};
 use spool::LoadError;
@@ -11,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::Notify;
 
-/// A recipient that was given up.
+/// A failed recipient.
 #[derive(Clone, Debug)]
 pub(crate) struct FailedRecipient {
     pub(crate) index: u32,
@@ -21,30 +20,30 @@ pub(crate) struct FailedRecipient {
     pub(crate) received_at: Wall,
     pub(crate) attempts: u16,
     pub(crate) failure: Option<Arc<Failure>>,
-    /// What the spool said when its message was to be read, if that is what it waits for.
+    /// The spool's error on reading the message, if that is the reason for the wait.
     pub(crate) unreadable: Option<Arc<str>>,
 }
 
-/// A report that is to be made: the message, and a number of its own, as there may be several.
+/// A pending report: the message, and a number, as one message may have several.
 pub(crate) type ReportKey = (MessageId, u64);
 
 #[derive(Debug)]
 struct PendingDsn {
     recipients: Vec<FailedRecipient>,
     next_try: Mono,
-    /// The report is with the spool: what becomes of it is not known.
+    /// The report is submitted to the spool; the result is not known yet.
     submitted: bool,
-    /// An operator removed the message meanwhile.
+    /// An operator has removed the message.
     removed: bool,
     retry_now: Rc<Notify>,
 }
 
-/// What a report does after the spool had no room for it.
+/// The next step of a report that the spool had no space for.
 #[derive(Debug)]
 pub(crate) enum DsnRetry {
     /// Waits for its next try, or until an operator has it tried at once.
     Wait(Rc<Notify>),
-    /// An operator removed its recipients: they are to be settled so.
+    /// An operator removed its recipients: settle them as removed.
     Removed,
 }
 
@@ -55,7 +54,7 @@ pub(crate) struct PendingDsns {
 }
 
 impl PendingDsns {
-    /// `recipients` were given up and are to be reported at `next_try`, or when `retry_now` says so.
+    /// Lists `recipients` as failed, to be reported at `next_try` or when `retry_now` is notified.
     pub(crate) fn gather(
         &self,
         key: ReportKey,
@@ -75,8 +74,8 @@ impl PendingDsns {
         mine.next_try = next_try;
     }
 
-    /// There was no room, or nothing to be read (`unreadable` says why): that is tried again at
-    /// `next_try`.
+    /// Schedules another try at `next_try`: the spool had no space, or the message can't be read (`unreadable` has the
+    /// reason).
     pub(crate) fn put_off(
         &self,
         key: ReportKey,
@@ -128,12 +127,12 @@ impl PendingDsns {
         self.waiting.borrow_mut().remove(&key);
     }
 
-    /// How many recipients wait.
+    /// The number of waiting recipients.
     pub(crate) fn count(&self) -> usize {
         self.waiting.borrow().values().map(|mine| mine.recipients.len()).sum()
     }
 
-    /// How many reports wait.
+    /// The number of waiting reports.
     pub(crate) fn reports(&self) -> usize {
         self.waiting.borrow().len()
     }
@@ -152,7 +151,7 @@ impl PendingDsns {
         mine.flat_map(|(_, w)| w.recipients.iter().map(|r| (r.clone(), w.next_try))).collect()
     }
 
-    /// Has what the recipients wait for that `chosen` names tried now; gives how many these are.
+    /// Tries the reports of recipients matched by `chosen` now. Returns the number of these recipients.
     pub(crate) fn retry_now(&self, chosen: impl Fn(MessageId, Option<&Domain>) -> bool) -> usize {
         let waiting = self.waiting.borrow();
         let mut count = 0;
@@ -167,8 +166,8 @@ impl PendingDsns {
         count
     }
 
-    /// An operator removes a message: gives the recipients that are to be settled as removed. Of
-    /// a report that is with the spool they follow if it finds no room there.
+    /// An operator removes a message: returns the recipients to settle as removed. The recipients of a submitted report
+    /// follow if the spool has no space for the report.
     pub(crate) fn remove(&self, id: MessageId) -> Vec<u32> {
         let mut waiting = self.waiting.borrow_mut();
         let mut removed = Vec::new();
@@ -188,7 +187,7 @@ fn keys_of(id: MessageId) -> std::ops::RangeInclusive<ReportKey> {
     (id, 0)..=(id, u64::MAX)
 }
 
-/// What the spool said of a message that can't be read, to follow words that say so.
+/// The text of an error on reading a message, to follow an introduction.
 pub(crate) fn said_of(why: &LoadError) -> String {
     match why {
         LoadError::Disk(what) => what.to_string(),
@@ -196,7 +195,7 @@ pub(crate) fn said_of(why: &LoadError) -> String {
     }
 }
 
-/// Stands for the address of a recipient whose message can't be read.
+/// Placeholder for a recipient's address if the message can't be read.
 pub(crate) fn unread_address(domain: Option<&Domain>) -> String {
     domain.map_or_else(|| "?".to_owned(), |domain| format!("?@{domain}"))
 }

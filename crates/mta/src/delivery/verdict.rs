@@ -1,4 +1,4 @@
-//! What is to be told about a recipient, and whether it is.
+//! Results of recipients, and rules for which results are reported.
 
 use super::unreported::FailedRecipient;
 use crate::event::{self, Done, Event, FailedAttempt, Hop, Kind};
@@ -14,8 +14,7 @@ use spool::SettleKind;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Counts a failure of a message that asks for TLS and was not to be had so, by the code that tells it (RFC 8689
-/// §4.2.1).
+/// Counts a failure of a message with REQUIRETLS for which TLS was not available, by its status code (RFC 8689 §4.2.1).
 pub(super) fn count_want_of_tls(metrics: &Metrics, asked: RequireTls, failure: &Failure) {
     match (asked, failure.status) {
         (RequireTls::Yes, ENCRYPTION_NEEDED) => {
@@ -28,7 +27,7 @@ pub(super) fn count_want_of_tls(metrics: &Metrics, asked: RequireTls, failure: &
     }
 }
 
-/// Who had to do with a message at a next hop.
+/// The labels of the parties involved in a delivery to a next hop.
 pub(super) fn concerned<'a>(hop: Option<&'a Hop>, message: Option<&'a Message>) -> PartyLabels<'a> {
     PartyLabels {
         provider: hop.and_then(|hop| hop.provider.as_deref()),
@@ -37,7 +36,7 @@ pub(super) fn concerned<'a>(hop: Option<&'a Hop>, message: Option<&'a Message>) 
     }
 }
 
-/// What became of a recipient.
+/// The outcome of a recipient.
 #[derive(Clone, Debug)]
 pub(crate) enum DeliveryOutcome {
     /// Given up.
@@ -50,9 +49,9 @@ pub(crate) enum DeliveryOutcome {
     },
     /// Still trying.
     Delayed {
-        /// Why it takes so long, if it is known.
+        /// The reason for the delay, if it is known.
         failure: Option<Arc<Failure>>,
-        /// When it is given up.
+        /// Time at which it expires.
         give_up_at: Wall,
         /// It is in the queue as this.
         entry: EntryId,
@@ -64,7 +63,7 @@ pub(crate) enum DeliveryOutcome {
 }
 
 impl DeliveryOutcome {
-    /// The wish that asks for such a report.
+    /// The NOTIFY value that requests this report.
     pub(crate) fn wish(&self) -> Notify {
         match self {
             DeliveryOutcome::Failed(_) | DeliveryOutcome::Expired { .. } => Notify::FAILURE,
@@ -81,7 +80,7 @@ pub(crate) struct RecipientResult {
     pub(crate) index: u32,
     pub(crate) at: Wall,
     pub(crate) attempts: u16,
-    /// When the last of them was, if that is known.
+    /// Time of the last attempt, if it is known.
     pub(crate) tried_at: Option<Wall>,
     pub(crate) hop: Option<Arc<Hop>>,
     /// Its domain, for as long as the message isn't read.
@@ -90,7 +89,7 @@ pub(crate) struct RecipientResult {
 }
 
 impl RecipientResult {
-    /// How its settle says it ended; `None`: it stays in the queue.
+    /// The kind of settle; `None` if the recipient stays in the queue.
     pub(crate) fn settle_kind(&self) -> Option<SettleKind> {
         match self.verdict {
             DeliveryOutcome::Failed(_) => Some(SettleKind::Failed),
@@ -158,8 +157,7 @@ impl RecipientResult {
         }
     }
 
-    /// Fills in what only the message knows: why the last attempt failed, when the queue has
-    /// forgotten it.
+    /// Adds the reason of the last failed attempt from the message, if the queue no longer has it.
     pub(crate) fn recall(&mut self, message: &Message) {
         let (DeliveryOutcome::Expired { failure, .. } | DeliveryOutcome::Delayed { failure, .. }) =
             &mut self.verdict
@@ -185,7 +183,7 @@ impl RecipientResult {
         })
     }
 
-    /// As its report puts it, once what only the message knows is filled in.
+    /// The outcome as a DSN reports it, after [`RecipientResult::recall`].
     pub(crate) fn outcome(&self) -> Option<DsnOutcome<'_>> {
         Some(match &self.verdict {
             DeliveryOutcome::Failed(failure) => DsnOutcome::Failed(failure),
@@ -209,7 +207,7 @@ impl RecipientResult {
         })
     }
 
-    /// What the event log says of it.
+    /// The event for the event log.
     pub(crate) fn event<W: World>(&self, services: &Services<W>, message: &Message) -> Event {
         let trouble = || {
             Box::new(FailedAttempt {
@@ -243,16 +241,16 @@ fn done(hop: &Arc<Hop>, reply: &Reply, judged: &RecipientResult) -> Box<Done> {
     Box::new(Done { hop: Arc::clone(hop), reply: Some(reply.clone()), attempts })
 }
 
-/// For what failed without a reason that is still known.
+/// The failure of a recipient if its reason is no longer known.
 fn unknown_failure() -> Arc<Failure> {
     let status = EnhancedStatus::new(4, 4, 7);
     Arc::new(Failure::local(Class::Transient, status, "the message could not be delivered in time"))
 }
 
-/// Whether the sender is to be told.
+/// Returns true if the sender wants this report.
 pub(crate) fn is_wanted(message: &Message, index: u32, wish: Notify) -> bool {
-    // Nobody knows that a stranger is who it says it is: what it did not send itself may fail,
-    // and then somebody must be told, but a success or a delay is told to nobody.
+    // The sender of an unauthenticated client may be forged: a failure must still be reported, but successes and delays
+    // are not.
     if message.is_from_stranger() && wish != Notify::FAILURE {
         return false;
     }

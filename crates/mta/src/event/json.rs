@@ -10,8 +10,8 @@ use auth::checks::AuthSummary;
 use mail::{EnhancedStatus, Failure, MessageId, Reply, RequireTls, Wall};
 use std::net::IpAddr;
 
-/// Octets of a `reason`, before what is escaped: room for what peers, tables and milters say in it, and
-/// not for all that they could.
+/// Maximum size of a `reason` in octets, before escaping. Peers, tables and milters may send longer texts; the rest is
+/// cut off.
 const REASON_BYTES_MAX: usize = 1_024;
 
 /// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
@@ -382,7 +382,7 @@ impl JsonLine<'_> {
         write_string(self.out, value);
     }
 
-    /// What is longer ends at a character, and says so.
+    /// A longer text is cut at a character, and the cut is marked.
     fn reason(&mut self, value: &str) {
         const MORE: &str = " …";
         if value.len() <= REASON_BYTES_MAX {

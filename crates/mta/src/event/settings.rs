@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many fields of a header an event may have.
+/// Maximum number of header fields in an event.
 const HEADERS_MAX: usize = 16;
 
 /// The event log: `"off"`, `"on"`, or a table that says where and how.
@@ -91,7 +91,7 @@ pub struct EventFile {
 /// `events`, when they are on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventSettings {
-    /// Where they are written.
+    /// File of the log.
     pub file: EventFile,
     /// Fields of messages' headers that stand in events, each once.
     pub headers: Arc<[Arc<str>]>,

@@ -1,4 +1,4 @@
-//! What the spool keeps about a message beside envelope and content: a table of facts, each under its tag.
+//! Facts that the spool keeps about a message beside envelope and content, each under its tag.
 
 mod of_recipients;
 mod values;
@@ -20,7 +20,7 @@ use values::Fact;
 /// The table: tag, name and type of each, in the order of tags.
 macro_rules! facts {
     ($($(#[$doc:meta])* $tag:ident $name:ident: $type:ty,)*) => {
-        /// All of them, on their way into the spool.
+        /// All facts, to be written to the spool.
         #[derive(Clone, Copy, Debug, Default)]
         pub(crate) struct Facts<'a> {
             $($(#[$doc])* pub(crate) $name: Option<$type>,)*
@@ -50,31 +50,30 @@ macro_rules! facts {
 }
 
 facts! {
-    /// Whose mail it is.
+    /// Tenant of the mail.
     TENANT tenant: &'a str,
-    /// With what it waits.
+    /// Campaign of the mail.
     CAMPAIGN campaign: &'a str,
-    /// From which pool it is sent, in place of its route's.
+    /// Egress pool, in place of the route's.
     EGRESS_POOL pool: &'a str,
-    /// How urgent it is.
     PRIORITY priority: Priority,
     /// It is not sent before.
     NOT_BEFORE not_before: Wall,
     /// It is not sent from then on.
     EXPIRES_AT expires: Wall,
-    /// As whom its client has logged in.
+    /// The client's authenticated login.
     AUTHENTICATED login: &'a str,
-    /// The listener that it came to.
+    /// The listener that accepted it.
     LISTENER listener: &'a str,
-    /// Where its client is.
+    /// The client's address.
     CLIENT_ADDRESS client: ClientAddress<'a>,
-    /// As what its client has introduced itself.
+    /// The client's EHLO argument.
     CLIENT_EHLO helo: &'a str,
-    /// Recipients that go the postmaster's way and not their domain's.
+    /// Recipients that take the route of postmaster mail instead of their domain's.
     POSTMASTER postmasters: Places<'a>,
-    /// Of a body in a file of its own.
+    /// For a body in a file.
     BODY_CHECKSUMS checksums: &'a Bytes,
-    /// Its client may not send to any domain. Of what was accepted before that was recorded it is not known.
+    /// The client may not relay. Absent in messages from before this was recorded.
     STRANGER stranger: Stranger,
     /// Recipients that get it from a rewritten sender.
     FORWARDED forwarded: Runs<'a>,
@@ -82,15 +81,15 @@ facts! {
     OWNERS owners: Owners<'a>,
     /// Parts of the body that go nowhere.
     OMITTED omitted: Ranges<'a>,
-    /// What it asks of TLS on its way.
+    /// TLS requirement (REQUIRETLS, TLS-Required: No).
     REQUIRE_TLS require_tls: RequireTls,
-    /// It is a report of ours about TLS.
+    /// It is a TLS report of this server.
     TLS_REPORT tls_report: Present,
-    /// In which hours it may be sent.
+    /// Sending window: the hours in which it may be sent.
     WINDOW window: &'a str,
-    /// When it should be delivered.
+    /// Deliver-by time.
     DELIVER_BY deliver_by: DeliverBy,
-    /// What its channel needs, where it is no internet mail.
+    /// The channel's own data, if it is not internet mail.
     X400 x400: &'a Bytes,
     /// Recipients that were refused when it was accepted.
     REFUSED refused: Refusals<'a>,
@@ -98,7 +97,7 @@ facts! {
     HELD held: Hold<'a>,
 }
 
-/// The facts of a message as the spool keeps them. Each is read when somebody asks for it.
+/// The facts of a message as stored in the spool. Each is decoded on access.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredFacts<'a>(&'a Meta);
 
@@ -111,42 +110,42 @@ impl<'a> StoredFacts<'a> {
         self.0.fields.iter().find(|(field, _)| *field == tag).map(|(_, value)| value)
     }
 
-    /// When it is given up, whatever the retry policy says.
+    /// Time at which it expires, whatever the retry policy is.
     pub(crate) fn given_up_at(self) -> Option<Wall> {
         earlier_end(self.expires(), self.deliver_by())
     }
 
-    /// Whether a client handed it in that may not send to any domain.
+    /// Returns true if the client may not relay.
     pub(crate) fn is_from_stranger(self) -> bool {
         self.field(tag::STRANGER).is_some()
     }
 
-    /// Whether it came from such a client, and nobody vouches for its sender.
+    /// Returns true if the client may not relay, and its sender address is not authenticated.
     pub(crate) fn is_unvouched(self) -> bool {
         self.stranger() == Some(Stranger { is_vouched: false })
     }
 
-    /// Whether a recipient goes the postmaster's way and not its domain's.
+    /// Returns true if a recipient takes the route of postmaster mail instead of its domain's.
     pub(crate) fn is_for_postmaster(self, index: u32) -> bool {
         self.postmasters().is_some_and(|places| places.has(index))
     }
 
-    /// Whether a recipient gets it from a rewritten sender.
+    /// Returns true if a recipient gets it from a rewritten sender.
     pub(crate) fn is_forwarded(self, index: u32) -> bool {
         self.forwarded().is_some_and(|runs| runs.has(index))
     }
 
-    /// From whom of the owners of lists a recipient gets it.
+    /// The owner of a list from which a recipient gets it.
     pub(crate) fn owner_of(self, index: u32) -> Option<KeptOwner<'a>> {
         self.owners()?.of(index)
     }
 
-    /// Why a recipient was refused, as the route by which it does not go.
+    /// The reason for which a recipient was rejected, in the form of its route.
     pub(crate) fn refusal_of(self, index: u32) -> Option<&'a str> {
         self.refused()?.of(index)
     }
 
-    /// Whose mail it is, as events tell it, once an operator has chosen `overrides`; `None`: nothing was said.
+    /// The labels of its events, with the operator's `overrides`; `None` if it has none.
     pub(crate) fn labels(self, overrides: Option<&Overrides>) -> Option<Labels> {
         // Of most nothing was, and these tags are the first.
         if overrides.is_none() && self.0.fields.iter().all(|(tag, _)| *tag > tag::EGRESS_POOL) {
@@ -164,7 +163,7 @@ impl<'a> StoredFacts<'a> {
     }
 }
 
-/// When a message is given up that says this of it.
+/// Time at which a message with these facts expires.
 pub(crate) fn earlier_end(expires: Option<Wall>, deliver_by: Option<DeliverBy>) -> Option<Wall> {
     let returned = deliver_by.filter(|by| by.mode == ByMode::Return).map(|by| by.at);
     expires.into_iter().chain(returned).min()

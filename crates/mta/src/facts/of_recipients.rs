@@ -8,39 +8,40 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What begins the route of a recipient that was refused when the message was accepted. No other is called so.
+/// Prefix of the route of a recipient that was rejected when the message was accepted. No configured route starts with
+/// it.
 pub(crate) const REFUSED: &str = "<refused> ";
 
 /// Text of a refusal that is kept, in octets.
 const REFUSED_BYTES_MAX: usize = 256;
 
-/// Who answers for a list.
+/// The owner of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     /// The list's mail comes from this address.
     pub address: Mailbox,
-    /// Who is told what became of it here: those that the address stands for.
+    /// The mailboxes to which the address expands: they get the reports.
     pub reports_to: Box<[Mailbox]>,
 }
 
-/// From whom a recipient of a draft gets it.
+/// The reverse-path for a recipient of a draft.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SentFrom {
     #[default]
     Sender,
-    /// An address of ours that stands for the sender.
+    /// A local address in place of the sender (SRS).
     Rewritten,
-    /// Whoever answers for the list that has it.
+    /// The owner of the recipient's list.
     Owner(Arc<Owner>),
 }
 
-/// What is known of one recipient beside its envelope.
+/// Facts of one recipient beside its envelope.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecipientFacts {
     pub(crate) from: SentFrom,
     /// Recipients as they were given for which it stands; empty: it was given itself, or added here.
     pub(crate) stands_for: SmallVec<[Rc<Mailbox>; 1]>,
-    /// It goes the postmaster's way and not its domain's.
+    /// It takes the route of postmaster mail instead of its domain's.
     pub(crate) is_for_postmaster: bool,
     /// It is not delivered to, and why is reported.
     pub(crate) refused: Option<Refusal>,
@@ -52,7 +53,7 @@ pub(crate) struct RecipientFacts {
 pub(crate) struct RecipientRecords(Vec<RecipientFacts>);
 
 impl RecipientRecords {
-    /// `None`: nothing is known of it.
+    /// `None` if it has no facts.
     pub(crate) fn get(&self, index: u32) -> Option<&RecipientFacts> {
         self.0.get(index as usize)
     }
@@ -75,8 +76,8 @@ impl RecipientRecords {
         self.0.iter().flat_map(|record| &record.stands_for).map(|given| &**given)
     }
 
-    /// One recipient less, as it was given: with all that stand for it and for no other. Whether one is
-    /// left; if not, nothing is changed.
+    /// Removes a recipient as given in the envelope, with all recipients that stand for it alone. Returns false, and
+    /// changes nothing, if no recipient would be left.
     pub(crate) fn remove(&mut self, recipients: &mut Vec<Recipient>, given: &Mailbox) -> bool {
         let is_kept = |(recipient, index): (&Recipient, u32)| match self.stands_for(index) {
             [] => !recipient.mailbox.is_same(given),
@@ -134,7 +135,7 @@ impl RecipientRecords {
     }
 }
 
-/// Indexes of recipients, as they are kept, by what is known of them; empty: of none.
+/// Indexes of recipients, encoded for the spool, by fact.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     postmasters: Vec<u8>,
@@ -243,7 +244,7 @@ impl<'a> Refusals<'a> {
 pub(crate) struct KeptOwner<'a> {
     /// The list's mail comes from this address.
     pub(crate) address: &'a str,
-    /// Addresses that are told what became of it, a line each.
+    /// Addresses that get the reports, one per line.
     pub(crate) reports_to: &'a str,
 }
 
@@ -256,7 +257,7 @@ impl KeptOwner<'_> {
     }
 }
 
-/// The failure of recipients whose scheduled queue has this route; `None`: they were not refused.
+/// The failure of recipients in a scheduled queue with this route; `None` if they were not rejected.
 pub(crate) fn failure_of_refused(route: &str) -> Option<Failure> {
     let (status, text) = route.strip_prefix(REFUSED)?.split_once(' ')?;
     let mut numbers = status.split('.').map(|number| number.parse::<u16>().ok());
@@ -288,7 +289,7 @@ fn push_part(list: &mut Vec<u8>, part: &[u8]) {
     list.extend_from_slice(part);
 }
 
-/// A part with its length before it, and what follows; `None` at the end.
+/// Splits off a part that has its length before it; `None` at the end.
 pub(super) fn part(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)

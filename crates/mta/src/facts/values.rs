@@ -1,4 +1,4 @@
-//! How facts are written.
+//! Encoding of facts.
 
 use bytes::Bytes;
 use mail::{ByMode, DeliverBy, Omitted, Priority, RequireTls, Wall};
@@ -83,7 +83,7 @@ impl Fact<'_> for RequireTls {
         })
     }
 
-    /// A later version may have written something else here, which is taken for what is safe.
+    /// An unknown value of a later version is read as the safe one.
     fn read(value: &Bytes) -> Option<RequireTls> {
         Some(if value[..] == [2] { RequireTls::No } else { RequireTls::Yes })
     }
@@ -161,12 +161,12 @@ impl<'a> Fact<'a> for Ranges<'a> {
     }
 }
 
-/// How the hold of a check ends, and by whose wish it began.
+/// A hold by a check: its end, and the parties that led to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold<'a> {
     /// The message may be returned to its sender.
     pub(crate) is_returnable: bool,
-    /// The peer whose octets can't be read, or nothing.
+    /// The peer that sent octets which can't be read, or empty.
     pub(crate) peer: &'a str,
     /// The sender's domain, or nothing.
     pub(crate) sender: &'a str,

@@ -1,15 +1,15 @@
-//! What is remembered of those who held something: who gave a final answer lately, and who was silent.
+//! Trust levels of former holders: proven by a recent final answer, or doubtful by silence.
 
 use super::who::TrustLevel;
 use mail::Mono;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long an answer counts.
+/// Time for which an answer or a silence counts.
 pub const GOOD_FOR: Duration = Duration::from_secs(60 * 60);
 
 impl TrustLevel {
-    /// What was last known of somebody, and when, as far as it still counts.
+    /// The last known level, unless it is too old.
     pub(crate) fn of_last(last: Option<(Mono, TrustLevel)>, now: Mono) -> TrustLevel {
         match last {
             Some((at, standing)) if now.since(at) < GOOD_FOR => standing,
@@ -18,8 +18,8 @@ impl TrustLevel {
     }
 }
 
-/// Standing, by whatever names those have whom it is of. So many are remembered at most; those of
-/// whom nothing was heard for longest are forgotten first, and are unknown then.
+/// Trust levels by key, `max` at most. The entries without news for the longest time are dropped first, and are unknown
+/// then.
 #[derive(Debug)]
 pub struct Standings<K> {
     known: BTreeMap<K, (Mono, TrustLevel)>,
@@ -44,7 +44,6 @@ impl<K: Ord + Copy> Standings<K> {
         self.note(who, now, TrustLevel::Doubtful);
     }
 
-    /// What is known of somebody.
     #[must_use]
     pub fn of(&self, who: K, now: Mono) -> TrustLevel {
         TrustLevel::of_last(self.known.get(&who).copied(), now)

@@ -1,4 +1,4 @@
-//! What a line knows: who holds how much, who waits, and whose turn it is.
+//! State of a semaphore: permits held, waiters, and the order of service.
 
 use super::tree::{Full, ServiceOrder, Tree, Waiter};
 use super::who::{FairKey, Path, STANDINGS, TrustLevel};
@@ -6,19 +6,19 @@ use mail::Mono;
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::Waker;
 
-/// Idle ones that are looked through for one who goes.
+/// Maximum number of idle permits examined in a search for one to release.
 const LOOKED_AT_MAX: usize = 64;
 
-/// How much there is.
+/// Limits of a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SemaphoreLimits {
     /// In all.
     pub max: u64,
-    /// For one owner, and for one who belongs to nobody; what is taken in good standing may be more.
+    /// For one owner, or a holder without an owner. Permits taken while proven may exceed it.
     pub owner_max: u64,
     /// The same in good standing.
     pub good_owner_max: u64,
-    /// For those who are not known to be well, the doubtful included.
+    /// For unproven holders, including the doubtful ones.
     pub unproven_max: u64,
     /// For the doubtful.
     pub doubtful_max: u64,
@@ -39,13 +39,13 @@ impl SemaphoreLimits {
 }
 
 impl SemaphoreLimits {
-    /// For those who are not known to be well, those included who turned doubtful beyond their part: the good
-    /// have a quarter at least.
+    /// For unproven holders, including those that turned doubtful beyond their share: the proven ones keep at least a
+    /// quarter.
     fn unproven_limit(&self) -> u64 {
         self.unproven_max.max(self.max - self.max / 4)
     }
 
-    /// What an owner may have, by standing.
+    /// The limit of an owner, by trust level.
     fn of_owners(&self) -> [u64; 3] {
         [self.good_owner_max, self.owner_max, self.owner_max]
     }
@@ -55,25 +55,25 @@ impl SemaphoreLimits {
 pub(super) struct State {
     pub(super) parts: SemaphoreLimits,
     pub(super) used: u64,
-    /// Of what is used: by those not known to be well, and by the doubtful.
+    /// Share of `used` that unproven holders have, and that doubtful ones have.
     pub(super) unproven: u64,
     pub(super) doubtful: u64,
-    /// Of what is used: by those who were asked to go.
+    /// Share of `used` that holders have which were asked to release it.
     pub(super) leaving: u64,
     pub(super) next_ticket: u64,
     pub(super) tree: Tree,
-    /// Tickets whose turn came and who have not looked yet, with what they got.
+    /// Permits of tickets that were served and not polled since.
     pub(super) granted: BTreeMap<u64, Grant>,
-    /// Permits that are not used at the moment, by since when.
+    /// Idle permits, by the start of their idle time.
     idle: BTreeMap<(Mono, u64), IdlePermit>,
     /// The same, by the widest owner of each.
     idle_of: BTreeSet<(u64, Mono, u64)>,
     pub(super) waiting: u64,
-    /// Who is told when it becomes tight.
+    /// Wakers for when it becomes tight.
     pub(super) watchers: Vec<Waker>,
 }
 
-/// What a permit counts as.
+/// A permit as it is counted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     pub(super) who: Path,
@@ -91,25 +91,25 @@ struct IdlePermit {
     waker: Option<Waker>,
 }
 
-/// What keeps a waiter from its turn.
+/// The obstacle that keeps a waiter from being served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
     None,
     /// All is taken.
     All,
-    /// The part of those who are not known to be well is taken.
+    /// The share of unproven holders is in use.
     Unproven,
     /// The part of the doubtful is taken.
     Doubtful,
 }
 
 impl Obstacle {
-    /// Whether it is a part that is taken, and not all.
+    /// Returns true if only a share is in use, not everything.
     fn is_part(self) -> bool {
         matches!(self, Obstacle::Unproven | Obstacle::Doubtful)
     }
 
-    /// Whether it is less when somebody of this standing lets go.
+    /// Returns true if a release by a holder of this trust level reduces it.
     fn is_less_without(self, standing: TrustLevel) -> bool {
         match self {
             Obstacle::None | Obstacle::All => true,
@@ -129,7 +129,7 @@ pub(super) struct First {
 }
 
 impl State {
-    /// Nobody holds anything, and nobody waits.
+    /// No permit is held, and there are no waiters.
     pub(super) fn new(parts: SemaphoreLimits) -> State {
         State {
             parts,
@@ -152,7 +152,7 @@ impl State {
         self.tree.set_owner_max(parts.of_owners());
     }
 
-    /// Somebody waits from now on: with what ticket.
+    /// Adds a waiter, and returns its ticket.
     pub(super) fn join(&mut self, who: FairKey, standing: TrustLevel, amount: u64) -> u64 {
         let ticket = self.next_ticket;
         self.next_ticket += 1;
@@ -161,11 +161,11 @@ impl State {
         ticket
     }
 
-    /// What keeps one of this standing, whose owner holds so many, from having `amount`.
+    /// The obstacle to `amount` for this trust level, if the owner holds `held` permits.
     pub(super) fn obstacle(&self, standing: TrustLevel, held: u32, amount: u64) -> Obstacle {
-        // Something always fits, or what is larger than its part would wait for ever.
+        // One request always fits, or a request larger than its share would wait for ever.
         let fits = |used: u64, max: u64| used == 0 || used.saturating_add(amount) <= max;
-        // While an owner is not known to be well, its second must leave room for others' first.
+        // An unproven owner's second permit must leave half of the share for first permits of other owners.
         let part_of = |max: u64| if held > 0 { max / 2 } else { max };
         let fits_unproven = || {
             fits(self.unproven_in_part(), part_of(self.parts.unproven_max))
@@ -173,7 +173,7 @@ impl State {
         };
         let doubtful_max = part_of(self.parts.doubtful_max);
         if standing == TrustLevel::Doubtful && !fits(self.doubtful, doubtful_max) {
-            // First, since one of the doubtful is in the part of the others as well.
+            // First, since a doubtful holder is also counted in the share of the unproven.
             Obstacle::Doubtful
         } else if standing != TrustLevel::Good && !fits_unproven() {
             Obstacle::Unproven
@@ -184,13 +184,13 @@ impl State {
         }
     }
 
-    /// What is taken of the part of those not known to be well. Whoever turned doubtful beyond the doubtful ones' part,
-    /// and can't be asked to go, does not keep the unknown from theirs.
+    /// The used part of the unproven holders' share. Permits that turned doubtful beyond the doubtful share, and can't
+    /// be recalled, do not reduce the share of unknown holders.
     fn unproven_in_part(&self) -> u64 {
         self.unproven.saturating_sub(self.doubtful) + self.doubtful.min(self.parts.doubtful_max)
     }
 
-    /// The first of each standing whose owner may have more, and what keeps it from its turn.
+    /// The first waiter of each trust level that is within its owner's limit, with its obstacle.
     pub(super) fn firsts(&self) -> impl Iterator<Item = First> {
         STANDINGS.into_iter().filter_map(|standing| {
             let (turn, path) = self.tree.first(standing)?;
@@ -199,14 +199,14 @@ impl State {
         })
     }
 
-    /// Whose turn it is. While the first of all waits for what is all taken, nobody passes it.
+    /// The waiter to serve next. While the first of all waits because everything is in use, no other waiter passes it.
     pub(super) fn first_served(&self) -> Option<First> {
         let firsts = self.firsts().filter(|first| !first.obstacle.is_part());
         let first = firsts.min_by_key(|first| (first.turn.held, first.turn.since))?;
         (first.obstacle == Obstacle::None).then_some(first)
     }
 
-    /// How much those wait for who may have it as soon as others let go.
+    /// Number of owners with waiters that will be served as soon as permits are released.
     pub(super) fn waits_for_all(&self) -> u64 {
         let mut lacking = 0_u64;
         for first in self.firsts().filter(|first| first.obstacle == Obstacle::All) {
@@ -219,7 +219,7 @@ impl State {
         lacking
     }
 
-    /// What lies above four fifths or is waited for, without what those hold who are leaving.
+    /// The amount in use above four fifths, or waited for, less the amount that is being released.
     pub(super) fn excess(&self) -> u64 {
         let above = self.used.saturating_sub(self.parts.max / 5 * 4);
         above.max(self.waits_for_all()).saturating_sub(self.leaving)
@@ -239,13 +239,13 @@ impl State {
         }
     }
 
-    /// Takes back what somebody got.
+    /// Returns a grant to the semaphore.
     pub(super) fn give_back(&mut self, grant: Grant) {
         self.count(grant, false);
         self.tree.let_go(grant.who, grant.amount);
     }
 
-    /// What somebody got is more or less from now on, or counts otherwise.
+    /// Changes the amount or the trust level of a grant.
     pub(super) fn change(&mut self, from: Grant, to: Grant) {
         self.count(from, false);
         self.count(to, true);
@@ -255,7 +255,7 @@ impl State {
         }
     }
 
-    /// Counts what a grant takes, or gives back.
+    /// Counts a grant as used, or as released.
     fn count(&mut self, grant: Grant, taken: bool) {
         let add = |sum: &mut u64| {
             *sum = if taken {
@@ -274,14 +274,14 @@ impl State {
     }
 }
 
-/// Those who hold something that they do not use.
+/// Permits that are held without use.
 impl State {
     pub(super) fn idle(&mut self, since: Mono, grant: Grant) {
         self.idle.insert((since, grant.ticket), IdlePermit { grant, asked: false, waker: None });
         self.idle_of.insert((grant.who[0], since, grant.ticket));
     }
 
-    /// One of them has use for it again, or lets it go.
+    /// An idle permit is used again, or released.
     pub(super) fn busy(&mut self, since: Mono, ticket: u64) {
         let Some(idle) = self.idle.remove(&(since, ticket)) else { return };
         self.idle_of.remove(&(idle.grant.who[0], since, ticket));
@@ -290,7 +290,7 @@ impl State {
         }
     }
 
-    /// Whether one of them was asked to go; `waker` is woken when it is.
+    /// Returns true if this idle permit was asked to release; `waker` is woken when it is.
     pub(super) fn is_asked(&mut self, since: Mono, ticket: u64, waker: &Waker) -> bool {
         let Some(idle) = self.idle.get_mut(&(since, ticket)) else { return false };
         if !idle.asked {
@@ -299,8 +299,8 @@ impl State {
         idle.asked
     }
 
-    /// Asks the oldest to go of those whose owner holds more than the owner of somebody who waits,
-    /// unless enough are leaving.
+    /// Asks the oldest idle permits to release if their owner holds more than a waiter's owner, unless enough are being
+    /// released.
     pub(super) fn ask_idle(&mut self) {
         if self.idle.is_empty() || self.waiting == 0 {
             return;
@@ -323,8 +323,8 @@ impl State {
         }
     }
 
-    /// The same within an owner that has its share: who is silent there gives way to others of this owner, who wait for
-    /// nobody else.
+    /// Recalls idle permits within an owner that has reached its limit: they are released for waiters of the same
+    /// owner, which can get permits only from it.
     fn ask_idle_of_full(&mut self) {
         let full: Vec<Full> = self.tree.full().take(LOOKED_AT_MAX).collect();
         for first in full {
@@ -353,7 +353,7 @@ impl State {
         }
     }
 
-    /// Asks one of them to go.
+    /// Asks an idle permit to release.
     fn ask(&mut self, key: (Mono, u64)) {
         let Some(idle) = self.idle.get_mut(&key) else { return };
         idle.asked = true;

@@ -1,4 +1,4 @@
-//! Holders below their owners, and among those of one owner whose turn is next.
+//! Tree of owners and holders, with the order of service below each owner.
 
 use super::who::{FairKey, LEVELS, Name, Owners, Path, STANDINGS, TrustLevel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -7,18 +7,18 @@ use std::task::Waker;
 /// A node of the tree: the first names of a path, and how many they are.
 type TreeNodeKey = (usize, Path);
 
-/// The place of a child among those of one node: who holds least comes first, and equals take turns.
+/// Order of service among the children of a node: fewest permits first, equals in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ServiceOrder {
     pub(super) held: u32,
-    /// Since when it waits for its turn: its first has come then, or the one before it was served. Whoever has many
-    /// who wait is behind everybody who came before its last turn.
+    /// Start of the wait: the arrival of its first waiter, or the time when it was last served. A holder with many
+    /// waiters is thus behind all that came before it was last served.
     pub(super) since: u64,
     pub(super) amount: u64,
     child: u64,
 }
 
-/// Who waits.
+/// A waiter.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) ticket: u64,
@@ -31,7 +31,7 @@ type Heads = [BTreeSet<ServiceOrder>; 3];
 
 #[derive(Debug, Default)]
 struct Node {
-    /// When it was served last, as tickets count.
+    /// Time of the last service, as a ticket number.
     served: u64,
     /// Permits, and how much they are of.
     held: u32,
@@ -43,9 +43,9 @@ struct Node {
     /// Of a holder.
     waiters: VecDeque<Waiter>,
     standing: Option<TrustLevel>,
-    /// As what it stands in the heads of the node above.
+    /// Its entries in the parent's heads.
     entered: [Option<ServiceOrder>; 3],
-    /// Of an owner: somebody of this standing waits, who would have it take more than its share.
+    /// For an owner: a waiter of this trust level would exceed the owner's limit.
     is_full: [bool; 3],
 }
 
@@ -68,7 +68,7 @@ impl Node {
     }
 }
 
-/// An owner that has its share, and who comes first of those below it.
+/// An owner at its limit, and its first waiter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Full {
     key: TreeNodeKey,
@@ -77,25 +77,25 @@ pub(super) struct Full {
     /// Permits of the widest owner.
     pub(super) held: u32,
     pub(super) amount: u64,
-    /// So much of its share has to come free for that one.
+    /// The amount that must be released below the limit for this waiter.
     pub(super) lacking: u64,
 }
 
 impl Full {
-    /// Whether what this one holds is of that share.
+    /// Returns true if the permit of this holder counts for that limit.
     pub(super) fn has(&self, who: Path) -> bool {
         key(who, self.key.0) == self.key
     }
 }
 
-/// All who hold something or wait.
+/// All holders and waiters.
 #[derive(Debug)]
 pub(super) struct Tree {
     nodes: BTreeMap<TreeNodeKey, Node>,
     heads: Heads,
-    /// Owners that have their share while somebody of this standing waits below them.
+    /// Owners at their limit with waiters of this trust level.
     full: BTreeSet<(TreeNodeKey, TrustLevel)>,
-    /// What an owner may have, by standing.
+    /// The limit of an owner, by trust level.
     owner_max: [u64; 3],
 }
 
@@ -134,14 +134,14 @@ impl Tree {
         }
     }
 
-    /// The widest owner that holds most, and how much; `None`: nobody holds anything.
+    /// The widest owner with the largest amount; `None` if no permit is held.
     pub(super) fn most(&self) -> Option<(Name, u64)> {
         let owners = self.nodes.range((1, [0; LEVELS])..(2, [0; LEVELS]));
         let most = owners.max_by_key(|(_, node)| node.used)?.1;
         (most.used > 0).then_some((most.name, most.used))
     }
 
-    /// The first of a standing whose owners may have more.
+    /// The first waiter of a trust level within its owners' limits.
     pub(super) fn first(&self, standing: TrustLevel) -> Option<(ServiceOrder, Path)> {
         let turn = *self.heads[standing as usize].first()?;
         let mut path = [0; LEVELS];
@@ -158,7 +158,7 @@ impl Tree {
         Some(path)
     }
 
-    /// Owners that have their share, with the first of each standing who waits for some of it.
+    /// Owners at their limit, with the first waiter of each trust level.
     pub(super) fn full(&self) -> impl Iterator<Item = Full> {
         self.full.iter().filter_map(|&(key, standing)| {
             let node = self.nodes.get(&key)?;
@@ -171,18 +171,18 @@ impl Tree {
         })
     }
 
-    /// How many of the widest owners have somebody of this standing who waits.
+    /// Number of the widest owners with waiters of this trust level.
     pub(super) fn owners_waiting(&self, standing: TrustLevel) -> u64 {
         self.heads[standing as usize].len() as u64
     }
 
-    /// Takes the first of those who wait by this name.
+    /// Removes the first waiter of this holder.
     pub(super) fn pop(&mut self, who: Path) -> Option<(Waiter, TrustLevel)> {
         let node = self.nodes.get_mut(&key(who, LEVELS))?;
         Some((node.waiters.pop_front()?, node.standing?))
     }
 
-    /// One who waits gives up.
+    /// Removes a waiter that no longer waits.
     pub(super) fn give_up(&mut self, who: Path, ticket: u64) {
         if let Some(node) = self.nodes.get_mut(&key(who, LEVELS)) {
             node.waiters.retain(|waiter| waiter.ticket != ticket);
@@ -202,7 +202,7 @@ impl Tree {
         self.refresh(who);
     }
 
-    /// Those who wait and belong to one of these, and of whom nothing was known, are doubtful.
+    /// Marks waiters of these owners as doubtful if their trust level was unknown.
     pub(super) fn doubt(&mut self, owners: Owners) {
         let is_theirs = |path: &Path| owners.iter().zip(path).any(|(owner, of)| owner == of);
         let unknown = |node: &Node| node.standing == Some(TrustLevel::Unknown);
@@ -238,7 +238,7 @@ impl Tree {
         self.refresh(who);
     }
 
-    /// What somebody has got is another amount from now on.
+    /// Changes the amount of a permit.
     pub(super) fn resize(&mut self, who: Path, from: u64, to: u64) {
         for depth in 1..=LEVELS {
             if let Some(node) = self.nodes.get_mut(&key(who, depth)) {
@@ -248,7 +248,7 @@ impl Tree {
         self.refresh(who);
     }
 
-    /// Whether the owners of somebody may have so much more.
+    /// Returns true if the amount is within the limits of all owners.
     pub(super) fn fits(&self, who: Path, standing: TrustLevel, amount: u64) -> bool {
         (1..LEVELS).all(|depth| {
             let node = self.nodes.get(&key(who, depth));
@@ -260,7 +260,7 @@ impl Tree {
         node.used == 0 || node.used.saturating_add(amount) <= self.owner_max[standing]
     }
 
-    /// How many each of two hold, as far up as they belong to different owners.
+    /// The numbers of permits of two holders, at the highest level at which their owners differ.
     pub(super) fn held_apart(&self, one: Path, other: Path) -> (u32, u32) {
         let depth = (1..=LEVELS).find(|&depth| key(one, depth) != key(other, depth));
         let held = |who: Path| {
@@ -270,8 +270,7 @@ impl Tree {
         (held(one), held(other))
     }
 
-    /// How many come before those who wait by this name, whomever they belong to; `None`: nobody
-    /// does.
+    /// Number of waiters before the first waiter of this holder, under any owner; `None` if it has no waiter.
     pub(super) fn before(&self, name: Path) -> Option<u64> {
         let holders = self.nodes.range((LEVELS, [0; LEVELS])..);
         let is_it = |path: &Path| path[LEVELS - 1] == name[LEVELS - 1];
@@ -298,7 +297,7 @@ impl Tree {
         Some(sum)
     }
 
-    /// Whether nobody holds anything or waits.
+    /// Returns true if there are no holders and no waiters.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         let heads_are_empty = self.heads.iter().all(BTreeSet::is_empty);
@@ -314,7 +313,7 @@ impl Tree {
             let turns = [0, 1, 2].map(|standing| {
                 let (since, amount) = node.first(standing)?;
                 let turn = ServiceOrder { held: node.held, since, amount, child: path[depth - 1] };
-                // An owner that may not have more waits for itself, and keeps nobody else waiting.
+                // At its limit, an owner waits for its own permits, and must not block other owners.
                 is_full[standing] = depth < LEVELS && !self.may_have(node, standing, amount);
                 (!is_full[standing]).then_some(turn)
             });

@@ -1,12 +1,12 @@
-//! Strangers at full effort, turn by turn: how long others wait.
+//! Fairness under load by unauthenticated clients: turns that other clients wait.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// Strangers with so many networks, each with so many names, who take what they can get and hold it
-/// for so long.
+/// Unauthenticated clients from several networks, with several names each. They take every permit they can get and hold
+/// it for `hold` turns.
 #[derive(Clone, Copy, Debug)]
 struct Strangers {
     networks: u32,
@@ -29,8 +29,8 @@ struct World {
     waiting: Vec<(u32, PermitWaiter)>,
 }
 
-/// Time enough for a hundred requests one after the other, each of which waits for as long as it may: behind a first
-/// turn of a hundred networks, two places of which come free at a time.
+/// Enough turns for a hundred consecutive requests that each wait for as long as possible: behind a first turn of a
+/// hundred networks, with two permits released at a time.
 const TURNS_MAX: u32 = 100 * (10 + 100 / 2 * 10);
 
 fn poll(waiting: &mut PermitWaiter) -> Option<Permit> {
@@ -56,7 +56,7 @@ impl World {
         self.waiting.push((name, self.line.join(who, self.strangers.standing, 1)));
     }
 
-    /// A turn of the strangers: what they have held for long enough they ask for anew.
+    /// One turn: permits held for long enough are released and requested again.
     fn turn(&mut self, now: u32) {
         while self.held.front().is_some_and(|held| held.until <= now) {
             if let Some(held) = self.held.pop_front() {
@@ -77,8 +77,8 @@ impl World {
     }
 }
 
-/// How many turns each of a hundred requests of somebody else waits, `at_once` at a time, each of
-/// which is answered within a turn.
+/// The number of turns that each of a hundred requests of another client waits, with `at_once` requests at a time. Each
+/// is answered within a turn.
 fn waits_of_others(world: &mut World, standing: TrustLevel, at_once: u32) -> Vec<u32> {
     let mut waits = Vec::new();
     let mut asked: Vec<(u32, PermitWaiter)> = Vec::new();
@@ -107,8 +107,7 @@ fn waits_of_others(world: &mut World, standing: TrustLevel, at_once: u32) -> Vec
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
-    /// Those who are known to be well find some left, whatever strangers do: all they ask for is
-    /// served within a turn of the strangers.
+    /// Proven clients always find permits: each request is served within a turn.
     #[test]
     fn the_known_are_served_at_once(
         networks in 1_u32..=100,
@@ -127,8 +126,7 @@ proptest! {
         prop_assert!(waits.iter().all(|turns| *turns == 0), "{:?}", waits);
     }
 
-    /// Somebody whom nobody knows yet is served as soon as strangers let anything go: never later
-    /// than what they hold lasts.
+    /// A new client is served as soon as a permit is released: no later than the time for which it is held.
     #[test]
     fn newcomers_wait_for_one_turn_of_strangers_at_most(
         networks in 1_u32..=100,

@@ -1,4 +1,4 @@
-//! Who waits in a line, to whom they belong, and what is known of them.
+//! Keys of holders, their owners, and their trust levels.
 
 use crate::clients::{group_of, network_of};
 use queue::Origin;
@@ -9,15 +9,15 @@ use std::net::IpAddr;
 /// Levels at which turns are taken: owners of owners, owners, holders.
 pub(super) const LEVELS: usize = 3;
 
-/// Those who take turns together, whatever the number of names that one of them makes up: a client's
-/// network, a zone of the DNS, a tenant, a listener, a file system.
+/// A group that is served in turn as one, whatever number of names it makes up: a client's network, a DNS zone, a
+/// tenant, a listener, a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner(u64, Name);
 
 /// Octets of a name that are kept for people.
 const NAME_BYTES: usize = 39;
 
-/// How somebody is called, for people: cut where it is long.
+/// A name for people, cut if it is long.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
     bytes: [u8; NAME_BYTES],
@@ -30,7 +30,7 @@ impl Name {
 
     fn new(text: fmt::Arguments<'_>) -> Name {
         let mut name = Name::NONE;
-        // What is beyond is left out.
+        // The rest is cut off.
         let _ = name.write_fmt(text);
         name
     }
@@ -94,13 +94,13 @@ impl Owner {
         Owner(hashed("site", site), Name::new(format_args!("{site}/{bits}")))
     }
 
-    /// How it is called, for people.
+    /// Its name, for people.
     #[must_use]
     pub fn name(&self) -> &str {
         self.1.as_str()
     }
 
-    /// It alone, who belongs to nobody else.
+    /// Its key as a holder without an owner.
     pub(super) fn alone(self) -> Owners {
         [self.0; LEVELS - 1]
     }
@@ -125,8 +125,8 @@ fn hashed(kind: &str, name: impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// The last two labels of a name; three where those are what a country's registry has names below
-/// (`co.uk`, `com.br`), which are short. Whoever guesses wrong shares with neighbours.
+/// The last two labels of a name; three if the last two look like a country's registry (`co.uk`, `com.br`), which are
+/// short. A wrong guess only means a shared limit with neighbours.
 #[must_use]
 pub fn zone_of(name: &str) -> &str {
     let name = name.strip_suffix('.').unwrap_or(name);
@@ -137,8 +137,8 @@ pub fn zone_of(name: &str) -> &str {
     name.get(begin..).unwrap_or(name)
 }
 
-/// Who waits or holds: those of one name take turns with others, whatever their number, and so do
-/// those of one owner.
+/// The key of a holder or waiter. Waiters with the same key take turns with other keys as one, and so do keys with the
+/// same owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FairKey {
     pub(super) path: Path,
@@ -146,14 +146,14 @@ pub struct FairKey {
     pub(super) names: [Name; LEVELS - 1],
 }
 
-/// Whom somebody belongs to, widest first.
+/// The owners of a holder, widest first.
 pub(crate) type Owners = [u64; LEVELS - 1];
 
-/// Whom somebody belongs to, widest first, and its own name.
+/// The owners of a holder, widest first, and its own key.
 pub(super) type Path = [u64; LEVELS];
 
 impl FairKey {
-    /// Number `number` of a shard, who belongs to nobody else.
+    /// Number `number` of a shard, without an owner.
     #[must_use]
     pub fn new(shard: u16, number: u32) -> FairKey {
         FairKey::alone(u64::from(shard) << 32 | u64::from(number))
@@ -171,31 +171,32 @@ impl FairKey {
         FairKey::alone(1 << 63 | FairKey::new(shard, number).path[LEVELS - 1])
     }
 
-    /// Who belongs to nobody but himself.
+    /// A holder without an owner.
     fn alone(number: u64) -> FairKey {
         FairKey { path: [number; LEVELS], names: [Name::NONE; LEVELS - 1] }
     }
 
-    /// Somebody whose owners' names are known in the line already, or to nobody.
+    /// A holder with owners that are already named in the semaphore, or need no name.
     pub(super) fn known(path: Path) -> FairKey {
         FairKey { path, names: [Name::NONE; LEVELS - 1] }
     }
 
-    /// The same, who belongs to `owner`.
+    /// Adds an owner.
     #[must_use]
     pub fn of(self, owner: Owner) -> FairKey {
         let [_, _, holder] = self.path;
         FairKey { path: [owner.0, owner.0, holder], names: [owner.1; LEVELS - 1] }
     }
 
-    /// The same, whose owner belongs to `owner`.
+    /// Adds an owner of its owner.
     #[must_use]
     pub fn within(self, owner: Owner) -> FairKey {
         let [_, narrow, holder] = self.path;
         FairKey { path: [owner.0, narrow, holder], names: [owner.1, self.names[1]] }
     }
 
-    /// The same, who has this for a stranger: those from where strangers came take turns within what is its own.
+    /// For unauthenticated mail, replaces the narrower owner by the mail's origin: these origins take turns within the
+    /// wider owner's share.
     #[must_use]
     pub fn for_origin(self, origin: Origin) -> FairKey {
         let [wide, narrow, holder] = self.path;
@@ -203,7 +204,7 @@ impl FairKey {
         FairKey { path: [wide, hashed("origin", (narrow, site)), holder], ..self }
     }
 
-    /// Of those it belongs to, what tells them from others.
+    /// The keys of its owners.
     pub(crate) fn owners(&self) -> Owners {
         let [wide, narrow, _] = self.path;
         [wide, narrow]
@@ -223,7 +224,7 @@ impl FairKey {
 pub(super) const STANDINGS: [TrustLevel; 3] =
     [TrustLevel::Good, TrustLevel::Unknown, TrustLevel::Doubtful];
 
-/// What is known of somebody.
+/// The result of the last attempt with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TrustLevel {
     /// It was well the last time.

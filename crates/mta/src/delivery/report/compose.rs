@@ -14,8 +14,8 @@ use mail::{
     Recipient, RequireTls, Ret, Wall,
 };
 
-/// The report about `group`; `None` if its log has no message id left for it. `start` is what may be
-/// returned of the message, `to` who gets the report.
+/// Composes the report about `group`; `None` if its log has no message id left for it. `start` is the part of the
+/// message that may be returned, `to` the recipients of the report.
 pub(super) fn compose<W: World>(
     delivery: &Delivery<W>,
     message: &Message,
@@ -48,7 +48,7 @@ pub(super) fn compose<W: World>(
         id: message.id,
         report_id: id,
         to: group.address(message).unwrap_or(&active.config.postmaster.address),
-        // That is the sender's, who isn't told of the members of a list.
+        // The ENVID belongs to the sender, which gets no report about members of a list.
         envid: message.envelope.envid.as_deref().filter(|_| group.owner.is_none()),
         smtputf8: message.envelope.smtputf8,
         arrived: message.received_at,
@@ -65,7 +65,7 @@ pub(super) fn compose<W: World>(
     let mut envelope = envelope_to(to, &facts, smtputf8);
     let mut records = RecipientRecords::default();
     resolve_postmasters(&active.config, &mut envelope, &mut records);
-    // RFC 8689 §5: it is protected as what it is about.
+    // RFC 8689 §5: a report has the same TLS requirement as its message.
     let is_protected = message.require_tls() == RequireTls::Yes;
     let require_tls = is_protected.then_some(RequireTls::Yes);
     let lists = records.lists();
@@ -74,7 +74,7 @@ pub(super) fn compose<W: World>(
     Some(Message::new((id, now), envelope, (meta, Bytes::new()), (content, facts)))
 }
 
-/// The report that the channel of a message makes of what became of its recipients.
+/// The report in the form of the message's own channel.
 fn own_kind<W: World>(
     delivery: &Delivery<W>,
     original: &Message,
@@ -110,7 +110,7 @@ fn scanned(content: Vec<u8>) -> (ContentFacts, MessageBody) {
 }
 
 fn envelope_to(to: Vec<Mailbox>, facts: &ContentFacts, smtputf8: bool) -> Envelope {
-    // RFC 3461 §6: nobody is told what becomes of a report.
+    // RFC 3461 §6: no DSN is sent about a DSN.
     let recipient = |mailbox| Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
     Envelope {
         reverse_path: None,
@@ -122,7 +122,7 @@ fn envelope_to(to: Vec<Mailbox>, facts: &ContentFacts, smtputf8: bool) -> Envelo
     }
 }
 
-/// What a report is to say.
+/// The facts from which a channel writes a report.
 #[derive(Debug)]
 pub struct ReportQuestion<'a> {
     /// The message that is reported on.
@@ -131,7 +131,7 @@ pub struct ReportQuestion<'a> {
     pub report_id: MessageId,
     pub now: Wall,
     pub config: &'a Config,
-    /// What became of recipients, by their indexes.
+    /// The results of recipients, by their indexes.
     pub recipients: &'a [(u32, RecipientReport<'a>)],
     /// The content of the message, or how it begins, where it is long.
     pub content: &'a [u8],
@@ -140,9 +140,9 @@ pub struct ReportQuestion<'a> {
 /// A report that a channel made.
 #[derive(Debug)]
 pub struct NativeReport {
-    /// Who gets it.
+    /// The recipient of the report.
     pub to: Mailbox,
-    /// What is kept with it, under [`spool::record::tag::X400`].
+    /// Kept with the report, under [`spool::record::tag::X400`].
     pub kept: Bytes,
     pub content: Vec<u8>,
     pub priority: Option<Priority>,

@@ -1,4 +1,4 @@
-//! Who is told of what.
+//! Recipients of reports, and rules for when a report is sent.
 
 use crate::delivery::Delivery;
 use crate::delivery::verdict::{RecipientResult, is_wanted};
@@ -17,16 +17,16 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct ReportGroup {
     pub(super) reports: Arc<Reports>,
-    /// Who answers for the list that they are on, and is told in the sender's place.
+    /// The owner of the list that the recipients are on; gets the report in place of the sender.
     pub(super) owner: Option<Owner>,
-    /// The message has no sender: it is a report itself, perhaps, and comes to nothing. The
-    /// postmaster is told.
+    /// The message has a null reverse-path: it is a DSN itself, perhaps, and was not delivered. The report goes to the
+    /// postmaster.
     pub(super) is_notice: bool,
     pub(super) judged: Vec<RecipientResult>,
 }
 
 impl ReportGroup {
-    /// What the report is about, above all.
+    /// The report's main subject: failure, else delay, else success.
     pub(super) fn wish(&self) -> Notify {
         let has = |wish| self.judged.iter().any(|judged| judged.verdict.wish() == wish);
         [Notify::FAILURE, Notify::DELAY]
@@ -35,7 +35,7 @@ impl ReportGroup {
             .unwrap_or(Notify::SUCCESS)
     }
 
-    /// Whom the report is addressed to, if to anybody.
+    /// The address in the report's `To`, if any.
     pub(super) fn address<'a>(&'a self, message: &'a Message) -> Option<&'a Mailbox> {
         if self.is_notice {
             return self.reports.double_bounce_to.as_ref();
@@ -47,13 +47,13 @@ impl ReportGroup {
         }
     }
 
-    /// From whom those that it is about got the message.
+    /// The sender for the recipients in this group: the list's owner or the reverse-path.
     fn sender<'a>(&'a self, message: &'a Message) -> Option<&'a Mailbox> {
         let owner = self.owner.as_ref().map(|owner| &owner.address);
         owner.or(message.envelope.reverse_path.as_ref())
     }
 
-    /// Whom it is sent to: an owner is an alias, and was looked up at the acceptance.
+    /// The envelope recipients of the report. An owner is an alias, and was expanded when the message was accepted.
     pub(super) fn recipients(&self, message: &Message) -> Vec<Mailbox> {
         let first = self.address(message);
         let owner = self.owner.as_ref().filter(|owner| first == Some(&owner.address));
@@ -73,7 +73,7 @@ impl ReportGroup {
     }
 }
 
-/// Whether a report about this recipient is due.
+/// Returns true if a report about this recipient is due.
 pub(crate) fn is_due<W: World>(
     delivery: &Delivery<W>,
     message: &Message,
@@ -81,7 +81,7 @@ pub(crate) fn is_due<W: World>(
 ) -> bool {
     let wish = judged.verdict.wish();
     if message.envelope.reverse_path.is_none() {
-        // The usual message has a sender and none of this.
+        // Null reverse-path; the message of a usual sender skips these lookups.
         return judged.is_given_up()
             && is_noticed(&delivery.router.active(), message, judged.index);
     }
@@ -97,9 +97,9 @@ pub(crate) fn is_due<W: World>(
     wish != Notify::DELAY || !is_to_stranger || reports.delays_to_strangers
 }
 
-/// Whether a report would go to whoever a stranger named, for what the stranger asked for and no host has, or wrote
-/// so that it fails: anybody could have reports sent to anybody so. What a host says itself is no such thing, and who
-/// answers for a list, or has the reports of the route, was named by nobody but the operator.
+/// Returns true if the report would be backscatter. An unauthenticated client chose its recipient, and could cause the
+/// failure at will: by requesting an unsupported extension or by malformed content. A host's own reply can't be caused
+/// in this manner, and the owner of a list or the route's report address is chosen by the operator alone.
 fn is_bait(message: &Message, judged: &RecipientResult, reports: &Reports) -> bool {
     message.is_unvouched()
         && reports.to == ReportTo::Sender
@@ -107,19 +107,19 @@ fn is_bait(message: &Message, judged: &RecipientResult, reports: &Reports) -> bo
         && judged.failure().is_some_and(|failure| failure.reply.is_none() && is_of_words(failure))
 }
 
-/// Whether what the message is or asks for brought the failure about.
+/// Returns true if the message's content or requested extensions caused the failure.
 fn is_of_words(failure: &Failure) -> bool {
     match (&failure.culprit, (failure.status.subject, failure.status.detail)) {
         (Culprit::Conversion(_), _) => true,
-        // A field says that it was delivered to the mailbox before; other loops are of hosts.
+        // A Delivered-To field shows that the mailbox got the message before; other loops are between hosts.
         (Culprit::Local, (4, 6)) => true,
-        // SIZE, 8BITMIME, SMTPUTF8 and other forms; TLS all the way (RFC 8689 §4.2.1).
+        // SIZE, 8BITMIME, SMTPUTF8 and other forms; REQUIRETLS (RFC 8689 §4.2.1).
         (_, status) => matches!(status, (3, 4) | (6, _) | (7, 10 | 30)),
     }
 }
 
-/// Whether the postmaster is told of a message without a sender that failed. Not of those that
-/// were sent to tell the postmaster.
+/// Returns true if the postmaster gets a notice about a failed message with a null reverse-path. False for messages to
+/// the notice address itself.
 fn is_noticed(active: &Active, message: &Message, index: u32) -> bool {
     let reports = reports_of(active, message, index);
     let recipient = message.envelope.recipients.get(index as usize);
@@ -127,7 +127,7 @@ fn is_noticed(active: &Active, message: &Message, index: u32) -> bool {
     address.is_some_and(|address| recipient.is_some_and(|r| r.mailbox != *address))
 }
 
-/// Divides what is reported, by report, from what isn't.
+/// Splits results into groups, one per report, and results without a report.
 pub(super) fn sort<W: World>(
     delivery: &Rc<Delivery<W>>,
     message: &Message,
@@ -166,7 +166,7 @@ pub(super) fn sort<W: World>(
     (groups, rest)
 }
 
-/// Why a report that is due is not made.
+/// The reason for which a due report is not written, if any.
 fn why_not<W: World>(
     delivery: &Delivery<W>,
     message: &Message,
