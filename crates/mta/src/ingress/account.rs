@@ -1,4 +1,4 @@
-//! The account of what was refused: counters, and the event log.
+//! Accounts for refusals: increments the counters and writes to the event log.
 
 use super::Ingress;
 use crate::event::{self, Client, Event, Kind};
@@ -7,22 +7,22 @@ use crate::seams::World;
 use mail::{Envelope, Mailbox, Reply};
 use std::sync::Arc;
 
-/// Something that was refused.
+/// A refused command, login or message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusalRecord {
-    /// At which step: `connect`, `AUTH`, `MAIL`, `RCPT`, `DATA`, `content`, or `command` for all others.
+    /// The step: `connect`, `AUTH`, `MAIL`, `RCPT`, `DATA` or `content`; `command` for every other command.
     pub step: &'static str,
     /// The reverse-path, if it was known; empty for `<>`.
     pub sender: Option<Box<str>>,
-    /// The recipient, where one was refused.
+    /// The refused recipient, if the refusal is about exactly one.
     pub recipient: Option<Box<str>>,
-    /// Who wanted to log in, where that failed.
+    /// The user name of a failed login.
     pub login: Option<Box<str>>,
     pub reply: Reply,
 }
 
-/// Counts a refusal and puts it into the event log, unless there were too many lately. Every
-/// refusal at intake passes here, once.
+/// Counts a refusal and emits an event, within the rate limit for refusal events. Every refusal at intake passes here
+/// exactly once.
 pub(super) fn account<W: World>(
     ingress: &Ingress<W>,
     client: &Arc<Client>,
@@ -46,7 +46,7 @@ pub(super) fn account<W: World>(
     });
 }
 
-/// A refusal of what `envelope` was to carry; the recipient is named when there is only one.
+/// The record for refused content. Names the recipient only if the envelope has exactly one.
 pub(super) fn content_refused(envelope: &Envelope, reply: Reply) -> RefusalRecord {
     let sender = envelope.reverse_path.as_ref().map_or("", Mailbox::as_str);
     let recipient = match envelope.recipients.as_slice() {
@@ -62,12 +62,12 @@ pub(super) fn content_refused(envelope: &Envelope, reply: Reply) -> RefusalRecor
     }
 }
 
-/// Why, as far as a label may say it: by the enhanced status (RFC 3463 §3).
+/// The label value for the reason, from the enhanced status code (RFC 3463 §3).
 fn reason_of(reply: &Reply) -> RefusalReason {
     let Some(status) = reply.enhanced else { return RefusalReason::Protocol };
     match (status.class, status.subject, status.detail) {
         (5, 3, 4) => RefusalReason::Size,
-        // Of checks of who sends (RFC 7372).
+        // Sender authentication checks (RFC 7372).
         (4, 7, 20..=29) => RefusalReason::Policy,
         (_, 3, 2) | (4, 7, _) | (4, 5, 3) => RefusalReason::Limit,
         (_, 3, _) => RefusalReason::Resources,

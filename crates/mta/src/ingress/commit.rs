@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// What the completion of a message needs.
+/// State needed to finish the acceptance of a message once the log has answered.
 struct Accepted {
     message: Rc<Message>,
     client: Arc<event::Client>,
@@ -33,14 +33,14 @@ struct Accepted {
     hold: Option<Arc<str>>,
     hold_share: Option<HeldShare>,
     slots: Share,
-    /// Until the queue counts its recipients.
+    /// Released once the queue counts the recipients.
     tenant_room: Option<Share>,
     blob: Option<BlobId>,
-    /// What covers its content, until it is durable.
+    /// Body memory held for the content until the message is durable.
     memory: Option<Box<dyn Gathers>>,
 }
 
-/// Makes the message durable and queues it. `slots` holds room for its recipients.
+/// Makes the message durable and queues it. `slots` is the capacity reserved for its recipients.
 pub(super) async fn commit<W: World>(
     ingress: &Rc<Ingress<W>>,
     draft: Box<Draft>,
@@ -61,8 +61,7 @@ pub(super) async fn commit<W: World>(
     let owner = Rc::clone(ingress);
     let accepted = build(ingress, draft, slots);
     let (message, hold) = (Rc::clone(&accepted.message), accepted.hold.clone());
-    // Queued by the completion, not by this session: whatever becomes of the session, a durable
-    // message is in the queue.
+    // The completion queues the message, not this session: a durable message is in the queue even if the session ends.
     ingress.custody.accept(&message, hold.as_deref(), move |completion| {
         let _ = answer.send(conclude(&owner, accepted, &completion));
     });
@@ -100,10 +99,10 @@ fn conclude<W: World>(
         account(ingress, &client, refused);
         return Err(refusal);
     };
-    // Room was made before the content for whomever each recipient stands for: several may stand for
-    // the same one, and stages may have removed some.
+    // Capacity was reserved before the content for every expanded recipient. Several recipients may expand to the same
+    // address, and stages may have removed some.
     slots.shrink_to(message.envelope.recipients.len() as u64);
-    // Each slot is given back when its recipient is settled.
+    // Each slot is released when its recipient is settled.
     let _ = slots.keep();
     ingress.services.metrics.messages_received.inc();
     ingress.services.metrics.recipients_received.add(message.envelope.recipients.len() as u64);
@@ -134,18 +133,18 @@ fn tell<W: World>(ingress: &Ingress<W>, message: &Message, position: u64, kind: 
     ingress.services.emit_at(event, message.id.log(), position);
 }
 
-/// Whether SPF or DMARC says that the sender is who it says it is.
+/// Returns true if SPF or DMARC passed.
 fn is_vouched(checked: &AuthSummary) -> bool {
     checked.spf == Some(spf::SpfResult::Pass) || checked.dmarc == Some(dmarc::DmarcResult::Pass)
 }
 
-/// The header fields in front of the content.
+/// The header fields that this server puts in front of the content.
 pub(super) fn prefix_of(config: &Config, draft: &Draft, at: Wall) -> Vec<u8> {
     let (content, envelope, client) = (&draft.content, &draft.envelope, &draft.client);
     let (hides_client, additions) = (draft.hides_client, &draft.additions);
     let mut prefix = Vec::with_capacity(256);
     prefix.extend_from_slice(additions.fields());
-    // Trace information of others has a form of its own.
+    // Foreign (X.400) messages carry trace information in their own format.
     if draft.x400.is_some() {
         return prefix;
     }
@@ -165,7 +164,8 @@ pub(super) fn prefix_of(config: &Config, draft: &Draft, at: Wall) -> Vec<u8> {
     prefix
 }
 
-/// Takes a draft apart, to the last of its facts.
+/// Takes a draft apart into the message and the state for its completion. Exhaustive, so that a new field can't be
+/// forgotten.
 fn build<W: World>(ingress: &Rc<Ingress<W>>, mut draft: Box<Draft>, slots: Share) -> Accepted {
     let at = ingress.services.wall();
     let active = ingress.router.active();
@@ -185,7 +185,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, mut draft: Box<Draft>, slots: Share
         additions,
         memory,
         tenant_room,
-        // Kept, or of no more use.
+        // In the metadata already, or not needed any more.
         is_foreign: _,
         require_tls: _,
         steering: _,
@@ -221,10 +221,10 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, mut draft: Box<Draft>, slots: Share
     }
 }
 
-/// What the spool keeps about it.
+/// The metadata that the spool stores with the message.
 fn kept_of(draft: &Draft, checksums: Option<&Bytes>) -> Meta {
     let client = &draft.client;
-    // Room for the longest of IPv4, and most of IPv6.
+    // Fits every IPv4 address and most IPv6 addresses.
     let mut address = Vec::with_capacity(32);
     mail::received::write_address(&mut address, client.address.ip());
     let (lists, omitted) = (draft.records.lists(), draft.omitted.to_bytes());
@@ -258,8 +258,8 @@ fn only_recipient(envelope: &Envelope) -> Option<&str> {
     }
 }
 
-/// A stranger's wish to hear of successes and delays counts for nothing, here and at the next hop:
-/// anybody could have such reports sent to anybody else. What fails is reported.
+/// Ignores NOTIFY=SUCCESS and NOTIFY=DELAY of clients that may not relay, here and at the next hop. With a forged
+/// reverse-path any client could direct these reports at a third party. Failures are reported.
 fn disregard_wishes(envelope: &mut Envelope) {
     for recipient in envelope.recipients.iter_mut().filter(|r| r.notify.is_specified()) {
         recipient.notify = mail::Notify(recipient.notify.0 & mail::Notify::FAILURE.0);

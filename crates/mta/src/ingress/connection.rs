@@ -1,4 +1,4 @@
-//! All that a protocol may ask of the core for one connection.
+//! The core's interface for protocol handlers: one client connection.
 
 use super::account::{RefusalRecord, account};
 use super::decisions::{Grace, decided};
@@ -23,16 +23,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// One connection, as its protocol has it. Dropping it ends the session.
+/// A client connection as the protocol handler sees it. Dropping it ends the session.
 ///
-/// Messages come in transactions ([`Connection::begin`]), of which several may be under way at once.
+/// Messages come in transactions ([`Connection::begin`]), and several may be open at once.
 pub struct Connection<W: World> {
     pub(super) ingress: Rc<Ingress<W>>,
     pub(super) session: Rc<Session>,
     pub(super) rights: Rights,
-    /// Shared with the transactions, which are charged to the same client.
+    /// Shared with the transactions, which charge the same client.
     pub(super) count: Rc<ClientCount<W>>,
-    /// The handshake that is under way.
+    /// The permit of the running TLS handshake.
     pub(super) handshake: Option<Seat>,
 }
 
@@ -69,45 +69,47 @@ impl<W: World> Connection<W> {
         &self.session
     }
 
-    /// The time of day.
+    /// The wall-clock time.
     #[must_use]
     pub fn wall(&self) -> Wall {
         self.ingress.services.wall()
     }
 
-    /// The client has proved to be this user, and may send to any domain: all that hangs on that follows.
+    /// The client has proved to be this user and may send to any domain. Sets all that depends on that.
     pub(super) fn take_for_user(&mut self, name: &str) {
         self.session.note_login(name);
         self.count.set_may_relay(true);
     }
 
-    /// The session looks whether another has its place ([`Connection::poll_displaced`]), and gives way then.
+    /// Lets another session displace this one from now on: the session watches [`Connection::poll_displaced`] and ends
+    /// if it is displaced.
     pub fn give_way(&self) {
         self.count.give_way();
     }
 
-    /// Ready once another session has this one's place: it ends.
+    /// Ready once another session has displaced this one, which then ends.
     pub fn poll_displaced(&self, cx: &mut Context<'_>) -> Poll<()> {
         self.count.poll_displaced(cx)
     }
 
-    /// Whether a transaction is under way: sessions without one give way first.
+    /// Notes if a transaction is open. Sessions without one are displaced first.
     pub fn note_busy(&self, is_busy: bool) {
         self.count.note_busy(is_busy);
     }
 
-    /// Whether the client may relay, or was a user lately.
+    /// Returns true if the client may relay, or had a successful login lately.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.count.rank() == Rank::Privileged
     }
 
-    /// Somebody was refused or put off for want of some of this, or left it to others.
+    /// Counts a client that was refused or deferred because this pool was exhausted, or that gave its permit to another
+    /// one.
     pub fn note_turned_away(&self, pool: PoolId) {
         self.ingress.services.note_turned_away(pool);
     }
 
-    /// The client called itself `helo`, and speaks `protocol` (RFC 3848).
+    /// Notes the client's EHLO name and the `with` protocol for Received (RFC 3848).
     pub fn introduce(&mut self, helo: &str, protocol: &'static str) {
         self.session.introduce(helo, protocol);
     }
@@ -117,28 +119,28 @@ impl<W: World> Connection<W> {
         self.ingress.services.now()
     }
 
-    /// A timer that is not set.
+    /// A new alarm that is not set.
     #[must_use]
     pub fn alarm(&self) -> Alarm<W::Time> {
         Alarm::new(self.ingress.services.world.time().clone())
     }
 
-    /// The shard's read buffer, for whoever reads, until it waits.
+    /// The shard's read buffer. May not be borrowed across an await.
     #[must_use]
     pub fn scratch(&self) -> Rc<RefCell<Box<[u8]>>> {
         Rc::clone(&self.ingress.services.scratch)
     }
 
-    /// Whether the shard stops.
+    /// The shard's shutdown state.
     #[must_use]
     pub fn stopping(&self) -> &Rc<Stopping> {
         &self.ingress.services.stopping
     }
 
-    /// Whether the session may proceed.
+    /// Runs the checks for a new session: connection limits, then the stages.
     ///
     /// # Errors
-    /// Why it may not: the protocol says so, calls [`Connection::turn_away`] and ends the session.
+    /// The refusal. The protocol handler sends it, calls [`Connection::turn_away`] and ends the session.
     pub async fn admit(&mut self) -> Result<(), Refusal> {
         if self.ingress.rules(self.count.socket).is_none_or(|rules| rules.is_withdrawn()) {
             return Err(refusals::WITHDRAWN);
@@ -150,7 +152,7 @@ impl<W: World> Connection<W> {
         Ok(())
     }
 
-    /// The session was not let in, and the client told `reply`.
+    /// The session was refused with `reply`.
     pub fn turn_away(&mut self, reply: Reply) {
         self.count.turn_away();
         self.ingress.services.metrics.sessions_refused.inc();
@@ -159,23 +161,23 @@ impl<W: World> Connection<W> {
         account(&self.ingress, self.session.client(), refused);
     }
 
-    /// The client spoke before it was greeted, which was put into the account.
+    /// Counts a client that sent data before the greeting.
     pub fn note_early_talker(&self) {
         self.ingress.services.metrics.early_talkers.inc();
     }
 
-    /// Puts a refusal into the account, and charges the client with it.
+    /// Accounts for a refusal and charges it to the client.
     pub fn account(&self, refused: RefusalRecord) {
         account(&self.ingress, self.session.client(), refused);
-        // Beyond the limit there is nothing more to count: it is looked at where it is too late.
+        // The result is not needed here: the limit is checked when the next transaction begins.
         let _ = self.count.charge(Rate::Refusals);
     }
 
-    /// Begins a transaction, if the reverse-path may send at all. The spool's state is looked at here already, so
-    /// that a client learns early that it is in vain. In a place of its own: a session without one keeps no room for it.
+    /// Begins a transaction, if the reverse-path is accepted. Checks the spool's state too, so that a client learns of
+    /// a failure before it sends content. The transaction is boxed: a session without one then uses no memory for it.
     ///
     /// # Errors
-    /// Why not.
+    /// The refusal.
     pub async fn begin(&self, sender: Sender) -> Result<Box<Transaction<W>>, Refusal> {
         if self.ingress.custody.is_poisoned() {
             return Err(refusals::CANNOT_WRITE);
@@ -215,7 +217,7 @@ impl<W: World> Connection<W> {
         Box::new(Transaction::new(&self.ingress, of_client, stages, view, wants))
     }
 
-    /// Whether a message may go from here by TLS all the way (RFC 8689): some host may take it so.
+    /// Returns true if at least one configured destination can be reached with REQUIRETLS (RFC 8689).
     #[must_use]
     pub fn may_require_tls(&self) -> bool {
         self.lacked_everywhere(Wants::of_require_tls()).is_none()

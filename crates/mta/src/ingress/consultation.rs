@@ -1,4 +1,4 @@
-//! What tables would say of a recipient at RCPT, for whoever only wants to know.
+//! Looks up a recipient in the tables that RCPT would consult, without a transaction.
 
 use super::refusals;
 use crate::routing::find;
@@ -9,23 +9,23 @@ use lookup::{Entry, LookupError};
 use mail::{Mailbox, Refusal};
 use std::sync::Arc;
 
-/// What tables say of a recipient.
+/// Table entries for a recipient.
 #[derive(Debug, Default)]
 pub struct Consulted {
-    /// The entry of an alias: the recipient stands for others.
+    /// The alias entry, if the recipient is an alias.
     pub alias: Option<Arc<Entry>>,
-    /// Who answers for it, and is the sender of what goes to those.
+    /// The owner of the alias, which becomes the envelope sender for its members.
     pub owner: Option<Mailbox>,
-    /// Its entry in the table of its route's recipients.
+    /// The entry in the `recipients` table of its route.
     pub entry: Option<Arc<Entry>>,
-    /// Why it would be refused although a route takes it.
+    /// The refusal that RCPT would get although a route accepts the address.
     pub refusal: Option<Refusal>,
 }
 
-/// The first route whose table has a recipient's domain: what RCPT asks first.
+/// The first route with a domain table that has the recipient's domain, as RCPT looks it up first.
 ///
 /// # Errors
-/// A table gives no answer.
+/// A table lookup failed.
 pub async fn consult_route<T: Tables + Clone>(
     tables: &T,
     config: &Arc<Config>,
@@ -35,8 +35,8 @@ pub async fn consult_route<T: Tables + Clone>(
     found.map_err(|_trouble| refusals::NO_ANSWER)
 }
 
-/// Asks the tables of a recipient's route, in the order in which RCPT does, after the rules of access. Whom
-/// an alias stands for is not followed.
+/// Looks up the recipient in its route's tables, in the order of RCPT after the access rules. Alias members are not
+/// expanded.
 pub async fn consult<T: Tables + Clone>(
     tables: &T,
     config: &Config,
@@ -59,7 +59,7 @@ async fn ask<T: Tables + Clone>(
 ) -> Result<(), LookupError> {
     let route = decision.route().and_then(|route| config.routes.get(route));
     let Some(route) = route.filter(|_| decision.is_accepted()) else { return Ok(()) };
-    // The postmaster has a mailbox, whatever tables say (RFC 5321 §4.5.1).
+    // The postmaster always has a mailbox, whatever the tables hold (RFC 5321 §4.5.1).
     let is_postmaster = matches!(decision, Decision::Postmaster { .. });
     let recipient = if is_postmaster { &config.postmaster.address } else { recipient };
     if let Some(aliases) = route.aliases.as_ref().filter(|_| !is_postmaster) {

@@ -1,4 +1,4 @@
-//! Content that is complete and not durable: it can be read again, and other content take its place.
+//! Complete content that is not durable yet. It can be read again and replaced.
 
 use super::Ingress;
 use super::intake::{Content, Intake};
@@ -12,12 +12,12 @@ use spool::{BlobId, BodyChecksums, Meta};
 use std::fmt;
 use std::rc::Rc;
 
-/// Where the contents of a shard are, whatever its world.
+/// Content storage of a shard, independent of the world type.
 pub(super) trait Contents {
-    /// Another content for a message begins.
+    /// Starts replacement content for a message.
     fn gather(&self, id: MessageId) -> Box<dyn Gathers>;
 
-    /// The piece of a body in a file that begins at `offset`, a multiple of [`PIECE_BYTES`].
+    /// Reads the piece of a body file that begins at `offset`, a multiple of [`PIECE_BYTES`].
     fn read<'a>(
         &'a self,
         id: MessageId,
@@ -26,16 +26,16 @@ pub(super) trait Contents {
         offset: u64,
     ) -> Later<'a, Result<Bytes, Refusal>>;
 
-    /// Nobody needs the file any more.
+    /// Drops a body file that is no longer needed.
     fn forget(&self, id: MessageId, blob: BlobId);
 }
 
-/// Content that gathers as it does in an [`Intake`], whatever its world. Dropped, it is forgotten.
+/// Content being received as in an [`Intake`], independent of the world type. Dropping it discards the content.
 pub(super) trait Gathers {
     fn push(&mut self, piece: &[u8]);
     /// See [`Intake::attend`].
     fn attend(&mut self) -> Later<'_, Result<(), Refusal>>;
-    /// See [`Intake::finish`]. What is in memory stays covered while this lives.
+    /// See [`Intake::finish`]. The body memory stays reserved until this is dropped.
     fn finish(&mut self) -> Later<'_, Result<Content, Refusal>>;
 }
 
@@ -98,8 +98,8 @@ impl<W: World> Drop for Another<W> {
     }
 }
 
-/// Content while it gathers: in memory as far as the budget of all bodies allows it, and beyond in a file
-/// of its own, as what clients send.
+/// Buffer for replacement content: in memory within the body memory budget, beyond it in a file, like content from
+/// clients.
 #[derive(Debug)]
 pub struct ContentBuffer {
     gathers: Box<dyn Gathers>,
@@ -113,20 +113,20 @@ impl ContentBuffer {
         ContentBuffer { gathers, scanner: ContentScanner::default(), contents }
     }
 
-    /// Takes the next piece, with CRLF line ends.
+    /// Appends a piece with CRLF line ends.
     ///
     /// # Errors
-    /// There is no place for it.
+    /// Neither memory nor disk has capacity for it.
     pub async fn push(&mut self, piece: &[u8]) -> Result<(), Refusal> {
         self.scanner.push(piece);
         self.gathers.push(piece);
         self.gathers.attend().await
     }
 
-    /// The content is complete.
+    /// Ends the content.
     ///
     /// # Errors
-    /// There is no place for it.
+    /// Neither memory nor disk has capacity for it.
     pub async fn finish(mut self) -> Result<BufferedContent, Refusal> {
         let content = self.gathers.finish().await?;
         let ContentBuffer { gathers, scanner, contents } = self;
@@ -134,32 +134,32 @@ impl ContentBuffer {
     }
 }
 
-/// Content that has gathered, and belongs to no message yet. Dropped, it is forgotten.
+/// Complete replacement content that belongs to no message yet. Dropping it discards the content.
 #[derive(Debug)]
 pub struct BufferedContent {
     pub(super) content: Content,
     pub(super) facts: ContentFacts,
-    /// What covers the part that is in memory.
+    /// Body memory reserved for the part in memory.
     memory: Box<dyn Gathers>,
     contents: Rc<dyn Contents>,
 }
 
 impl BufferedContent {
-    /// How long it is.
+    /// Length of the content.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.facts.body_bytes
     }
 
-    /// What stands from `offset` on, as much as is at hand at once; empty at the end.
+    /// Reads from `offset` as much as is available in one piece. Empty at the end.
     ///
     /// # Errors
-    /// It can't be read.
+    /// The content can't be read.
     pub async fn read(&self, offset: u64) -> Result<Bytes, Refusal> {
         read(&*self.contents, &self.content, self.facts.body_bytes, offset).await
     }
 
-    /// Puts it in the place of `content` and `facts`; returns what covers it.
+    /// Replaces `content` and `facts`. Returns the body memory reserved for the new content.
     pub(super) fn replace(
         mut self,
         content: &mut Content,
@@ -180,7 +180,7 @@ impl Drop for BufferedContent {
     }
 }
 
-/// Covers nothing.
+/// Reserves no memory.
 struct Nothing;
 
 impl Gathers for Nothing {
@@ -195,7 +195,7 @@ impl Gathers for Nothing {
     }
 }
 
-/// What stands in a content from `offset` on, as much as is at hand at once; empty at the end.
+/// Reads the content from `offset`, as much as is available in one piece. Empty at the end.
 pub(super) async fn read(
     contents: &dyn Contents,
     content: &Content,
@@ -215,7 +215,7 @@ pub(super) async fn read(
     Ok(piece.slice(from..))
 }
 
-/// The rest of the piece in memory in which `offset` is.
+/// The rest of the in-memory piece at `offset`.
 fn in_pieces(content: &Content, offset: u64) -> Bytes {
     let mut from = usize::try_from(offset).unwrap_or(usize::MAX);
     for piece in &content.pieces {

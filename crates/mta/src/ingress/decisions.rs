@@ -1,4 +1,4 @@
-//! Waiting for what stages decide: not for ever, and not beyond a stop.
+//! Waits for the decisions of stages, with a timeout and within the shutdown deadline.
 
 use super::directory::{RecipientTables, Turns};
 use super::limits::Debt;
@@ -21,16 +21,16 @@ use std::sync::Arc;
 use std::task::Context;
 use std::time::Duration;
 
-/// How long a stop lets a decision take.
+/// Time that a shutdown grants a pending decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grace {
-    /// No longer: no transaction has begun.
+    /// None, because no transaction has begun.
     None,
-    /// As long as transactions have to finish.
+    /// The time that transactions have to finish.
     OfTransactions,
 }
 
-/// Waits for a decision.
+/// Waits for a decision, [`DECISION_MAX`] at most.
 pub(super) async fn decided<W: World, T>(
     services: &Services<W>,
     decision: Decision<'_, T>,
@@ -39,7 +39,7 @@ pub(super) async fn decided<W: World, T>(
     decided_within(services, decision, grace, DECISION_MAX).await
 }
 
-/// The same, for so long.
+/// Waits for a decision, `time` at most.
 pub(super) async fn decided_within<W: World, T>(
     services: &Services<W>,
     decision: Decision<'_, T>,
@@ -48,7 +48,7 @@ pub(super) async fn decided_within<W: World, T>(
 ) -> Result<T, Refusal> {
     match decision {
         Answer::Now(decided) => decided,
-        // In a place of its own: most decisions are made at once, and every session has room for this.
+        // Boxed: most decisions are made at once, and the future would enlarge every session.
         Answer::Later(later) => Box::pin(wait_for(services, later, grace, time)).await,
     }
 }
@@ -86,19 +86,19 @@ async fn wait_for<W: World, T>(
     }
 }
 
-/// Who is asked about recipients.
+/// Resolves a recipient: SRS reversal, routes, stages and the route's tables.
 pub(super) struct RecipientResolver<W: World> {
     pub(super) services: Rc<Services<W>>,
     pub(super) active: Rc<Active>,
     pub(super) session: Rc<Session>,
     pub(super) stages: Stages,
-    /// `None` where there are no stages.
+    /// `None` if there are no stages.
     pub(super) view: Option<Rc<TransactionView>>,
     pub(super) debt: Debt<W>,
 }
 
 impl<W: World> RecipientResolver<W> {
-    /// What becomes of a recipient.
+    /// The decision about a recipient.
     pub(super) fn ask(self, recipient: &Recipient) -> Decision<'static, Resolved> {
         let Some(view) = self.view.clone() else { return self.resolve(recipient) };
         let (services, stages) = (Rc::clone(&self.services), Rc::clone(&self.stages));
@@ -137,7 +137,7 @@ impl<W: World> RecipientResolver<W> {
         }
     }
 
-    /// The sender that stands behind one that was rewritten here, and now gets a report.
+    /// The original sender, if the address was rewritten by our SRS and now gets a bounce.
     fn original_of(&self, mailbox: &Mailbox) -> Result<Option<Mailbox>, Refusal> {
         let srs = self.active.srs.as_ref().filter(|srs| srs.is_rewritten(mailbox));
         let Some(srs) = srs else { return Ok(None) };
@@ -145,8 +145,8 @@ impl<W: World> RecipientResolver<W> {
         original.map(Some).map_err(refusals::no_way_back)
     }
 
-    /// The same; `original` stands behind it, and `in_tables` is the first route whose table has its
-    /// domain.
+    /// As `resolve`, after the lookups: `original` is the reversed SRS address, and `in_tables` the first route with
+    /// the domain in its table.
     fn decide(
         self,
         recipient: &Recipient,
@@ -170,7 +170,7 @@ impl<W: World> RecipientResolver<W> {
         let index = decision.route();
         let route = index.and_then(|index| config.routes.get(index));
         let mut routed = decision.refusal().map_or_else(|| Ok(kept_by(route)), Err);
-        // The postmaster has a mailbox, whatever tables say (RFC 5321 §4.5.1).
+        // The postmaster always has a mailbox, whatever the tables hold (RFC 5321 §4.5.1).
         let is_asked_for = !matches!(decision, config::Decision::Postmaster { .. });
         if route.is_some_and(|route| route.is_built_in())
             && self.services.shared.own_mailbox.is_full()
@@ -211,7 +211,7 @@ impl<W: World> RecipientResolver<W> {
     }
 }
 
-/// Who is asked about recipients that are taken.
+/// Asks the stages about recipients that were accepted.
 struct Taken<W: World> {
     services: Rc<Services<W>>,
     stages: Stages,
@@ -249,7 +249,7 @@ impl<W: World> Taken<W> {
     }
 }
 
-/// What a route that takes a recipient makes of it.
+/// The result for a recipient that a route accepts.
 pub(super) fn kept_by(route: Option<&Arc<Route>>) -> Resolved {
     match route.filter(|route| !route.channel.keeps_mail()) {
         Some(route) => Resolved::Dropped(format!("route {} keeps nothing", route.name).into()),
@@ -257,23 +257,23 @@ pub(super) fn kept_by(route: Option<&Arc<Route>>) -> Resolved {
     }
 }
 
-/// What is asked about one recipient.
+/// The pending decision about one recipient.
 struct RecipientDecision<W: World> {
     services: Rc<Services<W>>,
     stages: Stages,
     view: Option<Rc<TransactionView>>,
     recipient: Recipient,
     active: Rc<Active>,
-    /// What the routes say.
+    /// The decision by the routes.
     routed: Result<Resolved, Refusal>,
-    /// Which of them does.
+    /// Index of the route that decided.
     route: Option<usize>,
-    /// What tables say of the recipient, where its route has any.
+    /// The tables of the route, if it has any.
     directory: Option<RecipientTables<W>>,
 }
 
 impl<W: World> RecipientDecision<W> {
-    /// Asks one stage after the other, from `next` on, and the routes in the end.
+    /// Asks the stages one after another from `next` on, then the tables of the route.
     fn ask(self, mut next: usize) -> Decision<'static, Resolved> {
         while let (Some(view), Some(stage)) = (&self.view, self.stages.get(next)) {
             next += 1;

@@ -1,5 +1,4 @@
-//! What tables say of a recipient: whether there is one of this name (`recipients`), and who stands
-//! for it (`aliases`).
+//! Looks up recipients in a route's tables: existence (`recipients`) and alias expansion (`aliases`).
 
 mod together;
 
@@ -28,33 +27,34 @@ use std::sync::Arc;
 use std::time::Duration;
 use together::without_tag;
 
-/// Addresses and files that one recipient may stand for, those in between counted: 451 4.3.5 beyond it.
+/// Maximum number of addresses and files in the expansion of one recipient, intermediate ones included. Beyond it RCPT
+/// gets 451 4.3.5.
 const MEMBERS_MAX: usize = 20_000;
-/// How many aliases and files may lead from one to the next: 451 4.3.5 beyond it.
+/// Maximum depth of nested aliases and files. Beyond it RCPT gets 451 4.3.5.
 const DEPTH_MAX: u16 = 50;
-/// Addresses that one to which reports go may stand for. Beyond it the owner of a list has its list refused
-/// (451 4.3.5), and a sender gets reports itself.
+/// Maximum number of addresses in the expansion of a report's recipient. Beyond it a list with that owner is refused
+/// (451 4.3.5), and a sender's report goes to its address unexpanded.
 const READERS_MAX: usize = 50;
 
-/// Addresses and files of one recipient that are looked at in one go: under two milliseconds.
+/// Addresses and files of one expansion that are processed before a pause: less than two milliseconds.
 const STEPS_AT_ONCE: u32 = 500;
-/// How long others go first then.
+/// Length of the pause, in which other sessions run.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// The tables of one recipient's route.
 pub(super) struct RecipientTables<W: World> {
     world: W,
-    /// Asked for whoever the recipient is of.
+    /// Charged to the requester in `turns`.
     tables: W::Tables,
     console: Rc<dyn Console>,
     active: Rc<Active>,
     route: Arc<Route>,
     turns: Turns,
-    /// Of the client that has large lists expanded; `None`: it is no client.
+    /// The client charged for large lists. `None` for this server's reports.
     debt: Option<Debt<W>>,
 }
 
-/// In whose turn large lists are expanded.
+/// Fair queueing of large expansions.
 #[derive(Clone)]
 pub(super) struct Turns {
     line: Arc<FairSemaphore>,
@@ -64,8 +64,8 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// For a client: its network takes turns with others of its /24 or /48, and those with others. Clients that may
-    /// relay find some left.
+    /// For a client: its network shares with other networks of its /24 or /48, and those share with all. Clients that
+    /// may relay have reserved permits.
     pub(super) fn of_client(line: &Arc<FairSemaphore>, client: IpAddr, may_relay: bool) -> Turns {
         let who = FairKey::new(0, 0).of(line::Owner::network(client));
         let who = who.within(line::Owner::site(client));
@@ -73,7 +73,7 @@ impl Turns {
         Turns { line: Arc::clone(line), who, standing, asker: asker_of(client) }
     }
 
-    /// For reports of this server.
+    /// For reports that this server generates.
     fn of_ours(line: &Arc<FairSemaphore>) -> Turns {
         let who = FairKey::new(0, 0).of(line::Owner::named("reports", "of ours"));
         Turns { line: Arc::clone(line), who, standing: TrustLevel::Good, asker: Requester::Ours }
@@ -81,7 +81,7 @@ impl Turns {
 }
 
 impl<W: World> RecipientTables<W> {
-    /// `None`: the route has no such tables.
+    /// Returns `None` if the route has neither table.
     pub(super) fn of(
         world: &W,
         console: &Rc<dyn Console>,
@@ -103,14 +103,13 @@ impl<W: World> RecipientTables<W> {
         })
     }
 
-    /// For a client that pays for what is done for it.
+    /// Charges the expansion to a client.
     pub(super) fn paid_by(self, debt: Debt<W>) -> RecipientTables<W> {
         RecipientTables { debt: Some(debt), ..self }
     }
 
     /// # Errors
-    /// The client owes for so many recipients already that nothing is done for it: it would be refused afterwards,
-    /// when the work is done.
+    /// The client is over its limit for recipients. It would be refused after the expansion, so the work is saved.
     fn may_cost(&self) -> Result<(), Refusal> {
         match &self.debt {
             Some(debt) if debt.is_due() => Err(refusals::RECIPIENTS),
@@ -118,7 +117,7 @@ impl<W: World> RecipientTables<W> {
         }
     }
 
-    /// What becomes of a recipient that the routes take.
+    /// The decision about a recipient that the routes accept.
     pub(super) fn resolve(self, recipient: Recipient) -> Decision<'static, Resolved> {
         let Some(aliases) = self.route.aliases.clone() else { return self.exists(recipient) };
         let found = tables::find_address(&self.tables, &aliases, &recipient.mailbox);
@@ -148,9 +147,9 @@ impl<W: World> RecipientTables<W> {
         })
     }
 
-    /// Returns true if an address goes before the alias of its whole domain that was found for it: `recipients`
-    /// has it, or, where nothing has them, an alias of its own names it. What a whole domain stands for
-    /// (`@example.org`) holds for all addresses that are no recipients.
+    /// Returns true if an address takes precedence over the alias of its whole domain. It does if `recipients` has it,
+    /// or, on a route without `recipients`, if an alias other than a domain alias names it. A domain alias
+    /// (`@example.org`) applies only to addresses that are not recipients.
     async fn goes_before(
         &self,
         route: &Route,
@@ -170,7 +169,7 @@ impl<W: World> RecipientTables<W> {
         }
     }
 
-    /// Whom an alias stands for, and whom those stand for.
+    /// Expands an alias recursively.
     async fn expand(self, recipient: Recipient, found: FoundAddress) -> Result<Resolved, Refusal> {
         let (of, found) = without_tag(recipient.mailbox.clone(), found);
         let (key, now) = ((self.route.index, of), self.world.time().now());
@@ -190,7 +189,7 @@ impl<W: World> RecipientTables<W> {
         }
     }
 
-    /// Looks at all that is pending, and at what that stands for.
+    /// Processes all pending addresses and files, and those that they add.
     async fn walk(&self, expansion: &mut Expansion, recipient: &Mailbox) -> Result<(), Refusal> {
         while let Some((pending, depth)) = expansion.pending.pop_front() {
             match pending {
@@ -208,14 +207,14 @@ impl<W: World> RecipientTables<W> {
         Ok(())
     }
 
-    /// A large list takes its time in pieces: others go first in between, and few are expanded at once.
+    /// Yields regularly during a large expansion, and limits the number of large ones at a time.
     async fn give_way(&self, expansion: &mut Expansion) -> Result<(), Refusal> {
         expansion.steps += 1;
         if expansion.steps.is_multiple_of(STEPS_AT_ONCE) {
             if expansion.place.is_none() {
                 let Turns { line, who, standing, .. } = &self.turns;
                 expansion.place = Some(line.join(*who, *standing, 1).await);
-                // Others of its network may have been expanded meanwhile.
+                // The client's network may have been charged for expansions during the wait.
                 self.may_cost()?;
             }
             let time = self.world.time();
@@ -224,8 +223,7 @@ impl<W: World> RecipientTables<W> {
         Ok(())
     }
 
-    /// Notes those that an alias stands for. The owner of the list that has it answers for them, unless
-    /// it has one of its own.
+    /// Adds the members of an alias. Without its own owner, the alias inherits the owner of the list that contains it.
     async fn open(
         &self,
         expansion: &mut Expansion,
@@ -248,13 +246,13 @@ impl<W: World> RecipientTables<W> {
         let owner = own.map(named).or(owner);
         let builds = route.aliases.as_ref().is_some_and(|table| table.builds_answers());
         let alias = Rc::new(Alias { route, of, by: found.by, owner });
-        // What a server makes of quoted text can't be told from what it has.
+        // A server that builds answers may interpret quoted text in the key, so its result is not trusted as a list of
+        // members.
         let members = members_of(&found.entry, builds && !is_plain(&found.key));
         self.add(expansion, &alias, members, depth).await
     }
 
-    /// Those who answer for lists that the members are on, by their addresses, with those who are told
-    /// what becomes of the mail.
+    /// The owners of the lists with these members, by address, each with the addresses that get its reports.
     async fn owners(&self, members: &[Member]) -> Result<BTreeMap<Mailbox, Arc<Owner>>, Refusal> {
         let mut owners = BTreeMap::new();
         for owner in members.iter().filter_map(|(_, owner)| owner.as_ref()) {
@@ -265,7 +263,7 @@ impl<W: World> RecipientTables<W> {
         Ok(owners)
     }
 
-    /// Whom the owner of a list stands for, as it is when the message is accepted.
+    /// The owner with its expansion at the time of acceptance.
     async fn owner(&self, owner: &ListOwner) -> Result<Owner, Refusal> {
         let ListOwner { route, address, entry } = owner;
         let (route, of) = (Arc::clone(route), address.clone());
@@ -274,7 +272,7 @@ impl<W: World> RecipientTables<W> {
         Ok(Owner { address: address.clone(), reports_to: reports_to.into() })
     }
 
-    /// Whom a report to an address goes to that is an alias; `None`: it is none.
+    /// The addresses that get a report to `address`, if it is an alias. `None` if not.
     async fn readers_of(&self, address: &Mailbox) -> Result<Option<Vec<Mailbox>>, Refusal> {
         let Some(aliases) = &self.route.aliases else { return Ok(None) };
         let Some(found) = self.ask(aliases, address).await? else { return Ok(None) };
@@ -286,7 +284,7 @@ impl<W: World> RecipientTables<W> {
         self.readers(&alias, &found.entry).await.map(Some)
     }
 
-    /// Whom a report to an alias goes to.
+    /// The addresses that get a report to an alias.
     async fn readers(&self, alias: &Rc<Alias>, entry: &Entry) -> Result<Vec<Mailbox>, Refusal> {
         let mut expansion = Expansion::default();
         self.add(&mut expansion, alias, members_of(entry, false), 1).await?;
@@ -304,7 +302,7 @@ impl<W: World> RecipientTables<W> {
         Ok(readers)
     }
 
-    /// Looks at one of those that `recipient` stands for.
+    /// Processes one address from the expansion of `recipient`.
     async fn follow(
         &self,
         expansion: &mut Expansion,
@@ -316,7 +314,7 @@ impl<W: World> RecipientTables<W> {
         let in_tables = find::in_tables(&self.tables, &self.active, &address.domain());
         let at = in_tables.get().await.map_err(|trouble| self.failed(&trouble))?;
         let route = self.active.config.route_of(&address, at).map(|(_, route)| route);
-        // Who stands for itself is kept, and not asked about again.
+        // An alias that names itself is a recipient, and is not looked up again.
         if let Some(route) = route.filter(|_| address != *recipient)
             && let Some(next) = &route.aliases
             && let Some(found) = self.ask(next, &address).await?
@@ -350,7 +348,7 @@ impl<W: World> RecipientTables<W> {
         found.map_err(|trouble| self.failed(&trouble))
     }
 
-    /// The addresses in a file that an alias names.
+    /// Reads the addresses from a file that an alias includes.
     async fn read_list(&self, alias: &Alias, path: &str) -> Result<Arc<Entry>, Refusal> {
         let Some(directory) = alias.directory_of(path) else {
             let text = format_args!("it is in no directory that `include` of the route has");
@@ -371,7 +369,7 @@ impl<W: World> RecipientTables<W> {
         refusals::BAD_ALIAS
     }
 
-    /// Notes the members of an alias.
+    /// Adds the members of an alias.
     async fn add<'e>(
         &self,
         expansion: &mut Expansion,
@@ -416,12 +414,12 @@ impl<W: World> RecipientTables<W> {
         refusals::BAD_ALIAS
     }
 
-    /// The address that an alias of `address` names: `@example.org` keeps the local part, a name
-    /// without a domain is at ours, and a tag that the alias was found without goes on.
+    /// The address for a member of an alias for `address`. `@example.org` keeps the local part, a name without a domain
+    /// gets our hostname, and a tag removed for the lookup is added again.
     fn member(&self, text: &str, address: &Mailbox, by: FoundBy) -> Option<Mailbox> {
         let text = match text.strip_prefix('@') {
             Some(domain) => format!("{}@{domain}", address.local()),
-            // A command or a file, in sendmail's files of aliases: never an address.
+            // A command, file or directive of a sendmail alias file, never an address.
             None if text.starts_with(['"', '|', '/', ':']) && !text.contains('@') => return None,
             None if !text.contains('@') => format!("{text}@{}", self.active.config.hostname),
             None => text.to_owned(),
@@ -443,8 +441,7 @@ impl<W: World> RecipientTables<W> {
     }
 }
 
-/// Whom a report to `address` goes to: those that it stands for, or itself, if it stands for none or no table
-/// says so now.
+/// The addresses that get a report to `address`: its expansion, or `None` if it is no alias or the lookup fails.
 pub(super) async fn readers<W: World>(
     world: &W,
     console: &Rc<dyn Console>,
@@ -452,37 +449,37 @@ pub(super) async fn readers<W: World>(
     (address, line): (&Mailbox, &Arc<FairSemaphore>),
 ) -> Option<Vec<Mailbox>> {
     let in_tables = find::in_tables(world.tables(), active, &address.domain()).get().await;
-    // What is wrong is told on the console.
+    // The error has been logged.
     let in_tables = in_tables.map_err(|trouble| refusals::no_answer(&**console, &trouble)).ok()?;
     let (_, route) = active.config.route_of(address, in_tables)?;
     let directory = RecipientTables::of(world, console, active, route, || Turns::of_ours(line))?;
     directory.readers_of(address).await.ok()?
 }
 
-/// An address that stands for others.
+/// An alias found in a route's table.
 struct Alias {
-    /// Whose `aliases` have it.
+    /// The route with the `aliases` table.
     route: Arc<Route>,
     of: Mailbox,
     by: FoundBy,
-    /// Who answers for those that it stands for.
+    /// The owner of its members.
     owner: Option<Rc<ListOwner>>,
 }
 
-/// Who answers for a list.
+/// The owner of a list, for example `owner-list@example.org`.
 struct ListOwner {
-    /// Whose `aliases` have it.
+    /// The route with the `aliases` table.
     route: Arc<Route>,
     address: Mailbox,
-    /// Whom it stands for.
+    /// The alias entry of the owner's address.
     entry: Arc<Entry>,
 }
 
-/// One of those that a recipient stands for, and who answers for the list that has it.
+/// A member of an expansion, with the owner of the list that contains it.
 type Member = (Mailbox, Option<Rc<ListOwner>>);
 
 impl Alias {
-    /// The directory that may have this file, of those that the route names.
+    /// The directory of the route's `include` that contains this file.
     fn directory_of(&self, path: &str) -> Option<&Path> {
         let path = Path::new(path);
         let leads_out = path.components().any(|part| part == Component::ParentDir);
@@ -498,36 +495,36 @@ impl fmt::Display for Alias {
     }
 }
 
-/// What is to be looked at.
+/// An item still to be expanded.
 enum Pending {
-    /// Whether an alias of its own names it, and not one of a whole domain.
+    /// Address, list owner, and true if an alias other than a domain alias names the address.
     Address(Mailbox, Option<Rc<ListOwner>>, bool),
-    /// A file with addresses, which the alias names.
+    /// A file with addresses that the alias includes.
     List(Box<str>, Rc<Alias>),
 }
 
-/// The addresses that a recipient stands for, as they are found.
+/// State of an expansion.
 #[derive(Default)]
 struct Expansion {
-    /// Those that were met: none is looked at twice, so that no circle goes on for ever.
+    /// Addresses seen. None is processed twice, so that loops end.
     seen: BTreeSet<Mailbox>,
-    /// Files that were met, likewise.
+    /// Files seen.
     lists: BTreeSet<Box<str>>,
-    /// Those that were not looked at yet, with how many steps lead there.
+    /// Items still to be processed, each with its depth.
     pending: VecDeque<(Pending, u16)>,
-    /// Aliases that name themselves: they are recipients as well.
+    /// Aliases that name themselves, and are recipients as well.
     stands_for_itself: BTreeSet<Mailbox>,
     members: Vec<Member>,
-    /// Whether lists are asked for their owners.
+    /// Set if owners of lists are looked up.
     has_owners: bool,
-    /// What was looked at so far.
+    /// Number of items processed.
     steps: u32,
-    /// Among the large ones that are expanded at once.
+    /// Permit among the large expansions.
     place: Option<Permit>,
 }
 
 impl Expansion {
-    /// The members, each with who answers for its list.
+    /// The members, each with the owner of its list.
     fn into_members(self, owners: &BTreeMap<Mailbox, Arc<Owner>>) -> Rc<[Expanded]> {
         let one = |(mailbox, owner): Member| {
             (mailbox, owner.and_then(|owner| owners.get(&owner.address).cloned()))
@@ -536,8 +533,7 @@ impl Expansion {
     }
 }
 
-/// Members as recipients of the message. What the sender wants to be told of the recipient it wants to be told
-/// of them (RFC 3461 §5.2.7.1), by the name that it knows.
+/// The members as recipients of the message. They inherit NOTIFY and ORCPT of the recipient (RFC 3461 §5.2.7.1).
 fn substitutes(members: &[Expanded], recipient: &Recipient) -> Box<[ExpandedRecipient]> {
     let (notify, orcpt) = (recipient.notify, &recipient.orcpt);
     let one = |(mailbox, owner): &Expanded| ExpandedRecipient {
@@ -547,7 +543,7 @@ fn substitutes(members: &[Expanded], recipient: &Recipient) -> Box<[ExpandedReci
     members.iter().map(one).collect()
 }
 
-/// Returns true if a key has nothing in its local part that would need quotes.
+/// Returns true if the local part of a key needs no quoting.
 fn is_plain(key: &str) -> bool {
     key.rsplit_once('@').is_none_or(|(local, _)| local.is_empty() || is_dot_string(local))
 }

@@ -1,4 +1,4 @@
-//! A message that isn't durable yet.
+//! A message that is not durable yet, as stages see and change it.
 
 use super::content::{self, BufferedContent, ContentBuffer, Contents, Gathers};
 use super::intake::Content;
@@ -21,48 +21,48 @@ use std::sync::Arc;
 /// Header fields longer than this are cut (RFC 5322 §2.1.1).
 const FIELD_BYTES_MAX: usize = 998;
 
-/// A message whose content is complete, on its way through the stages.
+/// A message with complete content that passes the stages.
 #[derive(Debug)]
 pub struct Draft {
     pub(super) content: Content,
     pub(super) envelope: Envelope,
     pub(super) facts: ContentFacts,
     pub(super) client: Arc<Client>,
-    /// It is no internet mail.
+    /// Not internet mail (X.400).
     pub(super) is_foreign: bool,
-    /// The client may not send to any domain.
+    /// The client may not relay.
     pub(super) is_from_stranger: bool,
-    /// What it asks of TLS on its way.
+    /// The TLS requirement of the message (REQUIRETLS or `TLS-Required: No`).
     pub(super) require_tls: RequireTls,
-    /// How it is to be sent.
+    /// Delivery options set by the protocol or by stages.
     pub(super) steering: Steering,
-    /// Tenants that there are.
+    /// All configured tenants.
     pub(super) tenants: Arc<Tenants>,
-    /// Whose mail it is; `None`: no tenant's.
+    /// The tenant of the message. `None` if it belongs to no tenant.
     pub(super) tenancy: Option<Tenancy>,
-    /// What is known of its recipients beside the envelope.
+    /// Facts about the recipients beyond the envelope.
     pub(super) records: RecipientRecords,
-    /// What its channel needs, where it is no internet mail.
+    /// Native octets of a foreign message for its channel.
     pub(super) x400: Option<Bytes>,
-    /// It is a report of this server's own about TLS.
+    /// A TLS report (RFC 8460) from this server.
     pub(super) is_tls_report: bool,
     pub(super) additions: Additions,
-    /// Received does not say where it came from.
+    /// Received omits the client's name and address.
     pub(super) hides_client: bool,
-    /// Nothing is kept, and why.
+    /// Set if the message is accepted and discarded, with the reason.
     pub(super) discarded: Option<Arc<str>>,
-    /// What of the content goes nowhere.
+    /// Byte ranges of the content that are stored but not sent.
     pub(super) omitted: Omitted,
     pub(super) contents: Rc<dyn Contents>,
-    /// What covers content that is not what came.
+    /// Body memory reserved for replaced content. `None` if the content is the original.
     pub(super) memory: Option<Box<dyn Gathers>>,
-    /// Room for its recipients among what its tenant may have queued.
+    /// The recipients' share of the tenant's `queued_max`.
     pub(super) tenant_room: Option<Share>,
 }
 
 impl Draft {
-    /// Internet mail of a client that may send to any domain, of which no more is known: what holds for another is
-    /// set by its maker.
+    /// Internet mail from a client that may relay, with defaults for everything else. The caller sets the fields that
+    /// differ.
     pub(super) fn new(
         content: Content,
         envelope: Envelope,
@@ -94,7 +94,7 @@ impl Draft {
         }
     }
 
-    /// The id that it will have.
+    /// The id that the message will have.
     #[must_use]
     pub fn id(&self) -> MessageId {
         self.content.id
@@ -105,19 +105,19 @@ impl Draft {
         &self.envelope
     }
 
-    /// Whose mail it is; `None`: no tenant's.
+    /// The tenant of the message. `None` if it belongs to no tenant.
     #[must_use]
     pub fn tenancy(&self) -> Option<&Tenancy> {
         self.tenancy.as_ref()
     }
 
-    /// The client asks to send as this tenant; what it has logged in as may do without asking.
+    /// The client names a tenant. A login that belongs to one tenant needs no name.
     ///
     /// # Errors
-    /// It may not.
+    /// The client may not send as that tenant.
     pub fn choose_tenant(&mut self, asked: Option<&str>) -> Result<(), Refusal> {
         if self.tenants.is_empty() {
-            // A name to find it by, and no more.
+            // Without configured tenants the name is only a label.
             return Ok(());
         }
         let chosen = self.tenants.choose(self.client.login.as_deref(), asked);
@@ -128,14 +128,14 @@ impl Draft {
         Ok(())
     }
 
-    /// What intake found in the content.
+    /// Facts that intake found in the content.
     #[must_use]
     pub fn facts(&self) -> &ContentFacts {
         &self.facts
     }
 
-    /// One recipient more, unless the message goes there already. The routes decide where it goes;
-    /// whether the client could have named it is not asked.
+    /// Adds a recipient, unless the envelope has it already. Routes decide its destination. The client's relay rights
+    /// are not checked.
     pub fn add_recipient(&mut self, recipient: Recipient) {
         let is_known =
             self.envelope.recipients.iter().any(|known| known.mailbox.is_same(&recipient.mailbox));
@@ -144,57 +144,56 @@ impl Draft {
         }
     }
 
-    /// A header field, without its line end, above those that the content has and those that were
-    /// added before; whatever is no text in it becomes a blank.
+    /// Adds a header field, without its line end, above the content and the fields added before. Control characters
+    /// become spaces.
     pub fn prepend(&mut self, field: &str) {
         self.additions.prepend(field);
     }
 
-    /// Nobody who gets the message is to learn of the client's name and address. Events have them.
+    /// Omits the client's name and address from the message. Events still have them.
     pub fn hide_client(&mut self) {
         self.hides_client = true;
     }
 
-    /// The header fields that were added so far, in whole lines.
+    /// The header fields added so far, as whole lines.
     #[must_use]
     pub fn added_fields(&self) -> &[u8] {
         self.additions.fields()
     }
 
-    /// Other fields in the place of all that were added: whole lines, that make fields.
+    /// Replaces all added header fields by these lines.
     pub fn replace_added_fields(&mut self, fields: Vec<u8>) {
         self.additions.fields = fields;
     }
 
-    /// Whether the message goes to that address, as it was given or as it stands for another.
+    /// Returns true if the address is a recipient, as given in RCPT or after expansion.
     #[must_use]
     pub fn is_named(&self, mailbox: &Mailbox) -> bool {
         let own = self.envelope.recipients.iter().map(|recipient| &recipient.mailbox);
         own.chain(self.records.given()).any(|known| known.is_same(mailbox))
     }
 
-    /// Another reverse-path; `None` is `<>`.
+    /// Sets the reverse-path. `None` is `<>`.
     pub fn set_sender(&mut self, sender: Option<Mailbox>) {
         self.envelope.reverse_path = sender;
     }
 
-    /// One recipient less, as it was given: with all that stand for it and for no other. Whether one is
-    /// left; if not, nothing is changed.
+    /// Removes a recipient as given in RCPT, with those of its expanded recipients that no other one expands to.
+    /// Returns false, without a change, if no recipient would be left.
     #[must_use]
     pub fn remove_recipient(&mut self, recipient: &Mailbox) -> bool {
         self.records.remove(&mut self.envelope.recipients, recipient)
     }
 
-    /// The client is told that the message was taken, and nothing is kept.
+    /// Accepts the message and discards it.
     pub fn discard(&mut self, reason: &str) {
         self.discarded.get_or_insert_with(|| Arc::from(reason));
     }
 
-    /// What stands from `offset` on in the content as it will be sent, as much as is at hand at once; empty at
-    /// the end.
+    /// Reads the content as it will be sent from `offset`, as much as is available in one piece. Empty at the end.
     ///
     /// # Errors
-    /// It can't be read.
+    /// The content can't be read.
     pub async fn read(&self, offset: u64) -> Result<Bytes, Refusal> {
         let stored = self.omitted.stored(offset);
         let body_bytes = self.facts.body_bytes;
@@ -205,135 +204,135 @@ impl Draft {
         Ok(piece)
     }
 
-    /// A part of the content as it came is kept and goes nowhere: whole lines of its header.
+    /// Omits a part of the stored content when the message is sent. The part must be whole header lines.
     pub fn omit(&mut self, part: Range<u64>) {
         self.omitted.add(part);
     }
 
-    /// How it is to be sent, to say so.
+    /// The delivery options, to be changed.
     pub fn steering_mut(&mut self) -> &mut Steering {
         &mut self.steering
     }
 
-    /// How long the content is as it will be sent.
+    /// Length of the content as it will be sent.
     #[must_use]
     pub fn sent_bytes(&self) -> u64 {
         self.facts.body_bytes.saturating_sub(self.omitted.bytes())
     }
 
-    /// Other content for it begins.
+    /// Starts replacement content.
     #[must_use]
     pub fn gather(&self) -> ContentBuffer {
         ContentBuffer::new(&self.contents, self.content.id)
     }
 
-    /// Other content takes the place of what it has. That is not changed, but forgotten.
+    /// Replaces the content and drops the original.
     pub fn replace_content(&mut self, other: BufferedContent) {
-        // It was about the content that goes.
+        // The ranges refer to the original content.
         self.omitted = Omitted::default();
         self.forget_blob();
         self.memory = Some(other.replace(&mut self.content, &mut self.facts));
     }
 
-    /// Whether its content is not what came.
+    /// Returns true if the content has been replaced.
     #[must_use]
     pub fn is_rewritten(&self) -> bool {
         self.memory.is_some()
     }
 
-    /// The file of the content is not needed, if it has one.
+    /// Drops the body file, if the content has one.
     pub(super) fn forget_blob(&mut self) {
         if let Some((blob, _)) = self.content.blob.take() {
             self.contents.forget(self.content.id, blob);
         }
     }
 
-    /// The same, a field in several lines: they are folded, each with a tab before it but the first.
+    /// Adds a header field in several lines. Each line except the first gets a leading tab.
     pub fn prepend_folded(&mut self, lines: &[String]) {
         self.additions.prepend_folded(lines);
     }
 
-    /// What came of the checks of who sends.
+    /// Notes the results of the sender authentication checks. Keeps a DNSBL result noted before.
     pub fn note_checked(&mut self, checked: AuthSummary) {
         let dnsbl = self.additions.checked.dnsbl;
         self.additions.checked = AuthSummary { dnsbl, ..checked };
     }
 
-    /// The domain of its author, and whether SPF or DKIM passed for the domain of its sender.
+    /// Notes the author's domain, and if SPF or DKIM passed for the sender's domain.
     pub fn note_author(&mut self, domain: Option<&str>, is_sender_proven: bool) {
         self.additions.author = domain.map(Box::from);
         self.additions.is_sender_proven = is_sender_proven;
     }
 
-    /// What lists in the DNS say of the client.
+    /// Notes the DNSBL result for the client.
     pub fn note_listed(&mut self, verdict: auth::dnsbl::DnsblResult) {
         self.additions.checked.dnsbl = Some(verdict);
     }
 
-    /// It has got a seal, which says this of the chain before it.
+    /// Notes that the message got an ARC seal, with the chain status in the seal.
     pub fn note_sealed(&mut self, says: auth::arc::ArcResult) {
         self.additions.checked.sealed = Some(says);
     }
 
-    /// These have signed it, each as `SELECTOR._domainkey.DOMAIN`.
+    /// Notes the DKIM signers, each as `SELECTOR._domainkey.DOMAIN`.
     pub fn note_signed(&mut self, signers: Vec<Box<str>>) {
         self.additions.signed = (!signers.is_empty()).then(|| Arc::new(signers));
     }
 
-    /// Fields of its header that its event has, with their values.
+    /// Notes header fields and values for the event.
     pub fn note_headers(&mut self, headers: Vec<(Arc<str>, Box<str>)>) {
         self.additions.headers = (!headers.is_empty()).then(|| Arc::new(headers));
     }
 
-    /// What of the content goes nowhere.
+    /// Byte ranges of the content that are stored but not sent.
     #[must_use]
     pub fn omitted(&self) -> &Omitted {
         &self.omitted
     }
 
-    /// Leaves something for a later stage, which knows its type; what was left before is gone.
+    /// Stores a value for a later stage that knows its type. Replaces an earlier value.
     pub fn leave(&mut self, what: Box<dyn Any>) {
         self.additions.left = Some(what);
     }
 
-    /// What an earlier stage has left, if it is of this type. It may be about content that is no more
+    /// Takes the value of an earlier stage, if it has this type. It may refer to content that was replaced since
     /// ([`Draft::is_rewritten`]).
     pub fn take_left<T: Any>(&mut self) -> Option<Box<T>> {
         self.additions.left.take()?.downcast().ok()
     }
 
-    /// The message is kept, and waits for an operator. What was said first counts.
+    /// Holds the message for an operator. The first reason is kept.
     pub fn hold(&mut self, reason: &str) {
         self.additions.hold(reason);
     }
 }
 
-/// What stages want of a message.
+/// Results of the stages for a message.
 #[derive(Debug, Default)]
 pub(super) struct Additions {
-    /// Header fields, the last one that was added first.
+    /// Header fields, the last added first.
     fields: Vec<u8>,
     pub(super) hold: Option<Arc<str>>,
-    /// Room for it, if a check holds it.
+    /// Capacity for the message if a check holds it.
     pub(super) hold_room: Option<HoldRoom>,
-    /// The author's domain, where a check has found it.
+    /// The author's domain, if a check found it.
     pub(super) author: Option<Box<str>>,
-    /// SPF or DKIM passed for the domain of its sender.
+    /// SPF or DKIM passed for the sender's domain.
     pub(super) is_sender_proven: bool,
-    /// Those that are no recipients yet.
+    /// Recipients to be added once the content is complete.
     pub(super) recipients: Vec<Recipient>,
-    /// What came of the checks of who sends.
+    /// Results of the sender authentication checks.
     pub(super) checked: AuthSummary,
-    /// Who signed it.
+    /// The DKIM signers.
     pub(super) signed: Signed,
-    /// What its event says of its header.
+    /// Header fields for the event.
     pub(super) headers: Headers,
-    /// For a later stage.
+    /// A value left for a later stage.
     left: Option<Box<dyn Any>>,
 }
 
 impl Additions {
-    /// Of a message of this server's own, which has these already.
+    /// For a message of this server, which has these fields already.
     pub(super) fn above(own: SignatureFields) -> Additions {
         let SignatureFields { prefix, signed } = own;
         Additions { fields: prefix.to_vec(), signed, ..Additions::default() }
@@ -361,7 +360,7 @@ impl Additions {
         &self.fields
     }
 
-    /// What its events say once it is durable.
+    /// The results for the message's events once it is durable.
     pub(super) fn told(self) -> StageResults {
         let Additions {
             hold,
@@ -369,7 +368,7 @@ impl Additions {
             checked,
             signed,
             headers,
-            // Kept, or of no more use.
+            // In the metadata already, or not needed any more.
             fields: _,
             author: _,
             is_sender_proven: _,
@@ -381,15 +380,15 @@ impl Additions {
     }
 }
 
-/// A held message's part of what checks may hold.
+/// A held message's share of the capacity for messages that checks hold.
 #[derive(Debug)]
 pub(super) struct HoldRoom {
     pub(super) share: HeldShare,
-    /// It may be returned to its sender.
+    /// The operator may return the message to its sender.
     pub(super) is_returnable: bool,
 }
 
-/// What the events of a message say of it.
+/// Stage results for the message's events.
 #[derive(Debug)]
 pub(super) struct StageResults {
     pub(super) checked: AuthSummary,
@@ -399,7 +398,7 @@ pub(super) struct StageResults {
     pub(super) hold_share: Option<HeldShare>,
 }
 
-/// A line as it may stand in a header.
+/// The text as a line of a header: cut, and with control characters replaced.
 fn line_of(text: &str) -> impl Iterator<Item = u8> {
     let text = &text[..text.floor_char_boundary(FIELD_BYTES_MAX)];
     let text = text.bytes().map(|byte| if byte.is_ascii_control() { b' ' } else { byte });

@@ -1,5 +1,5 @@
-//! Messages that are no internet mail: what a protocol of another kind may ask of the core for one of them.
-//! They pass no stages, get no header fields, and whom they are for is decided by routes alone.
+//! Core interface for messages that are not internet mail (X.400). They pass no stages, get no header fields, and their
+//! recipients are decided by routes alone.
 
 use super::connection::Connection;
 use super::draft::Draft;
@@ -13,22 +13,22 @@ use config::Config;
 use mail::Refusal;
 use std::sync::Arc;
 
-/// What is kept with such a message.
+/// Data stored with a foreign message.
 #[derive(Clone, Debug, Default)]
 pub struct NativeMessage {
-    /// The octets that its channel needs; none: it gets header fields as internet mail does.
+    /// Native octets for the channel. If empty, the message gets header fields like internet mail.
     pub kept: Bytes,
-    /// Recipients, by their indexes, that are not delivered to, with what is reported of them.
+    /// Recipients, by index, that are not delivered, with the reason for their report.
     pub refused: Vec<(u32, Refusal)>,
-    /// What its event says beside addresses.
+    /// Additional fields for the event.
     pub told: Vec<(Arc<str>, Box<str>)>,
-    /// Why it waits for an operator, if it does: it can't be read. It is charged to the peer, and ends as holds of
-    /// checks do.
+    /// The reason to hold the message for an operator: its octets can't be read. The hold is charged to the peer and
+    /// ends like holds by checks.
     pub hold: Option<Box<str>>,
 }
 
 impl<W: World> Connection<W> {
-    /// The client has shown that it is the peer of this name: it may send to wherever a route leads.
+    /// Notes that the client has proved to be this peer. It may send to every domain that has a route.
     pub fn recognise_peer(&mut self, name: &str) {
         self.take_for_user(name);
         self.count.settle();
@@ -46,20 +46,20 @@ impl<W: World> Connection<W> {
         self.ingress.services.world.tables()
     }
 
-    /// Acknowledgements that peers may not have heard.
+    /// Deduplication of APDUs that peers may resend.
     #[must_use]
     pub fn unheard(&self) -> &ApduDedup {
         &self.ingress.services.shared.unheard
     }
 
-    /// Whether a simulation has planted this fault.
+    /// Returns true if the simulator has planted this fault.
     #[cfg(feature = "planted")]
     #[must_use]
     pub fn has_planted(&self, fault: Planted) -> bool {
         self.ingress.services.has_planted(fault)
     }
 
-    /// Tells whoever looks after this server; not more often than somebody could read it.
+    /// Logs a warning within a rate limit.
     pub fn warn(&self, what: &'static str, text: std::fmt::Arguments<'_>) {
         let services = &self.ingress.services;
         match self.ingress.foreign_lines.borrow_mut().admit(services.now()) {
@@ -73,15 +73,15 @@ impl<W: World> Connection<W> {
 }
 
 impl<W: World> Transaction<W> {
-    /// What came of the content is not kept; the transaction goes on.
+    /// Drops the content received so far. The transaction stays open.
     pub fn drop_content(&mut self) {
         self.intake.reset();
     }
 }
 
 impl Draft {
-    /// It is no internet mail, and this is kept with it. A report about recipients that were refused is made once it
-    /// is durable.
+    /// Marks the message as foreign and stores its native data. A report about refused recipients is generated once the
+    /// message is durable.
     pub(super) fn take_foreign(&mut self, foreign: NativeMessage) {
         let NativeMessage { kept, refused, told, hold } = foreign;
         (self.is_foreign, self.hides_client) = (true, true);

@@ -1,5 +1,4 @@
-//! Which recipients get a message from a rewritten sender: those to whom it is sent on for others; and
-//! which domains are ours.
+//! Decides which forwarded recipients need a rewritten sender (SRS), and which domains are local.
 
 use super::{Ingress, refusals};
 use crate::routing::{Active, find};
@@ -10,11 +9,12 @@ use mail::{Domain, Envelope, Refusal, Wall};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Of the recipients that stand for others, `instead`, those whose mail leaves our domains, or whose
-/// route says so, if the sender is of none of ours: their next hop might refuse mail that the sender's domain doesn't send itself.
+/// Selects from the forwarded recipients `instead` those that need a rewritten sender. Their mail leaves the local
+/// domains, or their route sets `srs`. Senders in local domains are never rewritten: only for foreign domains could the
+/// next hop reject the forwarded mail (SPF).
 ///
 /// # Errors
-/// A table gives no answer.
+/// A table lookup failed.
 pub(super) async fn leaving<W: World>(
     ingress: &Ingress<W>,
     envelope: &Envelope,
@@ -39,7 +39,7 @@ pub(super) async fn leaving<W: World>(
     Ok(if is_ours { Vec::new() } else { instead })
 }
 
-/// Whether a domain is ours: this server's name, or one that a route names.
+/// Returns true if a domain is local: our hostname, or a domain that a route names.
 async fn is_ours<T: Tables + Clone>(
     tables: &T,
     active: &Rc<Active>,
@@ -52,8 +52,7 @@ async fn is_ours<T: Tables + Clone>(
     Ok(active.config.route_for(domain, at).is_some_and(|(_, route)| names_ours(route)))
 }
 
-/// The domains that are ours by one configuration: its `hostname`, and those that a route names, but for
-/// those of `mx` routes.
+/// The local domains of a configuration: its `hostname` and all domains that routes name, except those of `mx` routes.
 pub struct OwnDomains<T> {
     tables: T,
     active: Rc<Active>,
@@ -65,16 +64,16 @@ impl<T: Tables + Clone> OwnDomains<T> {
         OwnDomains { tables: tables.clone(), active: Rc::new(active) }
     }
 
-    /// Whether this domain is ours.
+    /// Returns true if the domain is local.
     ///
     /// # Errors
-    /// A table gives no answer.
+    /// A table lookup failed.
     pub async fn has(&self, domain: &Domain) -> Result<bool, LookupError> {
         is_ours(&self.tables, &self.active, domain).await
     }
 }
 
-/// Whether the domains that it names are ours: what goes where their MX leads may be anybody's.
+/// Returns true if the route's domains are local. Mail routed by MX may belong to anyone.
 fn names_ours(route: &Route) -> bool {
     !route.is_catch_all() && !matches!(route.channel.destination(), Destination::Mx { .. })
 }

@@ -1,4 +1,4 @@
-//! TLS with a client: a place for the handshake, and what comes of it.
+//! Server-side TLS handshakes: permits, timeouts and client certificates.
 
 use super::Connection;
 use crate::alarm::Alarm;
@@ -10,16 +10,15 @@ use std::future::poll_fn;
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// Handshakes of one client network at one listener at once; of clients that may relay or are known, any
-/// number.
+/// Maximum concurrent handshakes per client network and listener. Unlimited for clients that may relay or are known.
 const HANDSHAKES_PER_NETWORK: u32 = 10;
 
 impl<W: World> Connection<W> {
-    /// Whether another handshake may begin: one that has not may have to give way. Clients that may relay, and those
-    /// that were a user lately, leave their places to nobody.
+    /// Reserves a permit for a handshake, if necessary by displacing one that has not begun. Clients that may relay,
+    /// and recent users, are never displaced.
     ///
     /// # Errors
-    /// There are as many as the configuration allows.
+    /// All permits that the configuration allows are in use.
     pub fn may_encrypt(&mut self) -> Result<(), Refusal> {
         let (services, shared) = (&self.ingress.services, &self.ingress.services.shared);
         let limits = SeatLimits { all: shared.handshakes.max(), network: HANDSHAKES_PER_NETWORK };
@@ -34,17 +33,16 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// Whether there is a certificate now to do it with.
+    /// Returns true if a server certificate is available now.
     #[must_use]
     pub fn can_encrypt(&self) -> bool {
         self.ingress.services.world.net().can_encrypt()
     }
 
-    /// Has the client encrypt the connection, which must be done by `until`; after
-    /// [`Connection::may_encrypt`].
+    /// Performs the TLS handshake with a timeout at `until`. Call [`Connection::may_encrypt`] first.
     ///
     /// # Errors
-    /// What went wrong; the connection is gone then.
+    /// The handshake failed or timed out. The connection is closed.
     pub async fn encrypt(
         &mut self,
         stream: <W::Net as Net>::Stream,

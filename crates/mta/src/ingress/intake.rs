@@ -1,5 +1,5 @@
-//! Where a message's content gathers while it arrives: in memory, as far as the budget of all allows
-//! it, and beyond in a file of its own.
+//! Collects a message's content as it arrives: in memory within the shared body memory budget, beyond it in a body
+//! file.
 
 use super::observer::Observer;
 use super::pieces::{Attention, Pieces};
@@ -17,39 +17,39 @@ use spool::{BlobId, BodyChecksums, Completion};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long content waits for body memory before it goes to disk.
+/// Time that content waits for body memory before it is written to disk.
 const BUDGET_WAIT: Duration = Duration::from_secs(1);
-/// How often it looks meanwhile.
+/// Polling interval during that time.
 const BUDGET_LOOK: Duration = Duration::from_millis(20);
-/// Those who look on may keep so much without budget, which is more than most headers have.
+/// Bytes that observers may hold without drawing on the budget: more than most headers.
 const OBSERVED_FREE_BYTES: u64 = 16 * 1024;
-/// Beyond it they draw in steps of this.
+/// Step by which observers draw on the budget beyond that.
 const OBSERVED_STEP_BYTES: u64 = 16 * 1024;
-/// Content that holds memory others want goes to disk when nothing more of it came for this long.
+/// Idle time after which content that holds memory is written to disk, if memory is short.
 const HOLDER_IDLE_MAX: Duration = Duration::from_secs(5);
 
-/// The content of one transaction so far.
+/// The content received so far in one transaction.
 pub struct Intake<W: World> {
     services: Rc<Services<W>>,
     custody: Rc<Custody<W>>,
     pieces: Pieces,
-    /// The id that the message under way will have, once a blob was begun for it.
+    /// The id of the coming message, once a blob was begun for it.
     owner: Option<MessageId>,
-    /// When the last input came.
+    /// Time of the last input.
     heard_at: Mono,
-    /// Who looks on, by the places of their stages.
+    /// Observers with the index of their stage.
     observers: Vec<(usize, Box<dyn Observer>)>,
-    /// What they keep draws on the budget of bodies; `None`: it drew nothing yet.
+    /// The observers' share of the body memory budget. `None` before they draw on it.
     observed: Option<Share>,
-    /// Who renames fields that speak in our name; until the header is over.
+    /// Renames forged Authentication-Results fields, until the header ends.
     renamer: Option<AuthresRenamer>,
-    /// Ends the header where all readers see its end; until it has.
+    /// Normalises the end of the header so that all parsers agree on it, until it is found.
     header_end: Option<HeaderEnd>,
-    /// What that has put in.
+    /// Bytes that `header_end` inserted.
     added: Added,
-    /// Nobody is to get it: nothing is kept.
+    /// No recipient is left, so nothing is stored.
     is_discarded: bool,
-    /// Why it could not be written to disk. The rest of it is read all the same: a client that is sending sees no reply
+    /// The error from writing to disk. The rest of the content is still read: a client that is sending reads no reply
     /// before the end.
     lost: Option<Refusal>,
 }
@@ -58,13 +58,13 @@ pub struct Intake<W: World> {
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) id: MessageId,
-    /// Where the body is, if not in `pieces`; not sealed yet.
+    /// The blob with the body, if it is not in `pieces`. Not sealed yet.
     pub(super) blob: Option<(BlobId, BodyChecksums)>,
     pub(super) pieces: Vec<Bytes>,
 }
 
 impl<W: World> Intake<W> {
-    /// An empty one, whose content goes to a file beyond `blob_bytes`.
+    /// An empty intake. Content beyond `blob_bytes` goes to a file.
     pub(super) fn new(
         services: &Rc<Services<W>>,
         custody: &Rc<Custody<W>>,
@@ -86,7 +86,7 @@ impl<W: World> Intake<W> {
         }
     }
 
-    /// One for other content of a message that has its id.
+    /// An intake for replacement content of a message that has its id.
     pub(super) fn for_message(
         id: MessageId,
         services: &Rc<Services<W>>,
@@ -97,7 +97,7 @@ impl<W: World> Intake<W> {
         Intake { owner: Some(id), ..intake }
     }
 
-    /// Takes the next piece of content. [`Intake::attend`] must follow before more is read.
+    /// Appends content. [`Intake::attend`] must follow before the next read.
     pub fn push(&mut self, piece: &[u8]) {
         let Some(mut end) = self.header_end.take() else { return self.take(piece) };
         end.push(piece, |piece| self.take(piece));
@@ -129,16 +129,16 @@ impl<W: World> Intake<W> {
         }
     }
 
-    /// The client was heard.
+    /// Notes that input arrived.
     pub fn note_heard(&mut self, now: Mono) {
         self.heard_at = now;
     }
 
-    /// Before more is read: covers with budget what the content holds, or sends it to disk.
+    /// Reserves body memory for the content, or writes it to disk. Call before each read.
     ///
     /// # Errors
-    /// When there is no memory for those who look on. The content is lost. (What can't go to disk is an error at its
-    /// end.)
+    /// No memory is left for the observers. The content is lost. (A failed write is reported at the end of the
+    /// content.)
     pub async fn attend(&mut self) -> Result<(), Refusal> {
         if self.is_stalled() {
             self.services.metrics.spilled.inc();
@@ -155,8 +155,8 @@ impl<W: World> Intake<W> {
         }
     }
 
-    /// Covers with budget what those who look on keep. It can't go to disk: for its sake the content
-    /// does, before it waits.
+    /// Reserves body memory for the observers. Their data can't go to disk, so the content is written to disk before
+    /// this waits.
     async fn cover_observers(&mut self) -> Result<(), Refusal> {
         let held: usize = self.observers.iter().map(|(_, observer)| observer.held()).sum();
         let wanted = (held as u64).saturating_sub(OBSERVED_FREE_BYTES);
@@ -206,8 +206,8 @@ impl<W: World> Intake<W> {
         }
     }
 
-    /// Whether content that came holds memory, nothing more of it comes, and memory is short: then
-    /// [`Intake::attend`] sends it to disk.
+    /// Returns true if this content holds memory and is idle while memory is short. [`Intake::attend`] then writes it
+    /// to disk.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         let memory = &self.services.shared.body_memory;
@@ -216,7 +216,7 @@ impl<W: World> Intake<W> {
             && memory.used() > memory.max() / 2
     }
 
-    /// When that is worth another look; [`Mono::NEVER`] while nothing is held.
+    /// Time of the next check of [`Intake::is_stalled`]. [`Mono::NEVER`] while no memory is held.
     #[must_use]
     pub fn next_look(&self) -> Mono {
         if !self.pieces.holds_budget() {
@@ -227,7 +227,7 @@ impl<W: World> Intake<W> {
         if now < first { first } else { now + HOLDER_IDLE_MAX }
     }
 
-    /// What is at the top of the content, which is complete.
+    /// The fields at the top of the complete content that relaying needs.
     pub(super) fn header(&mut self) -> RelayFields {
         if let Some(mut end) = self.header_end.take() {
             self.added = end.finish(|piece| self.take(piece));
@@ -238,23 +238,22 @@ impl<W: World> Intake<W> {
         self.pieces.header()
     }
 
-    /// Has `observer` look on, for the stage at that place.
+    /// Adds an observer for the stage at this index.
     pub(super) fn observe(&mut self, stage: usize, observer: Box<dyn Observer>) {
         self.observers.push((stage, observer));
     }
 
-    /// Has fields renamed that speak in the name of this server. Those who look on see them as they
-    /// came.
+    /// Renames Authentication-Results fields with this authserv-id (RFC 8601 §5). Observers see the original fields.
     pub(super) fn rename_forged(&mut self, server: &str) {
         self.renamer = Some(AuthresRenamer::new(server));
     }
 
-    /// Content is internet mail: its header ends with an empty line, for all who look on as well.
+    /// Content is internet mail: ends its header with an empty line, for the observers too.
     pub(super) fn end_header(&mut self) {
         self.header_end = Some(HeaderEnd::default());
     }
 
-    /// The facts of content that came with these, as it is now.
+    /// The facts of the received content, adjusted for inserted bytes.
     pub(super) fn facts_of(&self, came: ContentFacts) -> ContentFacts {
         let first_line = u32::try_from(self.added.first_line).unwrap_or(u32::MAX);
         ContentFacts {
@@ -264,17 +263,17 @@ impl<W: World> Intake<W> {
         }
     }
 
-    /// Those who looked on.
+    /// Takes the observers.
     pub(super) fn take_observers(&mut self) -> Vec<(usize, Box<dyn Observer>)> {
         std::mem::take(&mut self.observers)
     }
 
-    /// From now on nothing is kept.
+    /// Discards all content from now on.
     pub(super) fn discard(&mut self) {
         self.is_discarded = true;
     }
 
-    /// The content is complete.
+    /// Ends the content.
     pub(super) async fn finish(&mut self) -> Result<Content, Refusal> {
         if self.pieces.blob().is_some() {
             self.spill(true).await;
@@ -287,7 +286,7 @@ impl<W: World> Intake<W> {
         Ok(Content { id, blob: self.pieces.take_blob(), pieces: self.pieces.take_body() })
     }
 
-    /// Forgets what was arranged for the content, and none of what has come of it.
+    /// Removes observers and filters, but keeps the content.
     pub(super) fn clear_arrangements(&mut self) {
         self.observers.clear();
         self.observed = None;
@@ -303,8 +302,8 @@ impl<W: World> Intake<W> {
         self.drop_pieces();
     }
 
-    /// Writes what has gathered to the blob; at the end (`all`) also the last piece. If it can't be written nothing is
-    /// kept from then on.
+    /// Writes the collected pieces to the blob, with the last one at the end (`all`). If that fails, the content is
+    /// lost and the rest is discarded.
     async fn spill(&mut self, all: bool) {
         if let Err(refusal) = self.write_out(all).await {
             self.lose(refusal);
@@ -334,7 +333,7 @@ impl<W: World> Intake<W> {
         Ok(())
     }
 
-    /// The content can't be kept.
+    /// Drops content that can't be stored.
     fn lose(&mut self, refusal: Refusal) {
         let text = format_args!("the content of a message can't be written: {}", refusal.text);
         self.services.console.warn("content", text);
@@ -352,7 +351,7 @@ impl<W: World> Intake<W> {
         }
     }
 
-    /// Counts content that can't be written to disk; what is said of it.
+    /// Counts content that can't be written to disk, and returns the refusal.
     fn no_place(&self) -> Refusal {
         self.services.metrics.commit_refused.inc();
         refusals::no_place(self.custody.is_poisoned())

@@ -1,4 +1,4 @@
-//! Recipients that a transaction takes, and whoever stands for them.
+//! Adds recipients and their expansions to a transaction.
 
 use super::decisions::kept_by;
 use super::stage::{ExpandedRecipient, Resolved};
@@ -8,15 +8,14 @@ use crate::clients::Rate;
 use crate::seams::World;
 use mail::{Mailbox, Recipient, Refusal};
 
-/// Recipients draw on the budget of bodies in steps of this; the first step is free, like a small
-/// body.
+/// Step by which recipients draw on the body memory budget. The first step is free, like a small body.
 const ENVELOPE_STEP_BYTES: u64 = 16 * 1024;
 
 impl<W: World> Transaction<W> {
-    /// Takes a recipient into the transaction, as it was resolved.
+    /// Adds a recipient to the transaction with its resolution.
     ///
     /// # Errors
-    /// Why it is not taken after all.
+    /// The recipient is refused after all: a limit, memory, or a missing capability of the next hop.
     pub fn keep(&mut self, recipient: &Recipient, resolved: Resolved) -> Result<(), Refusal> {
         self.resolutions.admit(&resolved)?;
         if !self.count.charge(Rate::Recipients) {
@@ -36,19 +35,19 @@ impl<W: World> Transaction<W> {
         Ok(())
     }
 
-    /// Why the hosts of a recipient are known not to take what comes.
+    /// The capability that all hosts of a recipient are known not to offer, as a refusal.
     fn lacked(&self, given: &Mailbox, resolved: &Resolved) -> Option<Refusal> {
         let active = self.ingress.router.active();
         self.wants.lacked_by_those(&self.ingress.services, &active, (given, resolved))
     }
 
-    /// Those that stand for a recipient, as far as their routes keep mail.
+    /// The expanded recipients, except those with a route that discards mail.
     fn keep_others(
         &mut self,
         of: &Recipient,
         others: Box<[ExpandedRecipient]>,
     ) -> Result<Resolved, Refusal> {
-        // What is paid for is what it costs to find them, and to deliver to them.
+        // The client is charged for each expanded recipient: each costs a lookup and a delivery.
         self.count.charge_more(Rate::Recipients, others.len().saturating_sub(1));
         let active = self.ingress.router.active();
         let (mut kept, mut dropped) = (Vec::with_capacity(others.len()), None);
@@ -73,7 +72,7 @@ impl<W: World> Transaction<W> {
         Ok(dropped.filter(|_| kept.is_empty()).unwrap_or_else(|| Resolved::Replaced(kept.into())))
     }
 
-    /// Why an address that stages want to have a copy may not get it.
+    /// The refusal for an address to which a stage wants to send a copy, if it may not get one.
     pub(super) fn refuses_copy(&self, to: &Mailbox) -> Option<Refusal> {
         let active = self.ingress.router.active();
         let route = active.route_of(to)?;
@@ -81,11 +80,11 @@ impl<W: World> Transaction<W> {
         active.config.refuses_copy(listener, may_relay, to, route)
     }
 
-    /// Takes memory for a recipient.
+    /// Reserves memory for a recipient.
     fn hold_recipient(&mut self, recipient: &Recipient) -> Result<(), Refusal> {
         let text =
             recipient.mailbox.as_str().len() + recipient.orcpt.as_ref().map_or(0, |o| o.len());
-        // The record, its texts, and its entry in the index.
+        // The record, its texts and its entry in the index.
         self.envelope_bytes += (size_of::<Recipient>() + text + 64) as u64;
         let held = self.envelope.as_ref().map_or(0, Share::amount);
         if self.envelope_bytes <= held + ENVELOPE_STEP_BYTES {

@@ -1,4 +1,4 @@
-//! How much a client may do: sessions at once, and what is counted by the minute.
+//! Client limits: concurrent sessions and rates per minute.
 
 use super::{Ingress, refusals};
 use crate::clients::{Full, Rate, Room};
@@ -22,18 +22,18 @@ pub(super) struct ClientCount<W: World> {
     pub(super) socket: usize,
     listener: RefCell<Arc<Listener>>,
     ip: IpAddr,
-    /// Nobody looked at it before: a burst of connections that will be turned away must not count
-    /// while they wait for that, nor while they are told so.
+    /// False until the session is admitted and after it is refused. A burst of connections that will be refused must
+    /// not count while they wait for admission or for their reply.
     is_inside: Cell<bool>,
-    /// It counts for the listener only.
+    /// Counted for the listener, but no longer for the address.
     is_settled: Cell<bool>,
-    /// While it is.
+    /// Set while the session is admitted.
     seat: RefCell<Option<Seat>>,
-    /// As the session has it: by `relay_from` of the listener, by a login or by a certificate.
+    /// Copy of the session's relay right: by `relay_from`, by a login or by a certificate.
     may_relay: Cell<bool>,
-    /// The session gives way to others, as far as its client is not known.
+    /// Other sessions may displace this one, unless its client is known.
     gives_way: Cell<bool>,
-    /// By `exempt_from_limits` of the listener.
+    /// Set by `exempt_from_limits` of the listener.
     is_exempt: Cell<bool>,
 }
 
@@ -60,15 +60,14 @@ impl<W: World> ClientCount<W> {
         }
     }
 
-    /// The client has shown who it is: its sessions are no longer counted among those of its address, of which a
-    /// stranger may have few.
+    /// Excludes the session from `max_sessions_per_address` once the client has authenticated.
     pub(super) fn settle(&self) {
         if self.is_inside.get() && !self.is_settled.replace(true) {
             self.ingress.services.shared.clients.settle(self.socket, self.ip);
         }
     }
 
-    /// Whether the configuration exempts the client from limits.
+    /// Returns true if the configuration exempts the client from limits.
     pub(super) fn is_exempt(&self) -> bool {
         self.is_exempt.get()
     }
@@ -77,17 +76,17 @@ impl<W: World> ClientCount<W> {
         Arc::clone(&self.listener.borrow())
     }
 
-    /// Its listener is configured like this now.
+    /// Adopts the listener's new configuration after a reload.
     pub(super) fn follow(&self, listener: &Arc<Listener>) {
         self.is_exempt.set(listener.is_exempt(self.ip));
         self.listener.replace(Arc::clone(listener));
     }
 
-    /// The session is not let in. From now on it takes no place that another could have: strangers
-    /// who hammer would hold what is kept from them until their connections are closed.
+    /// Ends the count before the connection is closed. A flood of refused unauthenticated clients would otherwise hold
+    /// all permits until their connections close.
     pub(super) fn turn_away(&self) {
         let seat = self.seat.take();
-        // Whoever has displaced it counts it no more.
+        // A session that was displaced has been uncounted already.
         let is_counted = seat.is_none_or(|seat| seat.leave());
         if self.is_inside.take() && is_counted {
             let services = &self.ingress.services;
@@ -106,16 +105,16 @@ impl<W: World> Drop for ClientCount<W> {
     }
 }
 
-/// One in so many sessions is kept for clients that may relay.
+/// One in this many sessions is reserved for clients that may relay.
 const RESERVED_PART: u32 = 10;
-/// Clients that may relay may have so many times `max_sessions_per_address`.
+/// Factor by which clients that may relay may exceed `max_sessions_per_address`.
 const RELAY_SESSIONS_FACTOR: u32 = 20;
 
 impl<W: World> ClientCount<W> {
-    /// Counts the session, and says whether it may proceed.
+    /// Counts the session and checks the limits for new ones.
     ///
     /// # Errors
-    /// Why it is turned away.
+    /// The limit that is exceeded.
     pub(super) fn admit(&self) -> Result<(), Refusal> {
         let services = &self.ingress.services;
         if services.stopping.until().is_some() {
@@ -135,7 +134,7 @@ impl<W: World> ClientCount<W> {
             Full::Client => refusals::SESSIONS_OF_CLIENT,
         })?;
         let seats = &self.ingress.services.shared.seats;
-        // Until its protocol says that it can give way.
+        // Not displaceable before its protocol allows it ([`ClientCount::give_way`]).
         self.seat.replace(Some(seats.sit(self.socket, self.ip, Rank::Privileged)));
         self.is_inside.set(true);
         if !self.charge(Rate::Connections) {
@@ -147,13 +146,13 @@ impl<W: World> ClientCount<W> {
         Ok(())
     }
 
-    /// From now on the session gives way to others, as far as its client is not known.
+    /// Lets other sessions displace this one from now on, unless its client is known.
     pub(super) fn give_way(&self) {
         self.gives_way.set(true);
         self.take_rank();
     }
 
-    /// Its place is that of a client of whom so much is known as there is now.
+    /// Updates the rank of the seat from the facts known about the client.
     fn take_rank(&self) {
         if let Some(seat) = self.seat.borrow().as_ref().filter(|_| self.gives_way.get()) {
             seat.set_rank(self.rank());
@@ -164,7 +163,7 @@ impl<W: World> ClientCount<W> {
         self.may_relay.get()
     }
 
-    /// The session's client may send to any domain now, or may no longer: its limits and its place follow.
+    /// Sets the relay right, which changes limits and rank.
     pub(super) fn set_may_relay(&self, may_relay: bool) {
         if self.may_relay.replace(may_relay) != may_relay {
             self.take_rank();
@@ -176,7 +175,7 @@ impl<W: World> ClientCount<W> {
         services.shared.clients.enter(self.socket, self.ip, self.room(), services.now())
     }
 
-    /// Has the oldest idle session of those that hold most give way.
+    /// Displaces the oldest idle session of the clients with most sessions.
     fn displace_another(&self, full: Full) -> bool {
         let (services, rank) = (&self.ingress.services, self.rank());
         let is_anywhere = full == Full::Server;
@@ -189,7 +188,7 @@ impl<W: World> ClientCount<W> {
         displaced.is_some()
     }
 
-    /// What is known of the client.
+    /// The client's rank.
     pub(super) fn rank(&self) -> Rank {
         let (shared, now) = (&self.ingress.services.shared, self.ingress.services.now());
         if self.may_relay() || shared.known_clients.knows_client(LoginSubject::client(self.ip)) {
@@ -201,7 +200,7 @@ impl<W: World> ClientCount<W> {
         }
     }
 
-    /// A message of the client was accepted.
+    /// Notes that a message of the client was accepted.
     pub(super) fn prove(&self) {
         if self.may_relay() {
             return;
@@ -222,14 +221,14 @@ impl<W: World> ClientCount<W> {
         }
     }
 
-    /// For how many sessions there is room.
+    /// The session limits for this client.
     fn room(&self) -> Room {
         let (listener, may_relay) = (self.listener.borrow(), self.may_relay());
-        // What strangers can't take is there for those whom the server is for.
+        // Reserves a part for clients that may relay.
         let part =
             |max: u32, reserved: bool| if reserved { max - max / RESERVED_PART } else { max };
         let has_relay = self.ingress.router.active().config.has_relay();
-        // Where peers bind, those whose addresses are known are of the house.
+        // On listeners where peers bind, clients with a configured address are local.
         let has_peers = !listener.takes_internet_mail();
         let is_stranger = !(may_relay || has_peers && self.is_exempt());
         let is_kept = !listener.relay_from.is_empty() || has_peers;
@@ -248,8 +247,7 @@ impl<W: World> ClientCount<W> {
         }
     }
 
-    /// What is allowed per minute of this; 0, which is no limit, for clients that may relay and for
-    /// those that the configuration exempts.
+    /// The limit per minute. 0, no limit, for clients that may relay and for those that the configuration exempts.
     fn per_minute(&self, rate: Rate) -> u32 {
         let listener = self.listener.borrow();
         let max = match rate {
@@ -261,14 +259,14 @@ impl<W: World> ClientCount<W> {
         if self.may_relay() || self.is_exempt() { 0 } else { max }
     }
 
-    /// Counts one; `false`: one too many.
+    /// Counts one. Returns false if that exceeds the limit.
     pub(super) fn charge(&self, rate: Rate) -> bool {
         let clients = &self.ingress.services.shared.clients;
         let max = self.per_minute(rate);
         max == 0 || clients.charge(self.socket, self.ip, rate, max, self.ingress.services.now())
     }
 
-    /// Counts what one that was counted has cost beyond that.
+    /// Counts the additional cost of an item that was charged before.
     pub(super) fn charge_more(&self, rate: Rate, more: usize) {
         let services = &self.ingress.services;
         let max = self.per_minute(rate);
@@ -278,7 +276,7 @@ impl<W: World> ClientCount<W> {
         }
     }
 
-    /// What its network owes for recipients, to be looked at again later.
+    /// The network's charge for recipients, to be checked again later.
     pub(super) fn debt(&self) -> Debt<W> {
         let services = Rc::clone(&self.ingress.services);
         let per_minute = self.per_minute(Rate::Recipients);
@@ -293,7 +291,7 @@ impl<W: World> ClientCount<W> {
     }
 }
 
-/// What the network of a client owes for recipients, members of lists included.
+/// The charge of a client's network for recipients, list members included.
 pub(super) struct Debt<W: World> {
     services: Rc<Services<W>>,
     socket: usize,
@@ -308,7 +306,7 @@ impl<W: World> Clone for Debt<W> {
 }
 
 impl<W: World> Debt<W> {
-    /// Whether it is too much for one more.
+    /// Returns true if the limit is exhausted.
     pub(super) fn is_due(&self) -> bool {
         let (clients, now) = (&self.services.shared.clients, self.services.now());
         clients.is_exhausted(self.socket, self.ip, Rate::Recipients, self.per_minute, now)

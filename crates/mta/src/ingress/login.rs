@@ -1,4 +1,4 @@
-//! Whether somebody is who he says to be: what tables have stored of him, hashed elsewhere.
+//! Checks credentials against tables. Passwords are hashed on other threads.
 
 use super::decisions::{Grace, decided};
 use super::login_attempt::Attempt;
@@ -23,58 +23,58 @@ use mail::Refusal;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// What a table that names its values calls a stored password.
+/// The field with the stored password in tables with named values.
 const STORED_PASSWORD: &str = "password";
 
-/// Who may log in, and how often that may fail.
+/// Login sources of a listener, and limits for failures.
 #[derive(Clone, Debug)]
 pub struct Logins {
-    /// Who knows users.
+    /// The source of users and passwords.
     pub source: LoginSource,
-    /// Who says whose tokens are. `None`: nobody has any here.
+    /// Token introspection (RFC 7662). `None` if tokens are not accepted.
     pub tokens: Option<Arc<Introspection>>,
-    /// A server's answer is waited for so long.
+    /// Timeout for a server's answer.
     pub patience: Duration,
-    /// Failures of one client at all listeners; 0 here and below: no limit.
+    /// Limit for failures of one client at all listeners. 0 here and below means no limit.
     pub failures_per_hour: u32,
-    /// Failures of one user, wherever they come from.
+    /// Limit for failures of one user from all clients.
     pub failures_per_hour_of_user: u32,
-    /// How the salts look that SCRAM shows for users of whom none is stored. `None`: those of
-    /// passwords in clear as usual, those of nobody as most in the table.
+    /// Form of the SCRAM salts for users without a stored one. `None`: the default for plain-text passwords, and for
+    /// unknown users the form most frequent in the table.
     pub salts: Option<SaltForm>,
-    /// A failed login is answered so long after it came.
+    /// Delay of the reply to a failed login, measured from its start.
     pub failure_delay: Duration,
 }
 
-/// Who knows users.
+/// The source of users and passwords.
 #[derive(Clone, Debug)]
 pub enum LoginSource {
-    /// A table from users to their stored passwords.
+    /// A table from users to stored passwords.
     Table(Arc<TableEntry>),
-    /// A server, which is asked about each login.
+    /// A server that checks each login.
     Server(LoginServer),
-    /// Nobody has a password: users prove in other ways who they are.
+    /// No passwords: users authenticate by other means.
     Nobody,
 }
 
-/// What is stored of a user.
+/// Stored credentials of a user.
 pub(super) struct StoredCredentials {
     stored: Arc<Stored>,
-    /// Else it is another's, so that nobody can tell by the time that it takes.
+    /// False if the user does not exist. `stored` is then another user's, so that the check takes the same time.
     pub(super) is_his: bool,
-    /// The entry that was found, by whatever spelling.
+    /// The entry found, independent of the spelling.
     entry: Option<LoginSubject>,
-    /// By which a change of the stored password shows.
+    /// Fingerprint of the stored password. It changes with the password.
     pub(super) stamp: LoginSubject,
-    /// By which the user is known here; empty for nobody.
+    /// The user's canonical name. Empty for an unknown user.
     pub(super) name: String,
 }
 
 impl<W: World> Connection<W> {
-    /// Checks a password, and logs its user in.
+    /// Checks a password and logs the user in.
     ///
     /// # Errors
-    /// It is not his (535), or nobody knows now (454).
+    /// The password is wrong (535), or the check is not possible now (454).
     pub async fn log_in_with(
         &mut self,
         logins: &Logins,
@@ -91,7 +91,7 @@ impl<W: World> Connection<W> {
             }
             LoginSource::Nobody => Ok(None),
         };
-        // That nobody knows is no failure of his.
+        // A temporary error is not the user's failure.
         match checked.inspect_err(|_| attempt.forgive())? {
             Some((name, proof)) => {
                 self.note_proof(&mut attempt);
@@ -102,7 +102,7 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// The user whose password this is, if it is, by what a table has stored: as he is known here.
+    /// Checks a password against a table. Returns the user's canonical name if it is right.
     async fn check_stored(
         &self,
         logins: &Logins,
@@ -127,19 +127,18 @@ impl<W: World> Connection<W> {
         Ok(self.hash(attempt, work).await?.then_some((name, Proof::Stored(stamp))))
     }
 
-    /// Whether failures are answered so late that nobody can tell by the time what a check took.
+    /// Returns true if the failure delay is long enough to hide the duration of a check.
     fn hides_time(&self, logins: &Logins) -> bool {
         let usual = self.ingress.services.world.hashing().usual_time();
         logins.failure_delay > Duration::ZERO && logins.failure_delay >= usual * 2
     }
 
-    /// In whose turn something is done for the client.
+    /// The client as requester, for fair queueing.
     fn asker(&self) -> Requester {
         asker_of(self.session.client().address.ip())
     }
 
-    /// Waits as long as for the check of a password, and checks none: where there is none to be found it costs
-    /// nothing.
+    /// Waits as long as a password check takes, without checking one. A user without a password then costs no CPU time.
     async fn take_turn(&self, attempt: &Attempt) -> Result<(), Refusal> {
         let services = &self.ingress.services;
         let lane = attempt.lane(&services.shared.known_clients, services.now());
@@ -162,18 +161,18 @@ impl<W: World> Connection<W> {
         self.login_deferred()
     }
 
-    /// The keys that a user must prove to know, for SCRAM. `None`: what is stored of him has none, or
-    /// there is no such user; then there are keys that nobody has, in whose place.
+    /// The SCRAM keys of a user. Without a user, or without usable SCRAM keys, the keys are made up and no password
+    /// matches them.
     ///
     /// # Errors
-    /// Nobody knows now (454).
+    /// The lookup is not possible now (454).
     pub async fn scram_keys(
         &self,
         logins: &Logins,
         user: &str,
         attempt: &mut Attempt,
     ) -> Result<Keys, Refusal> {
-        // Of what a server keeps nothing is known here.
+        // A server does not disclose stored passwords.
         let LoginSource::Table(table) = &logins.source else { return Err(self.login_deferred()) };
         let StoredCredentials { stored, is_his, entry, stamp, name } =
             self.stored(table, user).await?;
@@ -184,7 +183,7 @@ impl<W: World> Connection<W> {
         let hashing = self.ingress.services.world.hashing();
         let salts = &self.ingress.services.shared.salts;
         let secret = salts.secret(|| hashing.secret());
-        // Who is found by several spellings has one salt, so nobody has several.
+        // Folded, because spellings of the same user must get the same salt.
         let user = lookup::fold(&logins.key_of(user)).into_owned();
         let made_up = logins.salts.unwrap_or_default();
         let nobodys = logins.salts.unwrap_or_else(|| salts.usual(&table.name));
@@ -194,7 +193,7 @@ impl<W: World> Connection<W> {
                 Some(keys) if is_his => (keys, true),
                 _ => (Salted::for_user(&secret, &user, nobodys).keys_of_nobody(&secret), false),
             };
-            // Whether the client knows the password is seen only later.
+            // The client's proof follows later, so this hash is neither a success nor a failure.
             Hashed { answer, is_wasted: true, has_failed: false }
         });
         let (keys, are_his) = keys.await?;
@@ -204,7 +203,7 @@ impl<W: World> Connection<W> {
         Ok(keys)
     }
 
-    /// The client of an attempt has proved to know the keys that it was asked for.
+    /// The client has proved knowledge of the SCRAM keys.
     pub fn proved(&mut self, attempt: &mut Attempt) {
         self.note_proof(attempt);
         if let Some((name, proof)) = attempt.known.take() {
@@ -212,37 +211,37 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// The client has proved by its certificate to be the user.
+    /// The client has authenticated as this user by its certificate.
     pub fn proved_by_certificate(&mut self, user: &str) {
         self.logged_in(user, user, Proof::Certificate);
     }
 
-    /// The client has proved to be the user of this name, which it spelled in some way.
+    /// The client has authenticated as `name`, which it spelled as `spelled`.
     pub(super) fn logged_in(&mut self, name: &str, spelled: &str, proof: Proof) {
         self.ingress.services.metrics.logins.inc();
         self.take_for_user(name);
         self.rights.log_in(spelled, proof, self.now());
     }
 
-    /// It was this mechanism by which it did.
+    /// Notes the SASL mechanism.
     pub fn note_mechanism(&mut self, mechanism: &'static str) {
         self.session.note_mechanism(mechanism);
     }
 
-    /// The client has not. Comes back when it may be told.
+    /// Accounts for a failed login. Returns the refusal after the failure delay.
     pub async fn login_failed(&self, logins: &Logins, attempt: &mut Attempt) -> Refusal {
         let services = &self.ingress.services;
         services.metrics.login_failures.inc();
         let client = self.session.client();
         let (user, address, listener) = (attempt.user(), client.address, &client.listener);
         let user = Quoted(user.unwrap_or_default());
-        // What the client chooses comes last, so that nothing of it can stand for the rest.
+        // The client's text comes last, so that it can't imitate other fields.
         services.console.warn(
             FAILED_LOGIN,
             format_args!("login failed client={address} listener={listener} user={user}"),
         );
         self.note_failure(attempt);
-        // From the beginning: however long the check took, the answer comes at the same time.
+        // Counted from the start of the attempt: the reply time must not depend on the duration of the check.
         let sleep = services.world.time().sleep_until(attempt.began + logins.failure_delay);
         let later = Answer::later(async move {
             sleep.await;
@@ -251,7 +250,7 @@ impl<W: World> Connection<W> {
         decided(services, later, Grace::None).await.err().unwrap_or(refusals::WRONG_PASSWORD)
     }
 
-    /// Bytes that nobody can guess.
+    /// Random bytes.
     #[must_use]
     pub fn secret(&self) -> [u8; 16] {
         self.ingress.services.world.hashing().secret()
@@ -283,10 +282,10 @@ impl<W: World> Connection<W> {
         };
         let Some(entry) = found else { return Ok(nobodys()) };
         match Stored::parse(text_of(&entry)) {
-            // Whose account is locked is told what a wrong password is, and as late.
+            // A locked account gets the reply of a wrong password, after the same time.
             Err(Unusable::Locked) => Ok(nobodys()),
             Ok(stored) => {
-                // Salted, no two entries are the same.
+                // Salted passwords are unique, so one can identify the entry.
                 let stamp = LoginSubject::entry(text_of(&entry));
                 let salted = stored.is_salted().then_some(stamp);
                 let stored = Arc::new(stored);
@@ -318,7 +317,7 @@ impl<W: World> Connection<W> {
         done.map_err(|_| self.too_many_checks(lane))
     }
 
-    /// The source of logins gives no answer.
+    /// Logs that the login source failed, and defers the login.
     pub(super) fn nobody_knows(&self, trouble: &LookupError) -> Refusal {
         let console = &self.ingress.services.console;
         console.warn("logins", format_args!("nobody can log in: {trouble}"));
@@ -331,7 +330,7 @@ impl<W: World> Connection<W> {
     }
 }
 
-/// The value named so, if the table has named values, else all of the answer.
+/// The `password` field if the table has named values, else the whole text.
 fn text_of(entry: &Entry) -> &str {
     entry.field(STORED_PASSWORD).unwrap_or(&entry.text)
 }

@@ -1,5 +1,5 @@
-//! How often somebody may be wrong about who he is: an attempt takes room for a failure before anything
-//! is checked, so that guesses that are under way together are no more than may fail.
+//! Limits for failed logins. An attempt reserves capacity for a failure before the check, so that parallel guesses
+//! cannot exceed the limit.
 
 use super::decisions::{Grace, decided_within};
 use super::login::{LoginSource, Logins};
@@ -13,49 +13,49 @@ use mail::{Mono, Refusal};
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// While others of the same client, or as the same user, are under way who could all fail, a login waits
-/// so long for what becomes of them: many may come at once, as long as they are right.
+/// Time that a login waits while the limit is exhausted by pending attempts for the same client or user. Many correct
+/// logins may arrive at once.
 const LINE_MAX: Duration = Duration::from_secs(10);
 
-/// Wrong names and passwords within an hour with which MTAs of one client network bind, as logins of submission.
+/// Maximum failed binds per hour by peer MTAs of one client network, like logins on submission.
 const WRONG_BINDS_PER_HOUR: u32 = 60;
-/// Those for one name.
+/// Maximum failed binds per hour for one name.
 const WRONG_BINDS_PER_HOUR_OF_NAME: u32 = 120;
-/// Those for one name from an address that the configuration names for it. Who can guess there reads the password as well,
-/// which crosses the network in clear; so a bound suffices that a peer's own mistakes don't reach.
+/// Maximum failed binds per hour for one name from an address that the configuration lists for it. A host there that
+/// could guess can also read the password on the network, so the limit only has to exceed a peer's own errors.
 const WRONG_BINDS_PER_HOUR_OF_PLACE: u32 = 600;
 
-/// A login that is being tried. Dropped without an answer it counts as a failure.
+/// A login attempt. It counts as a failure if dropped without a result.
 #[derive(Debug)]
 pub struct Attempt {
-    /// `None`: the mechanism is a server's, which alone can read who that is.
+    /// `None` if only the server that decides the mechanism can read the user name.
     pub(super) user: Option<Box<str>>,
     pub(super) began: Mono,
     charge: Option<Charge>,
     client: LoginSubject,
-    /// By the key that is looked up.
+    /// The user by the lookup key.
     key: Option<LoginSubject>,
-    /// Whom the client turns out to be once it proves that it knows the keys of SCRAM.
+    /// The user and proof that hold if the client proves knowledge of the SCRAM keys.
     pub(super) known: Option<(String, Proof)>,
-    /// The client was this user lately: failures from elsewhere are not its own.
+    /// The client was this user recently, so failures from other clients do not count against it.
     is_own: bool,
 }
 
 impl Attempt {
-    /// As whom, if that is known.
+    /// The user name, if known.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// It was no failure: the client is who it says to be, or nobody knows.
+    /// Ends the attempt without a failure: the client authenticated, or a temporary error occurred.
     pub fn forgive(&mut self) {
         if let Some(charge) = self.charge.take() {
             charge.forgive();
         }
     }
 
-    /// Where a password of it waits to be hashed.
+    /// The queue for hashing the password.
     pub(super) fn lane(&self, known: &KnownClients, now: Mono) -> Lane {
         if self.key.is_some_and(|user| known.knows(user, self.client)) {
             return Lane::Known;
@@ -66,7 +66,7 @@ impl Attempt {
         }
     }
 
-    /// It was one.
+    /// Counts the attempt as a failure.
     fn fail(&mut self, now: Mono) {
         if let Some(charge) = self.charge.take() {
             charge.keep(now);
@@ -75,7 +75,7 @@ impl Attempt {
 }
 
 impl Logins {
-    /// By what a user is looked up.
+    /// The lookup key for a user.
     pub(super) fn key_of<'a>(&self, user: &'a str) -> Cow<'a, str> {
         match &self.source {
             LoginSource::Table(table) | LoginSource::Server(LoginServer::Directory(table)) => {
@@ -87,10 +87,10 @@ impl Logins {
 }
 
 impl<W: World> Connection<W> {
-    /// Whether this client may try to log in at all.
+    /// Checks the client's limit for failed logins before AUTH is processed.
     ///
     /// # Errors
-    /// It failed too often.
+    /// The limit is exceeded.
     pub fn admit_logins(&self, logins: &Logins) -> Result<(), Refusal> {
         let (services, ip) = (&self.ingress.services, self.session.client().address.ip());
         let limit = (LoginSubject::client(ip), logins.failures_per_hour);
@@ -101,10 +101,10 @@ impl<W: World> Connection<W> {
         Ok(())
     }
 
-    /// A login as `user` begins, if it is known who that is.
+    /// Begins a login as `user`, if the mechanism shows the user name.
     ///
     /// # Errors
-    /// Client or user failed too often, or others are under way who could.
+    /// The client or the user failed too often, or pending attempts could exhaust the limit.
     pub async fn begin_login(
         &self,
         logins: &Logins,
@@ -151,15 +151,16 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// An MTA shows a name and a password: takes the room of a guess. `None`: too many were wrong, of this client, or, of
-    /// one that was never right, for this name. An address that is the peer's own (`is_its_place`) has a count by itself:
-    /// no guesses of neighbours, or at this name from elsewhere, keep out whoever is right there.
+    /// Begins the check of a peer MTA's bind with name and password. Returns `None` if too many were wrong from this
+    /// network, or for this name unless this client was right before. An address configured for the peer
+    /// (`is_its_place`) has a separate count: guesses by neighbours, or at this name from other networks, cannot lock
+    /// the peer out.
     #[must_use]
     pub fn begin_bind(&self, name: &str, is_its_place: bool) -> Option<Attempt> {
         let services = &self.ingress.services;
         let address = self.session.client().address.ip().to_canonical();
         let client = LoginSubject::client(address);
-        // No login has a blank in front.
+        // User names do not begin with a space, so the keys cannot collide.
         let key = LoginSubject::entry(&format!(" p1 {name}"));
         let (now, shared) = (services.now(), &services.shared);
         let mut of = vec![];
@@ -168,7 +169,7 @@ impl<W: World> Connection<W> {
             of.push((place, WRONG_BINDS_PER_HOUR_OF_PLACE));
         } else {
             of.push((client, WRONG_BINDS_PER_HOUR));
-            // Strangers can't lock out who comes from where it was right before.
+            // A flood of guesses can't lock out a client that was right before.
             if !shared.known_clients.knows(key, client) {
                 of.push((key, WRONG_BINDS_PER_HOUR_OF_NAME));
             }
@@ -179,13 +180,13 @@ impl<W: World> Connection<W> {
         Some(Attempt { user, began: now, charge, client, key, known: None, is_own: false })
     }
 
-    /// It was wrong.
+    /// Counts a failed bind.
     pub fn bind_failed(&self, attempt: &mut Attempt) {
         self.ingress.services.metrics.login_failures.inc();
         self.note_failure(attempt);
     }
 
-    /// The client has proved by a password to be the user: from now on it is known as his.
+    /// The client proved a password: remembers it as a client of this user.
     pub fn note_proof(&self, attempt: &mut Attempt) {
         attempt.forgive();
         if let Some(user) = attempt.key {
@@ -194,7 +195,7 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// The client has failed to.
+    /// The client failed: forgets it as a client of this user.
     pub(super) fn note_failure(&self, attempt: &mut Attempt) {
         let services = &self.ingress.services;
         attempt.fail(services.now());
@@ -203,11 +204,10 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// The source of logins knows the user as this, however he was spelled: what he may fail is counted
-    /// so, too.
+    /// Counts the attempt also for the canonical user of the login source, whatever spelling the client used.
     ///
     /// # Errors
-    /// Too many have failed so, or could.
+    /// That user has too many failures or pending attempts.
     pub(super) fn recognise_user(
         &self,
         logins: &Logins,
@@ -225,10 +225,10 @@ impl<W: World> Connection<W> {
         })
     }
 
-    /// Whether a server's verdict may be told: it alone knows which of its users it was about.
+    /// Checks the failure limit of the user that a server's verdict is about, which only the server knows.
     ///
     /// # Errors
-    /// That one failed too often, by whatever names: nobody learns whether this one was right.
+    /// That user failed too often under other spellings. The reply does not reveal if this attempt was right.
     pub(super) fn may_tell(
         &self,
         logins: &Logins,

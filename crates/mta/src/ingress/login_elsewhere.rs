@@ -1,4 +1,4 @@
-//! Logins that a server decides, which knows users and what they have to prove.
+//! Logins decided by an external server (Dovecot, LDAP, token introspection).
 
 use super::decisions::{Grace, decided};
 use super::login::{LoginSource, Logins};
@@ -15,18 +15,17 @@ use lookup::LookupError;
 use mail::Refusal;
 use std::sync::Arc;
 
-/// What comes of a step of a login.
+/// The result of a login step.
 #[derive(Debug)]
 pub enum Elsewhere {
-    /// The client is told this, and its answer is given to [`Connection::go_on_elsewhere`].
+    /// A challenge for the client. Its response goes to [`Connection::go_on_elsewhere`].
     Challenge(Vec<u8>, Box<dyn Conversation>),
     /// The client is logged in.
     LoggedIn,
 }
 
 impl<W: World> Connection<W> {
-    /// The mechanisms that a server offers, in capitals; `None`: nobody knows, or any may be offered for
-    /// it.
+    /// The mechanisms that a server offers, in capitals. `None` if unknown, or if the server does not restrict them.
     pub async fn offered_elsewhere(&self, server: &LoginServer) -> Option<Arc<[Box<str>]>> {
         let services = &self.ingress.services;
         let offered = services.world.authenticators().offered(server);
@@ -34,10 +33,10 @@ impl<W: World> Connection<W> {
         decided(services, offered, Grace::None).await.ok().flatten()
     }
 
-    /// Has a server speak with the client by a mechanism that it has.
+    /// Begins a SASL exchange between client and server.
     ///
     /// # Errors
-    /// It refuses (535), or does not know now (454).
+    /// The server rejects the login (535), or is not available (454).
     pub async fn begin_elsewhere(
         &mut self,
         logins: &Logins,
@@ -52,10 +51,10 @@ impl<W: World> Connection<W> {
         self.follow_dialogue(logins, attempt, heard).await
     }
 
-    /// Goes on with what the client answered.
+    /// Continues the exchange with the client's response.
     ///
     /// # Errors
-    /// As [`Connection::begin_elsewhere`] has them.
+    /// As for [`Connection::begin_elsewhere`].
     pub async fn go_on_elsewhere(
         &mut self,
         logins: &Logins,
@@ -98,10 +97,11 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// Logs in whose token this is. `false`: nobody's, or another user's than it is said to be.
+    /// Logs in by a bearer token. Returns false if the token is invalid or belongs to another user than the client
+    /// named.
     ///
     /// # Errors
-    /// Nobody knows now (454).
+    /// The server is not available (454).
     pub async fn log_in_by_token(
         &mut self,
         server: &Arc<Introspection>,
@@ -112,14 +112,14 @@ impl<W: World> Connection<W> {
         let services = &self.ingress.services;
         let heard = services.world.authenticators().whose(server, token.clone(), terms);
         let user = self.heard(heard).await?;
-        // The token says who it is; what the client says may not be another.
+        // The token determines the user, and the client's name must match.
         let is_his = |user: &String| named.is_none_or(|named| named.eq_ignore_ascii_case(user));
         let Some(user) = user.filter(is_his) else { return Ok(false) };
         self.logged_in(&user, &user, Proof::Token(token));
         Ok(true)
     }
 
-    /// The entry that a directory has of a user; `None`: there is none.
+    /// Looks up a user's entry in a directory.
     pub(super) async fn entry_elsewhere(
         &self,
         server: &LoginServer,
@@ -130,8 +130,8 @@ impl<W: World> Connection<W> {
         self.heard(authenticators.entry(server, user.to_owned(), terms)).await
     }
 
-    /// The name of a user whom a directory has found, as `spelled`: the `uid` of his entry, whatever other
-    /// attributes he may log in by; else the key, in the plainest spelling by which the same entry is found.
+    /// The canonical name of a user found in a directory by `spelled`: the `uid` of the entry, if the directory names
+    /// it by one. Otherwise it is the lookup key, in the simplest spelling that finds the same entry.
     pub(super) async fn name_elsewhere(
         &self,
         logins: &Logins,
@@ -155,7 +155,7 @@ impl<W: World> Connection<W> {
         Ok(prepared.into_owned())
     }
 
-    /// The user whose password this is, if it is, by what a server says: as he is known here.
+    /// Checks a password against a server. Returns the user's canonical name if it is right.
     pub(super) async fn check_elsewhere(
         &self,
         logins: &Logins,
@@ -172,7 +172,7 @@ impl<W: World> Connection<W> {
         Ok(Some(match server {
             LoginServer::Dovecot(at) => (user, Proof::Server(at.clone(), Some(password))),
             LoginServer::Directory(_) => {
-                // What it does not call otherwise it calls as it was asked.
+                // A name equal to the question is not a canonical name from the directory.
                 let user = Some(user).filter(|user| *user != spelled);
                 let found = Checked { user, entry: entry.clone() };
                 let name = self.name_elsewhere(logins, server, &spelled, found, terms).await?;
@@ -181,7 +181,7 @@ impl<W: World> Connection<W> {
         }))
     }
 
-    /// Waits for what a server says.
+    /// Waits for a server's answer.
     pub(super) async fn heard<T: 'static>(
         &self,
         heard: Later<'static, Result<T, LookupError>>,
@@ -195,9 +195,9 @@ impl<W: World> Connection<W> {
     }
 }
 
-/// The `uid` by which a directory names an entry, if it does: in whatever place of the first part of its name.
+/// The `uid` in the first RDN of a distinguished name, if it has one.
 fn uid_of(dn: &str) -> Option<&str> {
-    // A value with escapes (RFC 4514 §2.4) is left alone.
+    // Values with escapes (RFC 4514 §2.4) are ignored.
     let first = dn.split(',').next().filter(|first| !first.contains(['\\', '"', '#']))?;
     let values = first.split('+').filter_map(|part| part.split_once('='));
     let mut uids = values.filter(|(attribute, _)| attribute.trim().eq_ignore_ascii_case("uid"));

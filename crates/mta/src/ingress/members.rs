@@ -1,13 +1,13 @@
-//! The members of a list, as a table or a file has them (of an alias, of a user's senders): between commas and
-//! blanks, which may stand in quotes. Only the text that the operator wrote is split. A value that came from the key, which a stranger
-//! may have written, stays in one member whatever is in it, and is quoted where it needs quotes.
+//! Splits list members in tables and files (aliases, sender lists) at commas and whitespace outside quotes. Only text
+//! written by the operator is split. A value that came from the key, possibly chosen by an unauthenticated client,
+//! always stays within one member and is quoted if necessary.
 
 use lookup::Entry;
 use mail::is_dot_string;
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// What begins a member that is a file with members.
+/// Prefix of a member that names a file with members.
 pub(super) const LIST: &str = ":include:";
 
 /// One member.
@@ -16,7 +16,7 @@ pub(super) enum MemberToken<'e> {
     Address(Cow<'e, str>),
     /// The path of a file with members.
     List(Cow<'e, str>),
-    /// A value from the key would name a file or a domain.
+    /// Invalid: a value from the key would name a file or a domain.
     Bad(Cow<'e, str>),
 }
 
@@ -27,8 +27,8 @@ pub(super) fn members(text: &str) -> impl Iterator<Item = MemberToken<'_>> {
     parts.filter(|part| !part.is_empty()).map(written)
 }
 
-/// The members of an entry. `is_built`: its text may be made of a key that is no plain one, which does not
-/// show in it; then it is one member.
+/// The members of an entry. With `is_built`, the text may contain values from a key that needs quoting, at unknown
+/// positions. It is then valid only as a single address.
 pub(super) fn members_of(entry: &Entry, is_built: bool) -> Vec<MemberToken<'_>> {
     if !entry.filled.is_empty() {
         let all = split_filled(&entry.text, &entry.filled).into_iter();
@@ -41,18 +41,18 @@ pub(super) fn members_of(entry: &Entry, is_built: bool) -> Vec<MemberToken<'_>> 
     }
 }
 
-/// More members make an alias a list.
+/// An alias with more members is a list.
 const LIST_MIN: usize = 50;
 
-/// Returns true if an entry stands for a list, by a file or by many members, and none of it came from the key.
+/// Returns true if an entry is a list: it includes a file or has many members, and contains no values from the key.
 pub(super) fn is_list(entry: &Entry) -> bool {
     entry.filled.is_empty()
         && (entry.text.contains(LIST) || members(&entry.text).nth(LIST_MIN).is_some())
 }
 
-/// The addresses and domains that an entry has, those of which each may be a whole domain (`@example.org`,
-/// `example.org`). `is_built`: as for [`members_of`]. What came from the key is no domain unless the operator's
-/// `@` stands before it: whoever may choose a name would choose what is all his.
+/// The addresses and domains in an entry that may grant a whole domain (`@example.org`, `example.org`). `is_built` is
+/// as for [`members_of`]. A value from the key is a domain only after the operator's `@`, otherwise a user could choose
+/// the domain by its own name.
 #[must_use]
 pub fn granted_by(entry: &Entry, is_built: bool) -> Vec<Cow<'_, str>> {
     let address = |written: MemberToken<'_>| match written {
@@ -69,26 +69,26 @@ pub fn granted_by(entry: &Entry, is_built: bool) -> Vec<Cow<'_, str>> {
     if !is_built {
         return members(&entry.text).filter_map(address).collect();
     }
-    // Each value is one member, or none.
+    // Each value must be exactly one member.
     let named = entry.fields.iter().flat_map(|(_, values)| values.iter());
     let text = entry.fields.is_empty().then_some(&entry.text);
     named.chain(text).filter_map(|value| only_member(value).and_then(address)).collect()
 }
 
-/// The member that a text is; `None`: it is none, or several.
+/// The member, if the text is exactly one.
 fn only_member(text: &str) -> Option<MemberToken<'_>> {
     let mut all = members(text);
     all.next().filter(|_| all.next().is_none())
 }
 
-/// Returns true if a text stays one member wherever it is put.
+/// Returns true if a text always stays a single member.
 #[must_use]
 pub fn is_one_member(text: &str) -> bool {
     !text.contains(|c: char| is_separator(c) || matches!(c, '"' | '\\'))
 }
 
 fn written(part: &str) -> MemberToken<'_> {
-    // sendmail's files have the whole of it in quotes.
+    // In sendmail's alias files the whole member may be quoted.
     let bare = part.strip_prefix('"').and_then(|part| part.strip_suffix('"')).unwrap_or(part);
     match bare.strip_prefix(LIST) {
         Some(path) => MemberToken::List(path.into()),
@@ -100,7 +100,7 @@ fn is_separator(c: char) -> bool {
     c == ',' || c.is_ascii_whitespace()
 }
 
-/// Whether a text is within quotes.
+/// Tracks whether the text is inside quotes.
 #[derive(Default)]
 struct Quotes {
     is_quoted: bool,
@@ -108,7 +108,7 @@ struct Quotes {
 }
 
 impl Quotes {
-    /// Takes the next character; returns true if it is outside of quotes.
+    /// Processes a character and returns true if it is outside quotes.
     fn handle(&mut self, c: char) -> bool {
         if self.is_escaped {
             self.is_escaped = false;
@@ -121,20 +121,20 @@ impl Quotes {
     }
 }
 
-/// A member that is being read.
+/// The member being parsed.
 #[derive(Default)]
 struct Member {
     text: String,
-    /// Where the last `@` of the operator stands.
+    /// Position of the last `@` written by the operator.
     at: Option<usize>,
-    /// The operator's text at its beginning.
+    /// Length of the operator's text at the start.
     written_bytes: usize,
     has_values: bool,
-    /// A value has a slash.
+    /// A value from the key contains a slash.
     has_slash: bool,
 }
 
-/// The members, each with whether it has values from the key.
+/// The members, each with true if it contains values from the key.
 fn split_filled<'e>(text: &str, filled: &[Range<u32>]) -> Vec<(MemberToken<'e>, bool)> {
     let (mut all, mut member, mut quotes) = (Vec::new(), Member::default(), Quotes::default());
     let mut ranges = filled.iter().peekable();
@@ -200,7 +200,7 @@ impl Member {
         let at = at.or_else(|| text.rfind('@'));
         let (local, domain) = text.split_at(at.unwrap_or(text.len()));
         if local.is_empty() {
-            // `@example.org` of the operator keeps the local part; that of a stranger would choose the domain.
+            // The operator's `@example.org` keeps the local part. Written by a client, it would choose the domain.
             return Some(match written_bytes > 0 {
                 true => MemberToken::Address(text.into()),
                 false => MemberToken::Bad(text.into()),

@@ -1,5 +1,4 @@
-//! Receiving: what a protocol may ask of the core, the stages before a message is durable, and its
-//! way into the spool.
+//! Ingress: the core's interface for protocol handlers, the stages that check a message, and the commit to the spool.
 
 mod account;
 mod commit;
@@ -85,7 +84,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Who reads what is sent to an address. Reports don't come through a session, which would look that up.
+/// Resolves the recipients of reports through aliases. Reports don't pass a session, which would do that.
 pub(crate) fn readers<W: World>(services: &Rc<Services<W>>, router: &Rc<Router>) -> Readers {
     let (services, router) = (Rc::clone(services), Rc::clone(router));
     Rc::new(move |address| {
@@ -105,7 +104,7 @@ pub(crate) fn readers<W: World>(services: &Rc<Services<W>>, router: &Rc<Router>)
     })
 }
 
-/// The stages of each socket: those that are its protocol's own first, then those of all, which only internet mail passes.
+/// The stages of each socket: first those of its protocol, then the common stages, which only internet mail passes.
 fn with_own<W: World>(
     rules: &[Rc<ListenerRules<dyn Handler<W>>>],
     all: &Stages,
@@ -125,7 +124,7 @@ fn with_own<W: World>(
     rules.iter().map(of).collect()
 }
 
-/// What the sessions of one shard share.
+/// Ingress state shared by the sessions of one shard.
 pub(crate) struct Ingress<W: World> {
     services: Rc<Services<W>>,
     custody: Rc<Custody<W>>,
@@ -133,23 +132,23 @@ pub(crate) struct Ingress<W: World> {
     schedule: Rc<Schedule<W>>,
     protocols: Protocols<W>,
     kinds: StageKinds<W>,
-    /// In the order of the sockets that were opened at start.
+    /// In the order of the sockets opened at start.
     listeners: RefCell<Vec<Rc<ListenerRules<dyn Handler<W>>>>>,
     /// In the same order.
     stages: RefCell<Vec<Stages>>,
-    /// Those that are no protocol's own.
+    /// The stages that belong to no protocol.
     common_stages: RefCell<Stages>,
     refusals: RefCell<RefusalMeter>,
-    /// Console lines of messages that are no internet mail.
+    /// Rate limit for console lines about foreign messages.
     foreign_lines: RefCell<RefusalMeter>,
-    /// Transactions that stages were asked about.
+    /// Number of transactions passed to stages.
     transactions: Cell<u64>,
-    /// Configurations that were adopted since the start.
+    /// Number of configurations adopted since the start.
     reloads: Cell<u64>,
 }
 
 impl<W: World> Ingress<W> {
-    /// With the listeners and the stages of the configuration in force.
+    /// Creates the listeners and stages of the active configuration.
     pub(crate) fn new(
         schedule: &Rc<Schedule<W>>,
         protocols: Protocols<W>,
@@ -178,8 +177,8 @@ impl<W: World> Ingress<W> {
         })
     }
 
-    /// Follows a reload. Transactions that have begun go on with the stages that they have; sessions look
-    /// their rights up at the next one.
+    /// Adopts a reloaded configuration. Open transactions keep their stages, and sessions look up their rights at the
+    /// next transaction.
     pub(crate) fn adopt(&self, config: &Config) {
         let (world, console) = (&self.services.world, &self.services.console);
         let pools = &self.services.shared.pressures;
@@ -192,7 +191,7 @@ impl<W: World> Ingress<W> {
         self.reloads.set(self.reloads.get() + 1);
     }
 
-    /// What goes above messages of this server's own.
+    /// Header fields and signatures for messages of this server.
     pub(crate) fn above_own(self: &Rc<Self>) -> AboveOwn {
         let ingress = Rc::clone(self);
         Rc::new(move |content| own::above(&ingress.common_stages.borrow(), content))
@@ -202,18 +201,18 @@ impl<W: World> Ingress<W> {
         self.listeners.borrow().get(listener).cloned()
     }
 
-    /// The stages in force for what comes by a socket.
+    /// The active stages of a socket.
     fn stages(&self, socket: usize) -> Stages {
         self.stages.borrow().get(socket).cloned().unwrap_or_default()
     }
 
-    /// A number that no other transaction of this shard has.
+    /// A transaction number unique in this shard.
     fn next_transaction(&self) -> u64 {
         self.transactions.set(self.transactions.get() + 1);
         self.transactions.get()
     }
 
-    /// A session ended here. (The acceptor counts those that begin.)
+    /// Counts the end of a session. The acceptor counts the start.
     fn count_end(&self) {
         let sessions = &self.services.shared.sessions;
         if let Some(count) = sessions.get(usize::from(self.services.number)) {

@@ -1,14 +1,14 @@
-//! Who looks on while content arrives.
+//! Observers of content as it arrives.
 
 use mail::FieldWatch;
 use std::any::Any;
 use std::ops::Deref;
 
-/// Sees content as it arrives, un-stuffed, with CRLF line ends, in pieces split anywhere.
+/// Sees content as it arrives, dot-unstuffed, with CRLF line ends, in pieces split at any position.
 pub trait Observer: Any {
     fn push(&mut self, piece: &[u8]);
 
-    /// Bytes of it that are kept until the end of the content, beyond a few hundred.
+    /// Bytes that the observer keeps until the end of the content, beyond a few hundred.
     fn held(&self) -> usize {
         0
     }
@@ -20,8 +20,8 @@ impl<N: Deref<Target = [S]> + 'static, S: AsRef<str> + 'static> Observer for Fie
     }
 }
 
-/// What a stage gave to observe content, as it has it back when that is complete; `None`: it gave nothing, or others
-/// did.
+/// Downcasts the observer that a stage gets back with the complete content. `None` if there was no observer or it has
+/// another type.
 #[must_use]
 pub fn observed<O: Observer>(observer: Option<Box<dyn Observer>>) -> Option<Box<O>> {
     let observer: Box<dyn Any> = observer?;

@@ -1,4 +1,4 @@
-//! Mail that this server itself has to say, beside DSNs.
+//! Submits messages that this server generates, except DSNs.
 
 use super::commit::commit;
 use super::decisions::{Grace, decided};
@@ -20,31 +20,31 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 
-/// How it came, for Received and events.
+/// The `with` protocol for Received and events.
 const PROTOCOL: &str = "LOCAL";
 
-/// A message that this server itself has to say, beside DSNs.
+/// A message that this server generates, except DSNs.
 #[derive(Debug)]
 pub struct GeneratedMessage {
     pub sender: Mailbox,
     pub recipients: Vec<Mailbox>,
-    /// With CRLF at line ends.
+    /// With CRLF line ends.
     pub content: Bytes,
-    /// For events: what it is about.
+    /// The subject, for events.
     pub about: Arc<str>,
-    /// It tells of TLS: no failure of TLS keeps it back, nor is it told about (RFC 8460 §3).
+    /// A TLS report: TLS failures do not stop its delivery and are not reported (RFC 8460 §3).
     pub is_tls_report: bool,
-    /// Told its id once it is durable and queued, or why it is not.
+    /// Gets the id once the message is durable and queued, or the error.
     pub answer: oneshot::Sender<Result<MessageId, String>>,
 }
 
-/// Makes such a message durable, and queues it.
+/// Makes a generated message durable and queues it.
 pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: GeneratedMessage) {
     let GeneratedMessage { sender, recipients, content, about, is_tls_report, answer } = own;
     let mut scanner = ContentScanner::default();
     scanner.push(&content);
     let facts = scanner.finish();
-    // Nobody is told what becomes of it.
+    // A failure of the message generates no DSN.
     let recipient = |mailbox| Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
     let envelope = Envelope {
         reverse_path: Some(sender),
@@ -78,7 +78,7 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: GeneratedMess
             draft.additions = Additions::above(above);
             if is_tls_report {
                 draft.is_tls_report = true;
-                // It must arrive in spite of the failures that it is about (RFC 8460 §3).
+                // Must be delivered despite the failures that it reports (RFC 8460 §3).
                 draft.require_tls = RequireTls::No;
             }
             queue(&ingress, draft).await
@@ -86,11 +86,11 @@ pub(crate) async fn submit<W: World>(ingress: Rc<Ingress<W>>, own: GeneratedMess
         (None, _) => Err(refusals::STOPPING),
         (_, Err(refusal)) => Err(refusal),
     };
-    // Who asked may be gone: the message is queued all the same.
+    // The message is queued even if the requester has ended.
     let _ = answer.send(queued.map_err(|refusal| refusal.text.into_owned()));
 }
 
-/// What goes above a message of this server's own whose content this is.
+/// Header fields and signatures for a generated message with this content.
 pub(super) fn above(stages: &Stages, content: &Bytes) -> Decision<'static, SignatureFields> {
     let mut asked = Vec::new();
     for stage in stages.iter() {

@@ -1,4 +1,4 @@
-//! What a message's content takes of memory while it arrives.
+//! Content in memory while it arrives: pieces and their share of the body memory budget.
 
 use crate::budget::{Budget, Share};
 use bytes::Bytes;
@@ -6,44 +6,44 @@ use mail::header::{RelayFields, relay_fields};
 use spool::{BlobId, BodyChecksums};
 use std::sync::Arc;
 
-/// Bodies below this are kept in one allocation of their exact size, and draw on no budget: they
-/// number at most the sessions.
+/// Bodies smaller than this are kept in one exact allocation and draw on no budget: their number is limited by the
+/// sessions.
 const SMALL_BYTES: usize = 16 * 1024;
-/// Larger bodies grow, and draw on the budget, in steps of this.
+/// Step by which larger bodies grow and draw on the budget.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The content of one transaction so far.
+/// The content received so far in one transaction.
 #[derive(Debug)]
 pub(super) struct Pieces {
-    /// Full pieces, to be spilled first.
+    /// Full pieces, spilled first.
     chunks: Vec<Bytes>,
     /// The piece that grows.
     open: Vec<u8>,
     /// All bytes pushed, spilled ones included.
     pushed_bytes: u64,
     blob_bytes: u64,
-    /// What `chunks` and `open` hold of the budget; `None`: small bodies hold nothing of it.
+    /// The share of the budget for `chunks` and `open`. `None` for small bodies.
     share: Option<Share>,
     /// Set once the body goes to disk.
     blob: Option<BlobId>,
-    /// Of what went there.
+    /// Checksums of the spilled data.
     checksums: BodyChecksums,
-    /// What was found in the header, as far as it is in the first piece.
+    /// Header fields found in the first piece.
     header: Option<RelayFields>,
 }
 
-/// What must be done before more is read.
+/// Action needed before the next read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attention {
     None,
-    /// Take one more step from the budget, or spill if there is none for a while.
+    /// Draw one more step from the budget, or spill if it stays exhausted.
     Budget,
     /// Write the full pieces to the blob.
     Spill,
 }
 
 impl Pieces {
-    /// An empty one that draws on a budget up to `blob_bytes` and goes to a blob beyond.
+    /// An empty body that draws on a budget up to `blob_bytes` and goes to a blob beyond.
     pub(super) fn new(blob_bytes: u64) -> Pieces {
         Pieces {
             chunks: Vec::new(),
@@ -57,7 +57,7 @@ impl Pieces {
         }
     }
 
-    /// Takes the next piece of content.
+    /// Appends content.
     pub(super) fn push(&mut self, piece: &[u8]) {
         self.pushed_bytes += piece.len() as u64;
         if self.chunks.is_empty() && self.open.len() + piece.len() < SMALL_BYTES {
@@ -87,20 +87,20 @@ impl Pieces {
         self.chunks.push(Bytes::from(piece));
     }
 
-    /// Headers end within the first piece, or are cut there.
+    /// The header ends within the first piece, or is cut there.
     fn look_at_header(&mut self, piece: &[u8]) {
         if self.header.is_none() {
             self.header = Some(relay_fields(piece));
         }
     }
 
-    /// How much memory it holds that must be covered by the budget.
+    /// Memory in use that the budget must cover.
     fn owes(&self) -> u64 {
         let held = self.chunks.iter().map(Bytes::len).sum::<usize>() + self.open.len();
         if held < SMALL_BYTES { 0 } else { held.next_multiple_of(CHUNK_BYTES) as u64 }
     }
 
-    /// What must happen before more is read.
+    /// The action needed before the next read.
     pub(super) fn attention(&self) -> Attention {
         if self.blob.is_some() || self.pushed_bytes > self.blob_bytes {
             return if self.chunks.is_empty() { Attention::None } else { Attention::Spill };
@@ -113,29 +113,29 @@ impl Pieces {
         self.share.as_ref().map_or(0, Share::amount)
     }
 
-    /// Tries to cover what it holds.
+    /// Tries to draw the uncovered memory from the budget.
     pub(super) fn draw(&mut self, budget: &Arc<Budget>) -> bool {
         let owed = self.owes().saturating_sub(self.drawn());
         owed == 0 || self.share.get_or_insert_with(|| Share::none(budget)).try_grow(owed)
     }
 
-    /// Whether it holds memory that others could use.
+    /// Returns true if it holds a share of the budget.
     #[inline]
     pub(super) fn holds_budget(&self) -> bool {
         self.drawn() > 0
     }
 
-    /// The blob that takes the body, if it goes to one.
+    /// The blob for the body, if it goes to one.
     pub(super) fn blob(&self) -> Option<BlobId> {
         self.blob
     }
 
-    /// From now on the body goes to `blob`.
+    /// Sends the body to `blob` from now on.
     pub(super) fn start_blob(&mut self, blob: BlobId) {
         self.blob = Some(blob);
     }
 
-    /// The full pieces for the blob, oldest first; at the end (`all`) also the open one.
+    /// Takes the full pieces for the blob, oldest first, with the open one at the end (`all`).
     pub(super) fn take_chunks(&mut self, all: bool) -> Vec<Bytes> {
         if all && !self.open.is_empty() {
             self.close_piece();
@@ -145,24 +145,24 @@ impl Pieces {
         pieces
     }
 
-    /// The blob that takes the body and the checksums of all that went there, if it goes to one.
+    /// Takes the blob and the checksums of all data spilled to it.
     pub(super) fn take_blob(&mut self) -> Option<(BlobId, BodyChecksums)> {
         Some((self.blob.take()?, std::mem::take(&mut self.checksums)))
     }
 
-    /// What was taken with [`Pieces::take_chunks`] is on disk: the memory is free again. What is
-    /// open goes on uncovered; it is less than one step.
+    /// The pieces from [`Pieces::take_chunks`] are on disk: releases the budget. The open piece stays uncovered, as it
+    /// is smaller than one step.
     pub(super) fn handle_spilled(&mut self) {
         self.share = None;
     }
 
-    /// What is at the top of the content.
+    /// The fields at the top of the content that relaying needs.
     pub(super) fn header(&mut self) -> RelayFields {
         let open = &self.open;
         *self.header.get_or_insert_with(|| relay_fields(open))
     }
 
-    /// The whole body, when it did not go to a blob. Leaves nothing for the next message.
+    /// Takes the whole body if it did not go to a blob. Leaves nothing for the next message.
     pub(super) fn take_body(&mut self) -> Vec<Bytes> {
         let mut pieces = std::mem::take(&mut self.chunks);
         if !self.open.is_empty() {
@@ -173,7 +173,7 @@ impl Pieces {
         pieces
     }
 
-    /// Forgets everything; gives the blob that must be dropped, if one was begun.
+    /// Resets everything and returns the blob to be dropped, if one was begun.
     pub(super) fn reset(&mut self) -> Option<BlobId> {
         self.chunks = Vec::new();
         self.open = Vec::new();

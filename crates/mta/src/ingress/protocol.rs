@@ -1,4 +1,4 @@
-//! Ways in.
+//! The traits that an inbound protocol implements.
 
 use super::connection::Connection;
 use super::stage::Stage;
@@ -10,14 +10,13 @@ use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A way in: one value per shard, registered where the program is put together.
+/// An inbound protocol. One value per shard, registered where the program is put together.
 pub trait Protocol<W: World>: 'static {
     /// The value of `kind` in `[[listener]]`.
     fn name(&self) -> &'static str;
 
-    /// Whoever serves the connections of a listener of this kind: made at the start and at each
-    /// reload, so that what follows from the configuration is worked out once.
-    /// What strangers can fill of it shows itself in `pools`.
+    /// Creates the handler of a listener, at start and at each reload, so that values derived from the configuration
+    /// are computed once. Pools that unauthenticated clients can exhaust are registered in `pools`.
     fn handler(
         &self,
         config: &Config,
@@ -31,7 +30,7 @@ pub type Protocols<W> = Vec<Rc<dyn Protocol<W>>>;
 
 /// Serves the connections of one listener.
 pub trait Handler<W: World>: 'static {
-    /// Stages that what comes by them passes first, before those that the configuration has for all.
+    /// Stages of this listener, which run before those of the configuration.
     fn stages(
         &self,
         _config: &Config,
@@ -41,9 +40,9 @@ pub trait Handler<W: World>: 'static {
         Vec::new()
     }
 
-    /// Itself, for sessions of the one before a reload, which go on with it.
+    /// For sessions begun before a reload, which downcast and adopt the new handler.
     fn into_any(self: Rc<Self>) -> Rc<dyn Any>;
 
-    /// Serves one of them to its end.
+    /// Serves a connection until it ends.
     fn serve(self: Rc<Self>, connection: Connection<W>, stream: <W::Net as Net>::Stream) -> Task;
 }

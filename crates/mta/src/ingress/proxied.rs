@@ -1,4 +1,4 @@
-//! Connections that a proxy passes on: it says first whose each is.
+//! Connections through a proxy (PROXY protocol), and identities that trusted clients or certificates assert.
 
 use super::decisions::{Grace, decided};
 use super::limits::ClientCount;
@@ -23,19 +23,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// How long a proxy may take to say it: it knows before it connects.
+/// Timeout for the PROXY header. The proxy has all its data before it connects.
 pub const PROXY_HEADER_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Why there is no client.
+/// The reason for closing the connection.
 enum ProxyError {
-    /// The proxy only looked whether somebody listens.
+    /// The proxy only checked if the port is open.
     Silent,
-    /// It said what makes no sense, or not enough in time.
+    /// The header is invalid, or incomplete at the timeout.
     Bad(&'static str),
 }
 
-/// Who the client is whose connection a proxy passes on; the proxy itself, if it says so. `None`: the
-/// connection is to be closed, and why was told.
+/// Reads the PROXY header and returns the client's address. It is the proxy's own address for LOCAL and UNKNOWN.
+/// Returns `None` if the connection must be closed: the reason is logged.
 pub(super) async fn client_behind<W: World, S: Stream>(
     ingress: &Ingress<W>,
     stream: &mut S,
@@ -68,7 +68,7 @@ pub(super) async fn client_behind<W: World, S: Stream>(
     None
 }
 
-/// Reads no more than the header: what follows may be a TLS handshake.
+/// Reads no more than the header, since a TLS handshake may follow.
 fn poll_header<W: World, S: Stream>(
     ingress: &Ingress<W>,
     stream: &mut S,
@@ -98,14 +98,14 @@ fn poll_header<W: World, S: Stream>(
 }
 
 impl<W: World> Connection<W> {
-    /// Whoever speaks from now on is this client, as one says who is believed: nothing holds that was
-    /// decided about the one before, whose transactions the protocol has dropped. Whether it may proceed is asked of
-    /// [`Connection::admit`] next. Its name need not be looked up if it is said.
+    /// Replaces the client by one that a trusted client announces, for example with XCLIENT. No decision about the
+    /// previous client applies any longer, and the protocol has dropped its transactions. Call [`Connection::admit`]
+    /// next. `name` saves the reverse DNS lookup.
     pub fn announce(&mut self, address: SocketAddr, name: Option<iprev::IprevCheck>) {
         let before = Arc::clone(self.session.client());
         let listener = Arc::clone(self.session.listener());
         let count = ClientCount::new(&self.ingress, self.count.socket, &listener, address.ip());
-        // The one that is dropped here gives its place back.
+        // Dropping the old count releases its session permit.
         self.count = Rc::new(count);
         self.rights.announce(before.address.ip());
         let proxy = Some(before.proxy.unwrap_or(before.address.ip()));
@@ -120,11 +120,10 @@ impl<W: World> Connection<W> {
         }
     }
 
-    /// The client is this user, as one says who is believed. The name is that by which the user is known
-    /// here; who is not need not be.
+    /// Logs in the user that a trusted client announces, by its canonical name. The user need not exist here.
     ///
     /// # Errors
-    /// Nobody knows now (454).
+    /// The lookup is not possible now (454).
     pub async fn note_login(
         &mut self,
         logins: &Logins,
@@ -137,7 +136,7 @@ impl<W: World> Connection<W> {
         Ok(())
     }
 
-    /// The name by which an announced user is known here, and his entry, if he has one.
+    /// The canonical name of an announced user, and the entry if there is one.
     pub(super) async fn announced_as(
         &self,
         logins: &Logins,
@@ -161,7 +160,7 @@ impl<W: World> Connection<W> {
 }
 
 impl<W: World> Connection<W> {
-    /// Who the client is by its certificate, if it is anybody.
+    /// Derives the user from the client certificate, if it identifies one.
     pub(super) async fn recognise(
         &mut self,
         asked: &ClientCertificates,
@@ -170,7 +169,7 @@ impl<W: World> Connection<W> {
         let Some(identity) = shown.identity(asked.identity) else { return };
         let services = &self.ingress.services;
         let user = match &asked.users {
-            // Capitals in an address make no other user.
+            // Case in an address makes no other user.
             None if asked.identity == CertificateIdentity::Name => {
                 lookup::prepared(&identity).into_owned()
             }
@@ -195,7 +194,7 @@ impl<W: World> Connection<W> {
         self.count.set_may_relay(self.session.may_relay());
     }
 
-    /// Whom the client's certificate has proved it to be.
+    /// The user that the client certificate proves.
     #[must_use]
     pub fn certified_user(&self) -> Option<&str> {
         self.session.client().certified.as_deref()

@@ -1,34 +1,34 @@
-//! What a proxy says before the first octet of a connection that it passes on: whose it is (HAProxy's
-//! PROXY protocol, versions 1 and 2).
+//! Parser for HAProxy's PROXY protocol, versions 1 and 2: the header with the client's address at the start of a
+//! proxied connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A header of version 1 with its CRLF (§2.1).
 pub const V1_BYTES_MAX: usize = 107;
-/// The shortest one is `PROXY UNKNOWN` and its CRLF.
+/// The shortest header is `PROXY UNKNOWN` and its CRLF.
 const V1_BYTES_MIN: usize = 15;
 
-/// What follows the first sixteen octets of version 2: addresses, and what else a proxy may tell of the
-/// client (TLV), which nobody here asks for. The protocol allows 65,535.
+/// Limit for the octets after the first sixteen of version 2: addresses and TLVs, which are ignored. The protocol
+/// allows 65,535.
 pub const V2_REST_BYTES_MAX: usize = 4_096;
 /// Signature, version, command, family, length (§2.2).
 const V2_HEAD_BYTES: usize = 16;
 const V2_SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
-/// What makes a header useless.
+/// The reason why a header is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyHeaderError {
-    /// It begins as neither version does.
+    /// Neither version's signature.
     NoHeader,
-    /// It is longer than [`V1_BYTES_MAX`] or [`V2_REST_BYTES_MAX`] allows.
+    /// Longer than [`V1_BYTES_MAX`] or [`V2_REST_BYTES_MAX`].
     TooLong,
-    /// Version 1: not a line of the words that it has.
+    /// Version 1: not a valid header line.
     BadLine,
-    /// An address or a port is none.
+    /// An invalid address or port.
     BadAddress,
-    /// Version 2: a version, a command or a family that there isn't.
+    /// Version 2: an unknown version, command or family.
     BadHead,
-    /// Version 2: shorter than the addresses that it must hold.
+    /// Version 2: shorter than the addresses that it must contain.
     TooShort,
 }
 
@@ -47,28 +47,28 @@ impl ProxyHeaderError {
     }
 }
 
-/// A header that was read.
+/// A complete header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Announced {
-    /// Who the client is. `None`: the proxy speaks for itself, or does not know.
+    /// The client's address. `None` for LOCAL, UNKNOWN and families without an IP address.
     pub client: Option<SocketAddr>,
 }
 
-/// Reads a header, however it arrives, and nothing of what follows it.
+/// Incremental parser for one header. It consumes nothing beyond the header.
 #[derive(Clone, Debug)]
 pub struct ProxyHeader {
-    /// Version 1, or of version 2 what stands before the part that is passed over.
+    /// The header so far: all of version 1, or version 2 without the skipped part.
     held: [u8; V1_BYTES_MAX],
     held_bytes: usize,
-    /// Of version 2, behind the addresses.
+    /// Octets skipped after the addresses of version 2.
     passed_over: usize,
 }
 
-/// What comes next.
+/// The next step of the parser.
 enum ProxyHeaderStep {
-    /// So many octets, at least, that are looked at.
+    /// At least this many octets are needed.
     Held(usize),
-    /// So many that are not.
+    /// This many octets are skipped.
     PassedOver(usize),
     Done(Announced),
 }
@@ -80,8 +80,8 @@ impl Default for ProxyHeader {
 }
 
 impl ProxyHeader {
-    /// How many octets are missing at the least: so many may be read without taking any of what
-    /// follows. 0: none, or what came is no header.
+    /// Minimum number of missing octets. A read of this size can't consume data after the header. 0 if the header is
+    /// complete or invalid.
     #[must_use]
     pub fn wanted(&self) -> usize {
         match self.next() {
@@ -90,16 +90,16 @@ impl ProxyHeader {
         }
     }
 
-    /// Whether nothing has come so far.
+    /// Returns true if no octet has arrived.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.held_bytes == 0
     }
 
-    /// Takes what belongs to the header from the front of `input`. `None`: more must come.
+    /// Consumes header octets from the front of `input`. Returns `None` if the header is incomplete.
     ///
     /// # Errors
-    /// What came is no header.
+    /// The header is invalid.
     pub fn take(&mut self, input: &mut &[u8]) -> Result<Option<Announced>, ProxyHeaderError> {
         loop {
             let next = self.next()?;
@@ -137,7 +137,7 @@ impl ProxyHeader {
     }
 }
 
-/// §2.1, from the front on.
+/// Version 1 (§2.1).
 fn version_1(held: &[u8]) -> Result<ProxyHeaderStep, ProxyHeaderError> {
     if let Some(line) = held.strip_suffix(b"\r\n") {
         return Ok(ProxyHeaderStep::Done(Announced { client: client_of_line(line)? }));
@@ -151,7 +151,7 @@ fn version_1(held: &[u8]) -> Result<ProxyHeaderStep, ProxyHeaderError> {
     }
 }
 
-/// How many octets a good line that begins so lacks at the least.
+/// Minimum number of octets missing in a valid line with this start.
 fn missing_of_line(held: &[u8]) -> usize {
     if held.len() < V1_BYTES_MIN {
         return V1_BYTES_MIN - held.len();
@@ -164,7 +164,7 @@ fn missing_of_line(held: &[u8]) -> usize {
         _ => return line_end,
     };
     let written: Vec<&[u8]> = words.collect();
-    // Source, destination, and their ports.
+    // Minimum lengths of source, destination and their ports.
     let least = [address, address, 1, 1];
     let missing = |(at, least): (usize, usize)| match written.get(at) {
         Some(word) => least.saturating_sub(word.len()),
@@ -178,7 +178,7 @@ fn client_of_line(line: &[u8]) -> Result<Option<SocketAddr>, ProxyHeaderError> {
     let mut words = line.split(' ').skip(1);
     let family = words.next().ok_or(ProxyHeaderError::BadLine)?;
     if family == "UNKNOWN" {
-        // Whatever follows.
+        // The rest of an UNKNOWN line is ignored (§2.1).
         return Ok(None);
     }
     let [source, destination, source_port, destination_port] =
@@ -200,13 +200,13 @@ fn client_of_line(line: &[u8]) -> Result<Option<SocketAddr>, ProxyHeaderError> {
     client().map(Some).ok_or(ProxyHeaderError::BadAddress)
 }
 
-/// Digits without zeros in front.
+/// Digits without leading zeros.
 fn port(text: &str) -> Option<u16> {
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit()) && !text.starts_with('0');
     if is_plain || text == "0" { text.parse().ok() } else { None }
 }
 
-/// §2.2.
+/// Version 2 (§2.2).
 fn version_2(held: &[u8], passed_over: usize) -> Result<ProxyHeaderStep, ProxyHeaderError> {
     let Some(&[.., version_and_command, family, high, low]) = held.first_chunk::<V2_HEAD_BYTES>()
     else {
@@ -222,9 +222,9 @@ fn version_2(held: &[u8], passed_over: usize) -> Result<ProxyHeaderStep, ProxyHe
         return Err(ProxyHeaderError::TooLong);
     }
     let address_bytes = match family {
-        // Addresses of a proxy's own are nobody's business, nor is a family behind LOCAL.
+        // The addresses and family of a LOCAL command are ignored (§2.2).
         _ if is_local => 0,
-        // Unspecified, or a Unix socket on the proxy's machine.
+        // Unspecified, or a Unix socket on the proxy's host.
         0x00 | 0x31 => 0,
         0x11 => 12,
         0x21 => 36,
@@ -241,7 +241,7 @@ fn version_2(held: &[u8], passed_over: usize) -> Result<ProxyHeaderStep, ProxyHe
     }
 }
 
-/// Source, destination, and their ports; `None` if there are none.
+/// Source, destination and their ports. `None` without addresses.
 fn client_of_addresses(addresses: &[u8]) -> Option<SocketAddr> {
     let port = |at: usize| {
         let port = addresses.get(at..)?.first_chunk::<2>()?;

@@ -1,4 +1,4 @@
-//! The recipients of a transaction that are not kept as they were given.
+//! Recipients of a transaction that were expanded or dropped.
 
 use super::refusals;
 use super::stage::{ExpandedRecipient, Resolved};
@@ -9,37 +9,37 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What stands for recipients that were given.
+/// The resolutions of recipients in a transaction.
 #[derive(Debug, Default)]
 pub(super) struct Resolutions {
-    /// For those that are not kept as they were given.
+    /// Recipients that were not kept as given.
     others: BTreeMap<Mailbox, Resolved>,
-    /// How many recipients stand for all that were added.
+    /// Number of recipients after expansion.
     kept: usize,
 }
 
-/// What became of the recipients that were given.
+/// The result of applying the resolutions to an envelope.
 #[derive(Debug, Default)]
 pub(super) struct Applied {
-    /// Those for which nothing is kept, if there are any.
+    /// Recipients that were dropped, if any.
     pub(super) dropped: Option<Dropped>,
-    /// Indexes, in order, of those that stand for others and get the message from its sender.
+    /// Indexes, in order, of expanded recipients without a list owner. They keep the message's sender.
     pub(super) instead: Vec<u32>,
-    /// What is known of those that stand for others; `None`: each stands for itself.
+    /// Records of the expanded recipients. `None` if no recipient was expanded.
     pub(super) records: Option<RecipientRecords>,
 }
 
-/// Recipients for which nothing is kept.
+/// Recipients with discarded mail.
 #[derive(Debug)]
 pub(super) struct Dropped {
-    /// The envelope as it was given.
+    /// The envelope as given.
     pub(super) envelope: Arc<Envelope>,
-    /// Indexes into it, by why.
+    /// Recipient indexes by reason.
     pub(super) reasons: BTreeMap<Arc<str>, Vec<u32>>,
 }
 
 impl Dropped {
-    /// All of an envelope.
+    /// Drops all recipients of an envelope.
     pub(super) fn all(envelope: Envelope, reason: Arc<str>) -> Dropped {
         let indexes = (0..).take(envelope.recipients.len()).collect();
         Dropped { envelope: Arc::new(envelope), reasons: BTreeMap::from([(reason, indexes)]) }
@@ -47,10 +47,10 @@ impl Dropped {
 }
 
 impl Resolutions {
-    /// Whether a message has room for all that stand for one more recipient.
+    /// Checks the limit for recipients of a message after expansion.
     ///
     /// # Errors
-    /// It has none beside the others, or none at all.
+    /// The expansion exceeds the limit together with the other recipients, or alone.
     pub(super) fn admit(&self, resolved: &Resolved) -> Result<(), Refusal> {
         match count_of(resolved) {
             count if count > RECIPIENTS_MAX => Err(refusals::BAD_ALIAS),
@@ -59,7 +59,7 @@ impl Resolutions {
         }
     }
 
-    /// `resolved` stands for `given`.
+    /// Notes the resolution of a recipient.
     pub(super) fn add(&mut self, given: &Mailbox, resolved: Resolved) {
         self.kept += count_of(&resolved);
         if resolved != Resolved::Kept {
@@ -67,12 +67,12 @@ impl Resolutions {
         }
     }
 
-    /// How many recipients stand for so many that were given.
+    /// Number of recipients after expansion, out of `given` in RCPT.
     pub(super) fn count_kept(&self, given: usize) -> usize {
         given.saturating_sub(self.others.len()) + self.others.values().map(count_of).sum::<usize>()
     }
 
-    /// Puts them into the envelope; one that is named twice then gets one copy.
+    /// Applies the resolutions to the envelope. An address that occurs twice gets one copy.
     pub(super) fn apply(&mut self, envelope: &mut Envelope) -> Applied {
         if self.others.is_empty() {
             return Applied::default();
@@ -91,10 +91,11 @@ impl Resolutions {
                 Some(Resolved::Replaced(others)) => {
                     let given = Rc::new(recipient.mailbox);
                     for ExpandedRecipient { mut recipient, owner } in others {
-                        // Mail without a sender stays without.
+                        // The null reverse-path stays null.
                         let owner = owner.filter(|_| envelope.reverse_path.is_some());
                         if owner.is_some() {
-                            // Who has sent it to a list is not told of the members (RFC 3461 §5.2.7.3).
+                            // A list ends the sender's DSN parameters, so the sender gets no reports about members (RFC
+                            // 3461 §5.2.7.3).
                             (recipient.notify, recipient.orcpt) = (Notify::UNSPECIFIED, None);
                         }
                         let put = put(recipient, envelope, &mut places);
@@ -116,20 +117,20 @@ impl Resolutions {
     }
 }
 
-/// Which recipients stand for which that were given.
+/// Records of the addresses in RCPT that each recipient was expanded from.
 #[derive(Debug, Default)]
 struct Stand(RecipientRecords);
 
 impl Stand {
-    /// A recipient was given itself.
+    /// The recipient was given itself.
     fn note_itself(&mut self, put: &Put, envelope: &Envelope) {
-        // Of one that was given, and of which no more is known, nothing need be noted.
+        // A recipient that was only given itself needs no record.
         if !self.0.stands_for(put.index).is_empty() {
             self.push_itself(put.index, envelope);
         }
     }
 
-    /// It stands for another one.
+    /// The recipient was expanded from another one.
     fn note_other(&mut self, put: &Put, envelope: &Envelope, given: &Rc<Mailbox>) {
         if !put.is_new && self.0.stands_for(put.index).is_empty() {
             self.push_itself(put.index, envelope);
@@ -144,7 +145,7 @@ impl Stand {
     }
 }
 
-/// How many recipients it stands for.
+/// Number of recipients after expansion.
 fn count_of(resolved: &Resolved) -> usize {
     match resolved {
         Resolved::Kept => 1,
@@ -153,10 +154,10 @@ fn count_of(resolved: &Resolved) -> usize {
     }
 }
 
-/// Where a recipient is.
+/// The position of a recipient.
 struct Put {
     index: u32,
-    /// It was not there before.
+    /// It was not in the envelope before.
     is_new: bool,
 }
 

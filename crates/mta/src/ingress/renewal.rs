@@ -1,4 +1,4 @@
-//! Rights of a session that are looked up again, by the configuration in force.
+//! Renews the rights of a session after a reload, a table change or a time limit.
 
 use super::decisions::{Grace, decided};
 use super::login::{LoginSource, Logins};
@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl<W: World> Ingress<W> {
-    /// What may have changed rights so far.
+    /// The current versions of configuration and tables.
     pub(super) fn seen(&self) -> RightsVersion {
         let changes = self.services.world.tables().changes();
         RightsVersion { reloads: self.reloads.get(), changes }
@@ -41,10 +41,10 @@ impl<W: World> Connection<W> {
                     || self.now().since(rights.looked_up_at) >= LOGIN_CHECK_INTERVAL)
     }
 
-    /// The listener as the configuration in force has it, and its handler, which knows who may log in.
+    /// Adopts the listener's active configuration, and returns its current handler, which has the login sources.
     ///
     /// # Errors
-    /// The configuration has no such listener any more.
+    /// The configuration no longer contains the listener.
     pub fn follow(&mut self) -> Result<Rc<dyn Handler<W>>, Refusal> {
         let rules = self.ingress.rules(self.count.socket);
         let rules =
@@ -54,10 +54,10 @@ impl<W: World> Connection<W> {
         Ok(handler)
     }
 
-    /// Looks the rights of the session up by the configuration in force, after [`Connection::follow`].
+    /// Checks the session's rights again with the active configuration, after [`Connection::follow`].
     ///
     /// # Errors
-    /// The session's identity is no longer what it was: it ends. Or nobody knows now (454).
+    /// The session's identity is no longer valid and the session ends, or the check is not possible now (454).
     pub async fn renew(
         &mut self,
         stream: Option<&<W::Net as Net>::Stream>,
@@ -93,7 +93,7 @@ impl<W: World> Connection<W> {
         Ok(())
     }
 
-    /// The certificate counts as the authorities and tables in force have it.
+    /// Checks the certificate again with the active authorities and tables.
     async fn renew_certificate(
         &mut self,
         stream: Option<&<W::Net as Net>::Stream>,
@@ -116,7 +116,7 @@ impl<W: World> Connection<W> {
         Ok(())
     }
 
-    /// Nothing was asked about a client that could relay: it is asked now, as of one that connects.
+    /// The client lost its relay right: runs the connect checks that were skipped for it.
     async fn become_stranger(&mut self) -> Result<(), Refusal> {
         self.session.forget_attached();
         let stages = self.ingress.stages(self.count.socket);
@@ -126,7 +126,7 @@ impl<W: World> Connection<W> {
         Ok(())
     }
 
-    /// Whether the login stands as it was proved.
+    /// Checks if the login is still valid.
     async fn standing_of_login(
         &self,
         logins: Option<&Logins>,
@@ -162,7 +162,7 @@ impl<W: World> Connection<W> {
                 None => false,
             },
             (Proof::Certificate, _) => client.certified.as_ref() == Some(user),
-            // Who was never known here need not be.
+            // An announced user without an entry needs none now.
             (Proof::Announced(entry), _) => {
                 let (name, found) = self.announced_as(logins, spelled, terms).await?;
                 name == **user && (entry.is_none() || found == *entry)
@@ -172,14 +172,14 @@ impl<W: World> Connection<W> {
         Ok(LoginValidity::held_if(holds))
     }
 
-    /// Whether the server is shown the password again: it was long ago, or the operator has everything looked up.
+    /// Returns true if the server must check the password again, by age or after a reload.
     fn is_password_due(&self, login: &Login) -> bool {
         self.rights.seen.reloads != self.ingress.seen().reloads
             || self.now().since(login.proved_at) >= PASSWORD_CHECK_INTERVAL
     }
 
-    /// The server that has checked a password does so once more. Nobody guesses here: a password that was right, and is
-    /// no more, counts as no failed login.
+    /// Has the server check a known password again. A failure is a changed password, not a guess, and does not count as
+    /// a failed login.
     async fn show_again(
         &self,
         server: &LoginServer,
@@ -214,7 +214,7 @@ impl<W: World> Connection<W> {
         Ok(whose.as_deref() == Some(user))
     }
 
-    /// A right is gone: logs it, and ends the session, which begins anew with whoever connects again.
+    /// Logs the lost right and returns the refusal that ends the session. The client may connect again.
     fn withdrawn(&self, why: &str) -> Refusal {
         let services = &self.ingress.services;
         let client = self.session.client();
@@ -227,9 +227,8 @@ impl<W: World> Connection<W> {
         refusals::RIGHTS_CHANGED.closing()
     }
 
-    /// The name by which a user is known, however the client spelled it: that in the field `user` of the
-    /// entry, else the key that was found. Capitals, blanks, forms of letters and accents count only where the
-    /// table has another user without.
+    /// A user's canonical name, whatever spelling the client used: the `user` field of the entry, otherwise the lookup
+    /// key. Case, spaces, Unicode forms and accents matter only if the table has another user without them.
     pub(super) async fn name_of(
         &self,
         table: &Arc<TableEntry>,
@@ -259,5 +258,5 @@ impl<W: World> Connection<W> {
     }
 }
 
-/// The field of an entry that names its user.
+/// The field with the user's canonical name.
 const USER_NAME: &str = "user";

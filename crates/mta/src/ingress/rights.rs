@@ -1,7 +1,7 @@
-//! What the rights of a session rest on: they hold as long as the configuration and the tables grant them.
+//! The basis of a session's rights, which are valid while configuration and tables grant them.
 //!
-//! MAIL asks for them anew after a reload, after a change of a table, and from time to time for the sake of
-//! tables that are asked elsewhere ([`LOGIN_CHECK_INTERVAL`]).
+//! MAIL renews them after a reload, after a table change, and at intervals for remote tables
+//! ([`LOGIN_CHECK_INTERVAL`]).
 
 use crate::login_failures::LoginSubject;
 use crate::seams::LoginServer;
@@ -12,64 +12,63 @@ use mail::Mono;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A login is looked up again at the first MAIL after this time, although nothing is known to have changed:
-/// servers don't notify of a password that is another one now.
+/// Age after which the first MAIL looks up a login again without a known change. Servers do not notify of changed
+/// passwords.
 pub const LOGIN_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A password that a server has checked is shown to it again at the first MAIL after this time, and after a reload:
-/// the server alone knows whether it was changed, and each check costs it a hash.
+/// Age after which the first MAIL has the server check a password again, as after a reload. Only the server knows of a
+/// change, and each check costs it a hash.
 pub const PASSWORD_CHECK_INTERVAL: Duration = Duration::from_secs(600);
 
-/// A login by a mechanism of a server's own, which has nothing that could be shown again, ends at the first MAIL after
-/// this time.
+/// Age after which a login by a server's mechanism ends at the first MAIL, since it can't be checked again.
 pub const SERVER_LOGIN_MAX: Duration = Duration::from_secs(3_600);
 
-/// What the rights of a session rest on.
+/// The basis of a session's rights.
 #[derive(Debug)]
 pub(super) struct Rights {
-    /// What had happened when they were looked up.
+    /// The versions at the last check.
     pub(super) seen: RightsVersion,
     pub(super) looked_up_at: Mono,
     pub(super) login: Option<Box<Login>>,
-    /// The clients that were believed in turn when they announced the next one.
+    /// The chain of trusted peers that announced the next client.
     pub(super) announcers: Vec<Announcer>,
 }
 
-/// What may change rights.
+/// Versions of all inputs that rights depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RightsVersion {
     /// Reloads so far.
     pub(super) reloads: u64,
-    /// Changes of tables so far.
+    /// Table changes so far.
     pub(super) changes: u64,
 }
 
 /// A login and its proof.
 #[derive(Debug)]
 pub(super) struct Login {
-    /// As the client spelled it.
+    /// The user name as the client spelled it.
     pub(super) spelled: Box<str>,
     pub(super) proof: Proof,
     pub(super) proved_at: Mono,
 }
 
-/// How a client has proved to be a user.
+/// The proof of a login.
 #[derive(Clone, Debug)]
 pub(super) enum Proof {
-    /// By the stored password of this entry.
+    /// The stored password of this entry.
     Stored(LoginSubject),
-    /// By a bind as this entry of a directory, with this password; `None`: the directory has not named it.
+    /// A bind with this password as this directory entry. `None` if the directory did not name the entry.
     Entry(Option<Box<str>>, Password),
-    /// By the word of this server about this password; `None`: they spoke by a mechanism of the server's.
+    /// The verdict of this server about this password. `None` if the login used a mechanism of the server.
     Server(HostPort, Option<Password>),
     Token(Token),
     Certificate,
-    /// By the word of a client that is believed. Whom it named had this entry; `None`: nobody here knows him.
+    /// The announcement by a trusted client, with the user's entry. `None` if the user has no entry here.
     Announced(Option<LoginSubject>),
 }
 
 impl Proof {
-    /// Whether this server has given it.
+    /// Returns true if the proof is from this server.
     pub(super) fn is_of(&self, server: &LoginServer) -> bool {
         match (self, server) {
             (Proof::Entry(..), LoginServer::Directory(_)) => true,
@@ -79,14 +78,14 @@ impl Proof {
     }
 }
 
-/// What has become of a login.
+/// The result of a renewed check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoginValidity {
-    /// It holds no more.
+    /// The login is no longer valid.
     Gone,
-    /// What it rests on is there.
+    /// The basis of the login is unchanged.
     Held,
-    /// Its password was right once more.
+    /// The password was checked again and is right.
     Proved,
 }
 
@@ -96,12 +95,12 @@ impl LoginValidity {
     }
 }
 
-/// A peer that was believed about whose connection it is.
+/// A trusted peer that announced the client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Announcer {
     /// By a PROXY header.
     Proxy(IpAddr),
-    /// In the protocol that is spoken.
+    /// By the protocol itself, for example XCLIENT.
     Client(IpAddr),
 }
 
@@ -115,7 +114,7 @@ impl Announcer {
 }
 
 impl Rights {
-    /// Those of a connection, which a proxy passes on perhaps.
+    /// The initial rights of a connection, possibly proxied.
     pub(super) fn new(seen: RightsVersion, now: Mono, proxy: Option<IpAddr>) -> Rights {
         Rights {
             seen,
@@ -125,7 +124,7 @@ impl Rights {
         }
     }
 
-    /// A client that is believed speaks for another one from now on, who has no login of its own.
+    /// A trusted client announces another one, which has no login.
     pub(super) fn announce(&mut self, by: IpAddr) {
         self.login = None;
         self.announcers.push(Announcer::Client(by));
@@ -136,7 +135,7 @@ impl Rights {
         self.login = Some(Box::new(Login { spelled: spelled.into(), proof, proved_at: now }));
     }
 
-    /// The password was right once more.
+    /// Notes that the password was right again.
     pub(super) fn note_proved(&mut self, now: Mono) {
         if let Some(login) = &mut self.login {
             login.proved_at = now;

@@ -1,4 +1,5 @@
-//! Room for messages that anybody may have kept here: those that a check holds, and the postmaster's.
+//! Reserves capacity for messages that unauthenticated clients can cause to be stored: messages held by checks, and
+//! mail for the postmaster.
 
 use super::draft::{Draft, HoldRoom};
 use super::refusals;
@@ -12,25 +13,26 @@ use crate::services::Services;
 use config::Config;
 use mail::{Mailbox, Refusal};
 
-/// How the hold of a message ends, and by whose wish it began; `None`: nothing holds it.
+/// The hold of a message and the parties it is charged to. `None` if the message is not held.
 pub(super) fn hold_of(draft: &Draft, is_returnable: bool) -> Option<Hold<'_>> {
     let reason = draft.additions.hold.as_deref()?;
-    // One that is no internet mail is held since its octets can't be read: that is its peer's doing.
+    // A foreign message is held because its octets can't be read, so it is charged to the peer.
     let peer = draft.client.login.as_deref().filter(|_| draft.is_foreign).unwrap_or_default();
     let sender = draft.envelope.reverse_path.as_ref().map_or("", Mailbox::domain_str);
     let author = draft.additions.author.as_deref().unwrap_or_default();
     Some(Hold { is_returnable, peer, sender, author, reason })
 }
 
-/// Takes room for the message if anything holds it.
+/// Reserves capacity if the message is held.
 ///
 /// # Errors
-/// As much is held as may be, of all clients or of this one.
+/// The limit for held messages is reached, in total or for this client.
 pub(super) fn reserve_held<W: World>(
     services: &Services<W>,
     draft: &Draft,
 ) -> Result<Option<HoldRoom>, Refusal> {
-    // RFC 5321 §6.2: reports to forged senders do more harm than mail that is lost. A peer's octets have no sender.
+    // Reports to forged senders are more harmful than lost mail (RFC 5321 §6.2). Octets that can't be read have no
+    // sender.
     let is_returnable =
         !draft.is_foreign && (!draft.is_from_stranger || draft.additions.is_sender_proven);
     let Some(held) = hold_of(draft, is_returnable) else { return Ok(None) };
@@ -50,16 +52,16 @@ pub(super) fn reserve_held<W: World>(
     Ok(Some(HoldRoom { share, is_returnable }))
 }
 
-/// Takes room for the message in the postmaster's mailbox, if it is kept there.
+/// Reserves capacity in the postmaster's mailbox, if it stores the message.
 ///
 /// # Errors
-/// There is none, now or ever.
+/// The quota is reached, or the message alone exceeds it.
 pub(super) fn reserve_own_mailbox<W: World>(
     services: &Services<W>,
     config: &Config,
     draft: &Draft,
 ) -> Result<(), Refusal> {
-    // A peer could not be refused for good what never fits: that fails where it is delivered.
+    // A peer cannot be sent a permanent refusal for size here, so its delivery fails instead.
     let is_kept_here = !draft.is_foreign
         && config.routes.get(config.postmaster.route).is_some_and(|r| r.is_built_in());
     let mut recipients = draft.envelope.recipients.iter().map(|recipient| &recipient.mailbox);

@@ -1,4 +1,4 @@
-//! What serves the connections of each socket.
+//! The configuration and handler of each listening socket.
 
 use super::protocol::{Handler, Protocol};
 use crate::pressure::Pressures;
@@ -8,13 +8,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A listener's configuration, and who serves its connections.
+/// A listener's configuration and handler.
 #[derive(Debug)]
 pub(super) struct ListenerRules<H: ?Sized> {
     pub(super) listener: Arc<Listener>,
-    /// `None`: this program has no such protocol.
+    /// `None` if this build lacks the protocol.
     pub(super) handler: Option<Rc<H>>,
-    /// A reload has left the listener out.
+    /// A reload removed the listener.
     is_withdrawn: Cell<bool>,
 }
 
@@ -23,8 +23,8 @@ impl<H: ?Sized> ListenerRules<H> {
         ListenerRules { listener: Arc::clone(listener), handler, is_withdrawn: Cell::new(false) }
     }
 
-    /// Returns true if the configuration in force does not name the listener. Its socket stays open until the
-    /// next start, and gives nobody the rights that it gave.
+    /// Returns true if the active configuration no longer contains the listener. Its socket stays open until the next
+    /// start, but grants no rights.
     pub(super) fn is_withdrawn(&self) -> bool {
         self.is_withdrawn.get()
     }
@@ -44,9 +44,9 @@ pub(super) fn rules_of<W: World>(
     config.listeners.iter().map(rules).collect()
 }
 
-/// The rules for each socket after a reload. Sockets stay as they were opened, whatever order the
-/// new configuration has: what it says of another listener, one that may relay perhaps, must not
-/// apply to them. A socket that it does not name is withdrawn.
+/// The rules of each open socket after a reload. Sockets are matched by address, then by name, never by order: the
+/// settings of another listener, for example one that may relay, must not apply to them. A socket without a match is
+/// withdrawn.
 pub(super) fn rules_by_socket<H: ?Sized>(
     sockets: &[Rc<ListenerRules<H>>],
     new: &[Rc<ListenerRules<H>>],

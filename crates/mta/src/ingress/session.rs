@@ -1,4 +1,4 @@
-//! Who is at the other end.
+//! The client of a session, as stages see it.
 
 use crate::event::Client;
 use crate::metrics::Metrics;
@@ -13,24 +13,24 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 
-/// What is known of a client while it is connected.
+/// Facts about a connected client.
 #[derive(Clone, Debug)]
 pub struct Session {
     client: Arc<Client>,
     listener: Arc<Listener>,
     may_relay: bool,
-    /// How it has logged in.
+    /// The SASL mechanism of the login.
     mechanism: Option<&'static str>,
     attached: Attached,
     presence: Rc<Presence>,
     metrics: Arc<Metrics>,
 }
 
-/// Calls those who wait for the end of a session when it goes.
+/// Notifies waiters when the session is dropped.
 #[derive(Debug, Default)]
 struct Presence(RefCell<Vec<oneshot::Sender<()>>>);
 
-/// What a stage keeps for a session.
+/// A stage's state for the session.
 #[derive(Clone, Default)]
 struct Attached(OnceCell<Rc<dyn Any>>);
 
@@ -41,7 +41,7 @@ impl fmt::Debug for Attached {
 }
 
 impl Session {
-    /// A client that has said nothing yet, behind a proxy perhaps; `nothing` is the empty text.
+    /// A new client, possibly behind a proxy. `nothing` is a shared empty string.
     pub(super) fn new(
         address: SocketAddr,
         proxy: Option<IpAddr>,
@@ -73,37 +73,36 @@ impl Session {
         })
     }
 
-    /// As events name it: address, name, listener, protocol.
+    /// The client for events: address, name, listener, protocol.
     #[must_use]
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
-    /// The settings of the listener that it came to.
+    /// The settings of its listener.
     #[must_use]
     pub fn listener(&self) -> &Arc<Listener> {
         &self.listener
     }
 
-    /// Whether it may send to any domain.
+    /// Returns true if the client may send to any domain.
     #[must_use]
     pub fn may_relay(&self) -> bool {
         self.may_relay
     }
 
-    /// What was found of the name of the client's address; what was found first counts.
+    /// Notes the reverse DNS result for the client's address. Only the first call counts.
     pub fn note_name(&self, found: iprev::IprevCheck) {
         let _ = self.client.name.set(found);
     }
 
-    /// How the client has logged in: `PLAIN`, `SCRAM-SHA-256`, …
+    /// The SASL mechanism of the login: `PLAIN`, `SCRAM-SHA-256`, …
     #[must_use]
     pub fn mechanism(&self) -> Option<&'static str> {
         self.mechanism
     }
 
-    /// What a stage keeps for the session, to its end; `make` makes it, the first time. `None`: another
-    /// stage keeps something.
+    /// A stage's state for the session, created by `make` on first use. `None` if another stage has set state.
     pub fn attached<T: Any>(&self, make: impl FnOnce() -> Rc<T>) -> Option<Rc<T>> {
         let attached = self.attached.0.get_or_init(|| make());
         Rc::clone(attached).downcast().ok()
@@ -118,30 +117,30 @@ impl Session {
         }
     }
 
-    /// Numbers of the shard.
+    /// The shard's metrics.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
     }
 
-    /// It was this mechanism by which the client has logged in.
+    /// Notes the SASL mechanism of the login.
     pub(super) fn note_mechanism(self: &mut Rc<Session>, mechanism: &'static str) {
         Rc::make_mut(self).mechanism = Some(mechanism);
     }
 
-    /// Its listener is configured like this now, and lets the client send to any domain, or not.
+    /// Adopts the listener's new configuration and the relay right.
     pub(super) fn follow(self: &mut Rc<Session>, listener: &Arc<Listener>, may_relay: bool) {
         let session = Rc::make_mut(self);
         session.listener = Arc::clone(listener);
         session.may_relay = may_relay;
     }
 
-    /// What was asked about the client counts no more: it is asked anew.
+    /// Drops the stage's state, so that the client is checked again.
     pub(super) fn forget_attached(self: &mut Rc<Session>) {
         Rc::make_mut(self).attached = Attached::default();
     }
 
-    /// The client has shown no certificate that counts; returns true if it had.
+    /// Forgets the client's certificate. Returns true if it had one that identified a user.
     pub(super) fn forget_certificate(self: &mut Rc<Session>) -> bool {
         if self.client.certified.is_none() {
             return false;
@@ -150,26 +149,26 @@ impl Session {
         true
     }
 
-    /// The connection is encrypted from now on.
+    /// Notes that the connection is encrypted.
     pub(super) fn note_encrypted(self: &mut Rc<Session>, encryption: Encryption) {
         Arc::make_mut(&mut Rc::make_mut(self).client).tls = Some(encryption);
     }
 
-    /// By its certificate the client is this user, who may send to any domain, or not.
+    /// Notes the user identified by the client certificate. `may_relay` grants the relay right.
     pub(super) fn note_certificate(self: &mut Rc<Session>, user: &str, may_relay: bool) {
         let session = Rc::make_mut(self);
         session.may_relay |= may_relay;
         Arc::make_mut(&mut session.client).certified = Some(user.into());
     }
 
-    /// The client has proved to be this user, and may send to any domain.
+    /// Notes the login, which grants the relay right.
     pub(super) fn note_login(self: &mut Rc<Session>, user: &str) {
         let session = Rc::make_mut(self);
         session.may_relay = true;
         Arc::make_mut(&mut session.client).login = Some(user.into());
     }
 
-    /// The client called itself `helo`, and speaks `protocol` (RFC 3848).
+    /// Notes the EHLO name and the `with` protocol (RFC 3848).
     pub(super) fn introduce(self: &mut Rc<Session>, helo: &str, protocol: &'static str) {
         if &*self.client.helo == helo && self.client.protocol == protocol {
             return;

@@ -1,4 +1,4 @@
-//! Steps before a message is durable, in the order of the configuration, on the accepting shard.
+//! Stages: checks and changes before a message is durable, on the accepting shard, in the order of the configuration.
 
 use super::draft::{Additions, Draft};
 use super::observer::Observer;
@@ -16,24 +16,23 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A step before a message is durable. Each of its answers is there at once, or comes later: then
-/// the core waits, though not for ever.
+/// A stage. Each decision is made at once or later, within a timeout.
 pub trait Stage: 'static {
     /// For logs.
     fn name(&self) -> &'static str;
 
-    /// Whether a client that has just connected may go on.
+    /// Checks a client that has connected.
     fn connect<'a>(&'a self, _session: &'a Rc<Session>) -> Decision<'a, ()> {
         Decision::pass()
     }
 
-    /// Whether the sender of a transaction that begins may send.
+    /// Checks the sender of a new transaction.
     fn sender<'a>(&'a self, _transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
         Decision::pass()
     }
 
-    /// What becomes of a recipient; `None`: the next stage is asked, and after the last one the
-    /// routes decide. Several recipients may be asked about at once.
+    /// Decides about a recipient. With `None` the next stage decides, and after the last one the routes. Several
+    /// recipients may be pending at the same time.
     fn recipient(
         &self,
         _transaction: &Rc<TransactionView>,
@@ -43,7 +42,7 @@ pub trait Stage: 'static {
         Answer::Now(Ok(None))
     }
 
-    /// Whether a recipient that all stages and the routes take may be kept: the last word about it.
+    /// The final check of a recipient that all stages and the routes accept.
     fn taken(
         &self,
         _transaction: &Rc<TransactionView>,
@@ -52,24 +51,24 @@ pub trait Stage: 'static {
         Decision::pass()
     }
 
-    /// Whether content may come.
+    /// Checks before the content is requested.
     fn data<'a>(&'a self, _transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
         Decision::pass()
     }
 
-    /// Who sees the content as it arrives, also what goes to disk meanwhile.
+    /// An observer of the content as it arrives, including parts already written to disk.
     fn observe(&self, _transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
         None
     }
 
-    /// By what name this server says in the message what came of checks: who else says it under that
-    /// name is renamed as the content arrives.
+    /// The authserv-id of this stage's Authentication-Results. Incoming fields with this authserv-id are renamed as
+    /// they arrive (RFC 8601 §5).
     fn speaks_as(&self, _transaction: &Rc<TransactionView>) -> Option<&str> {
         None
     }
 
-    /// The content is complete: may add header fields, recipients and facts, hold, refuse.
-    /// `observer` is what [`Stage::observe`] gave, for a downcast. Other content may take its place.
+    /// Checks the complete content. May add header fields, recipients and facts, replace the content, hold the message
+    /// or refuse it. `observer` is the value from [`Stage::observe`], for a downcast.
     fn content<'a>(
         &'a self,
         _transaction: &'a Rc<TransactionView>,
@@ -79,45 +78,44 @@ pub trait Stage: 'static {
         Decision::pass()
     }
 
-    /// Fields for a message of this server's own, whose content this is, and who signed by them, each as
-    /// `SELECTOR._domainkey.DOMAIN`. Such a message passes no stage otherwise.
+    /// Fields and signers, each as `SELECTOR._domainkey.DOMAIN`, for a generated message with this content. Generated
+    /// messages pass no other part of a stage.
     fn own(&self, _content: &Bytes) -> Decision<'static, Option<SignedFields>> {
         Answer::Now(Ok(None))
     }
 
-    /// So long [`Stage::content`] may take; 451 beyond it.
+    /// Timeout for [`Stage::content`], after which the reply is 451.
     fn content_time_max(&self) -> Duration {
         DECISION_MAX
     }
 }
 
-/// Signatures, each in lines that are to be folded, and who made them.
+/// Signature fields, each as lines to be folded, and their signers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SignedFields {
     pub fields: Vec<Vec<String>>,
     pub signers: Vec<Box<str>>,
 }
 
-/// So long a decision is waited for; 451 4.3.0 beyond it. Clients wait five minutes and more (RFC
-/// 5321 §4.5.3.2).
+/// Timeout for a decision, after which the reply is 451 4.3.0. Clients wait five minutes or more (RFC 5321 §4.5.3.2).
 pub(super) const DECISION_MAX: Duration = Duration::from_secs(100);
 
-/// What becomes of a recipient that is taken.
+/// The resolution of an accepted recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// It is kept as it was given, if the routes take it.
+    /// Kept as given, if the routes accept it.
     Kept,
-    /// These are kept in its place, whoever the client is; at least one.
+    /// Replaced by at least one address, independent of the client's rights.
     Replaced(Box<[ExpandedRecipient]>),
-    /// Nothing is kept for it, and why.
+    /// Discarded, with the reason.
     Dropped(Arc<str>),
 }
 
-/// One of those that stand for a recipient.
+/// A recipient from an expansion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpandedRecipient {
     pub recipient: Recipient,
-    /// Who answers for the list that has it: it gets the message from there.
+    /// The owner of its list, which becomes the envelope sender.
     pub owner: Option<Arc<Owner>>,
 }
 
@@ -127,15 +125,15 @@ impl From<Recipient> for ExpandedRecipient {
     }
 }
 
-/// A transaction as stages see it, from MAIL or its like to the final reply.
+/// A transaction as stages see it, from MAIL or its equivalent to the final reply.
 #[derive(Debug)]
 pub struct TransactionView {
     pub session: Rc<Session>,
-    /// The reverse-path; `None` is `<>`.
+    /// The reverse-path. `None` is `<>`.
     pub sender: Option<Mailbox>,
-    /// How many bytes of content were announced, if that was said.
+    /// The announced size of the content.
     pub size: Option<u64>,
-    /// No other transaction of this run of the shard has it.
+    /// Unique for this run of the shard.
     pub serial: u64,
     additions: RefCell<Additions>,
 }
@@ -152,17 +150,17 @@ impl TransactionView {
         Rc::new(TransactionView { session, sender, size, serial, additions })
     }
 
-    /// A header field for the message that comes, without its line end; see [`Draft::prepend`].
+    /// Adds a header field to the coming message, without its line end. See [`Draft::prepend`].
     pub fn prepend(&self, field: &str) {
         self.additions.borrow_mut().prepend(field);
     }
 
-    /// The message that comes shall wait for an operator.
+    /// Holds the coming message for an operator.
     pub fn hold(&self, reason: &str) {
         self.additions.borrow_mut().hold(reason);
     }
 
-    /// One recipient more for the message that comes; see [`Draft::add_recipient`].
+    /// Adds a recipient to the coming message. See [`Draft::add_recipient`].
     pub fn add_recipient(&self, recipient: Recipient) {
         self.additions.borrow_mut().recipients.push(recipient);
     }
@@ -172,17 +170,17 @@ impl TransactionView {
     }
 }
 
-/// A stage and where the configuration asks for it.
+/// A stage and its position in the configuration.
 pub struct Placed {
-    /// The line of the file: stages go in this order.
+    /// The line in the file. Stages run in this order.
     pub line: u32,
     pub stage: Rc<dyn Stage>,
 }
 
-/// A kind of stage: one value per shard, registered where the program is put together.
+/// A kind of stage. One value per shard, registered where the program is put together.
 pub trait StageKind<W: World>: 'static {
-    /// The stages of this kind that a configuration asks for; made at the start and at each reload.
-    /// What strangers can fill of them shows itself in `pools`.
+    /// Creates the configured stages of this kind, at start and at each reload. Pools that unauthenticated clients can
+    /// exhaust are registered in `pools`.
     fn stages(
         &self,
         config: &Config,
@@ -192,22 +190,22 @@ pub trait StageKind<W: World>: 'static {
     ) -> Vec<Placed>;
 }
 
-/// What the routes say of a recipient that a stage is asked about.
+/// The decision of the routes about a recipient, for a stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Routed<'a> {
-    /// They would take it.
+    /// The routes would accept the recipient.
     pub is_taken: bool,
-    /// The one that it would take; `None`: there is none, or it is a rewritten sender.
+    /// The route. `None` if no route matches, or the address is a rewritten sender.
     pub route: Option<&'a Route>,
 }
 
-/// The kinds of stage that a shard knows.
+/// The kinds of stage of a shard.
 pub type StageKinds<W> = Vec<Rc<dyn StageKind<W>>>;
 
-/// The stages in force, in their order.
+/// The active stages in order.
 pub(super) type Stages = Rc<[Rc<dyn Stage>]>;
 
-/// Those of all kinds that `config` asks for.
+/// The configured stages of all kinds.
 pub(super) fn stages_of<W: World>(
     kinds: &[Rc<dyn StageKind<W>>],
     config: &Config,

@@ -6,7 +6,7 @@ use crate::seams::{Net, World};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-/// Serves a connection that the acceptor placed on this shard.
+/// Serves a connection that the acceptor assigned to this shard.
 pub(crate) fn start_session<W: World>(
     ingress: &Rc<Ingress<W>>,
     accepted: <W::Net as Net>::Accepted,
@@ -37,7 +37,7 @@ pub(crate) fn start_session<W: World>(
         let connection = Connection::new(ingress, peer, None, socket, listener);
         return ingress.services.run(handler.serve(connection, stream));
     }
-    // Nothing is counted or decided before it is known whose the connection is.
+    // The connection counts for no client before the PROXY header is read.
     let (ingress, mut stream) = (Rc::clone(ingress), stream);
     let services = Rc::clone(&ingress.services);
     services.spawn(async move {

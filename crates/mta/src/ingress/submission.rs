@@ -1,4 +1,4 @@
-//! From content that has come to a message that is durable and queued, or to nothing.
+//! From complete content to a message that is durable and queued, or discarded.
 
 use super::commit::commit;
 use super::decisions::{Grace, decided, decided_within};
@@ -20,23 +20,23 @@ use spool::RECIPIENTS_MAX;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A message whose content has come, as its protocol hands it in.
+/// A complete message from the protocol handler.
 #[derive(Debug)]
 pub struct Submission {
-    /// The recipients are those that were kept.
+    /// The envelope. Its recipients are the kept ones.
     pub envelope: Envelope,
-    /// Of the content as it came.
+    /// Facts about the content as received.
     pub facts: ContentFacts,
-    /// Its client asks for TLS all the way (RFC 8689 §2).
+    /// The client requested REQUIRETLS (RFC 8689 §2).
     pub requires_tls: bool,
-    /// How it is to be sent, as far as the protocol says so.
+    /// Delivery options from the protocol.
     pub steering: Steering,
-    /// `None`: it is internet mail.
+    /// `None` for internet mail.
     pub foreign: Option<NativeMessage>,
 }
 
 impl Submission {
-    /// Internet mail of which nothing is said beside its envelope.
+    /// Internet mail with defaults for everything but the envelope.
     #[must_use]
     pub fn new(envelope: Envelope, facts: ContentFacts) -> Submission {
         let steering = Steering::default();
@@ -44,24 +44,24 @@ impl Submission {
     }
 }
 
-/// What became of a message.
+/// The result of a submission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submitted {
-    /// It is durable and queued.
+    /// Durable and queued.
     Queued(MessageId),
-    /// None of its recipients wanted anything kept.
+    /// Accepted, but discarded for all recipients.
     Discarded,
 }
 
 impl<W: World> Transaction<W> {
-    /// The content is complete, for recipients that were reserved for: makes the message durable and queues it. The
-    /// transaction is over.
+    /// Submits the content for the reserved recipients: runs the stages, makes the message durable and queues it. The
+    /// transaction then ends.
     ///
     /// # Errors
-    /// Why it is not taken, which is in the account already. Nothing is kept.
+    /// The refusal, already accounted for. No data of the message is kept.
     pub async fn submit(&mut self, submission: Submission) -> Result<Submitted, Refusal> {
         let ingress = Rc::clone(&self.ingress);
-        // All of it may have come in one read, which no guard was held for.
+        // If all content arrived in one read, the protocol handler held no guard.
         let _busy = ingress.services.stopping.guard();
         let submitted = match self.draft(submission).await {
             Ok(draft) => self.submit_draft(draft).await,
@@ -70,17 +70,17 @@ impl<W: World> Transaction<W> {
                 Err(self.refuse_content(&envelope, refusal))
             }
         };
-        // What it held is free before the protocol gets to drop it.
+        // Released now, since the protocol handler may drop the transaction later.
         self.slots.clear();
         self.envelope = None;
         self.intake.reset();
         submitted
     }
 
-    /// The message as it came.
+    /// The message as received.
     async fn draft(&mut self, submission: Submission) -> Result<Box<Draft>, (Envelope, Refusal)> {
         let Submission { envelope, facts, requires_tls, steering, foreign } = submission;
-        // Other contents have no header of which anything is known here.
+        // Foreign content has no header.
         let header = match &foreign {
             Some(_) => None,
             None => Some(self.intake.header()),
@@ -97,7 +97,7 @@ impl<W: World> Transaction<W> {
         let facts = self.intake.facts_of(facts);
         let mut draft = Box::new(Draft::new(content, envelope, facts, client, contents));
         draft.is_from_stranger = !self.session.may_relay();
-        // RFC 8689 §4.1: whoever sends it; it is their own message that may then go in clear.
+        // `TLS-Required: No` is accepted from every sender (RFC 8689 §4.1): it affects only their own message.
         let asks_for_none = header.is_some_and(|header| header.asks_for_no_tls);
         draft.require_tls = RequireTls::of(requires_tls, asks_for_none);
         draft.steering = steering;
@@ -139,8 +139,7 @@ impl<W: World> Transaction<W> {
         submitted
     }
 
-    /// All that is decided about the whole; `instead` are the recipients that stand for others and have
-    /// no owner.
+    /// Runs all decisions about the whole message. `instead` are the expanded recipients without a list owner.
     async fn complete(&mut self, draft: &mut Draft, instead: Vec<u32>) -> Result<(), Refusal> {
         let ingress = Rc::clone(&self.ingress);
         if !draft.is_foreign {
@@ -164,7 +163,7 @@ impl<W: World> Transaction<W> {
         room::reserve_own_mailbox(services, &ingress.router.active().config, draft)
     }
 
-    /// Asks the stages about the whole, if anybody is to get it.
+    /// Passes the message through the stages, unless no recipient is left.
     async fn pass_stages(
         &mut self,
         view: &Rc<TransactionView>,
@@ -199,7 +198,7 @@ impl<W: World> Transaction<W> {
         self.reserve_for_tenant(draft)
     }
 
-    /// Room among what its tenant may have queued.
+    /// Reserves capacity in the tenant's `queued_max`.
     fn reserve_for_tenant(&self, draft: &mut Draft) -> Result<(), Refusal> {
         let services = &self.ingress.services;
         let Some(tenancy) = &draft.tenancy else { return Ok(()) };
@@ -213,7 +212,7 @@ impl<W: World> Transaction<W> {
         Ok(())
     }
 
-    /// Tells of recipients for which nothing was kept.
+    /// Emits events for discarded recipients.
     fn tell_dropped(&self, dropped: Dropped, id: MessageId, body_bytes: u64) {
         let services = &self.ingress.services;
         let at = services.wall();

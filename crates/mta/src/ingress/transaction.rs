@@ -1,4 +1,4 @@
-//! One message on its way in, from MAIL or its like to the final reply.
+//! A transaction: one incoming message, from MAIL or its equivalent to the final reply.
 
 use super::account::{account, content_refused};
 use super::decisions::{Grace, RecipientResolver, decided};
@@ -17,26 +17,27 @@ use crate::seams::World;
 use mail::{Envelope, Recipient, Refusal, Reply};
 use std::rc::Rc;
 
-/// One transaction: [`Transaction::recipient`] and [`Transaction::keep`] for each recipient, [`Transaction::reserve`],
-/// content through [`Transaction::intake`], and [`Transaction::submit`] at its end. Dropped, it ends without a message.
+/// One transaction. Call [`Transaction::recipient`] and [`Transaction::keep`] for each recipient,
+/// [`Transaction::reserve`], then send content through [`Transaction::intake`], and end with [`Transaction::submit`].
+/// Dropping it ends it without a message.
 ///
-/// It needs no more of its connection than who is there: others may be under way beside it.
+/// It shares only the client's identity with its connection, so several may be open at once.
 pub struct Transaction<W: World> {
     pub(super) ingress: Rc<Ingress<W>>,
     pub(super) session: Rc<Session>,
     pub(super) count: Rc<ClientCount<W>>,
     pub(super) stages: Stages,
-    /// What stages see of it. `None` where there is no stage to be asked.
+    /// The transaction for stages. `None` without stages.
     pub(super) view: Option<Rc<TransactionView>>,
-    /// What the message needs, as far as MAIL has shown it.
+    /// The capabilities that the message needs of the next hop, from MAIL.
     pub(super) wants: Wants,
-    /// Recipients that are not kept as they were given.
+    /// Recipients that were expanded or dropped.
     pub(super) resolutions: Resolutions,
     /// Queue slots reserved for its recipients.
     pub(super) slots: Share,
-    /// What the recipients draw of body memory; `None`: nothing yet.
+    /// The recipients' share of body memory. `None` before they draw on it.
     pub(super) envelope: Option<Share>,
-    /// About what they take.
+    /// Approximate memory for recipients.
     pub(super) envelope_bytes: u64,
     pub(super) intake: Intake<W>,
 }
@@ -65,8 +66,7 @@ impl<W: World> Transaction<W> {
         }
     }
 
-    /// Whether this client may send to this recipient, and what becomes of it. Several may be open
-    /// at once; whoever asked about one says [`Transaction::keep`] when it is taken.
+    /// Decides about a recipient. Several may be pending at once. Call [`Transaction::keep`] once one is accepted.
     #[must_use]
     pub fn recipient(&self, recipient: &Recipient) -> Decision<'static, Resolved> {
         if self.count.is_exhausted(Rate::Refusals) {
@@ -83,17 +83,16 @@ impl<W: World> Transaction<W> {
         asked.ask(recipient)
     }
 
-    /// Makes room in the queue for `recipients` that were kept, before content is asked for, so that
-    /// what is committed always fits.
+    /// Reserves queue slots for `recipients`, before the content is requested, so that a committed message always fits.
     ///
     /// # Errors
-    /// When there is none, or nothing can be written, or a stage wants no content. The transaction stays open, for
-    /// more recipients.
+    /// No capacity, a spool that can't be written, or a refusal by a stage. The transaction stays open for more
+    /// recipients.
     pub async fn reserve(&mut self, recipients: usize) -> Result<(), Refusal> {
         if self.ingress.custody.is_poisoned() {
             return Err(refusals::CANNOT_WRITE);
         }
-        // One that was refused before leaves nothing for this one.
+        // Resets the arrangements of an earlier attempt that was refused.
         self.slots.clear();
         self.intake.clear_arrangements();
         if self.session.listener().takes_internet_mail() {
@@ -118,13 +117,13 @@ impl<W: World> Transaction<W> {
         Ok(())
     }
 
-    /// Where the content goes.
+    /// The sink for the content.
     #[must_use]
     pub fn intake(&mut self) -> &mut Intake<W> {
         &mut self.intake
     }
 
-    /// Takes slots of the queue for so many recipients more.
+    /// Reserves more queue slots.
     pub(super) fn take_slots(&mut self, count: u64) -> Result<(), Refusal> {
         let (services, shared) = (&self.ingress.services, &self.ingress.services.shared);
         let is_taken = match self.session.may_relay() || self.count.is_exempt() {
@@ -142,11 +141,11 @@ impl<W: World> Transaction<W> {
         Err(refusals::QUEUE_FULL)
     }
 
-    /// Refuses the content, for the account and at the client's cost.
+    /// Accounts for refused content and charges the client.
     pub(super) fn refuse_content(&self, envelope: &Envelope, refusal: Refusal) -> Refusal {
         let refused = content_refused(envelope, Reply::from(refusal.clone()));
         account(&self.ingress, self.session.client(), refused);
-        // Beyond the limit there is nothing more to count: it is looked at where it is too late.
+        // The result is not needed here: the limit is checked when the next transaction begins.
         let _ = self.count.charge(Rate::Refusals);
         refusal
     }

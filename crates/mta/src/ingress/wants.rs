@@ -1,7 +1,6 @@
-//! What a message of a stranger needs, and all hosts of a recipient's route are known not to have: it is refused
-//! before it is accepted, since a report of it would go to whoever the client says it is. That is at MAIL where no
-//! route has it, at RCPT where the recipient's has not, and behind the content for what only that shows. What is
-//! not known is taken.
+//! Refuses a message from a client that may not relay if all hosts of a route are known not to offer a capability that
+//! the message needs. Accepting it would create a bounce to a possibly forged sender. The check is made at MAIL for all
+//! routes, at RCPT for the recipient's route, and after the content. Hosts with unknown capabilities pass.
 
 use super::Ingress;
 use super::commit::prefix_of;
@@ -24,7 +23,7 @@ const NO_REQUIRETLS: Refusal =
 /// RFC 6531 §3.6.
 const NO_SMTPUTF8: Refusal =
     Refusal::permanent((6, 7), "The next host takes no internationalised addresses").with_code(553);
-/// RFC 6531 §3.6: behind the content.
+/// RFC 6531 §3.6, after the content.
 const NO_UTF8_HEADER: Refusal =
     Refusal::permanent((6, 7), "The next host takes no internationalised header").with_code(554);
 /// RFC 1870 §6.2.
@@ -34,42 +33,42 @@ const TOO_LARGE: Refusal =
 const NO_8BITMIME: Refusal =
     Refusal::permanent((6, 3), "The next host takes no 8-bit content as this is").with_code(554);
 
-/// Of more routes than this it is not known whether none has something.
+/// With more routes the check for all routes is skipped.
 const ROUTES_MAX: usize = 100;
-/// About what this server adds in front of a content.
+/// Approximate size of the header fields that this server adds.
 const PREFIX_BYTES_ABOUT: u64 = 4_096;
 
-/// What a client says at MAIL of the message that comes.
+/// The parameters of MAIL.
 #[derive(Clone, Debug, Default)]
 pub struct Sender {
-    /// The reverse-path; `None` is `<>`.
+    /// The reverse-path. `None` is `<>`.
     pub path: Option<Mailbox>,
-    /// How many octets of content come, if that was said.
+    /// The announced size of the content.
     pub size: Option<u64>,
-    /// It asks for TLS all the way (RFC 8689 §2).
+    /// REQUIRETLS (RFC 8689 §2).
     pub requires_tls: bool,
 }
 
-/// What a message needs of a host that it goes to.
+/// The capabilities that a message needs of the next hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Wants {
     require_tls: bool,
-    /// For its sender.
+    /// For the sender.
     smtputf8: bool,
-    /// For its header.
+    /// For the header.
     utf8_header: bool,
     bytes: u64,
-    /// It is 8-bit.
+    /// The content is 8-bit.
     eight_bit: bool,
-    /// It is, and stays so: it can't be encoded.
+    /// The content is 8-bit and can't be encoded.
     unencodable: bool,
 }
 
 impl Wants {
-    /// As far as MAIL shows it.
+    /// As far as known at MAIL.
     pub(super) fn of_sender(sender: &Sender) -> Wants {
         Wants {
-            // RFC 8689 §5: a report goes anyhow.
+            // A report is sent even without REQUIRETLS (RFC 8689 §5).
             require_tls: sender.requires_tls && sender.path.is_some(),
             smtputf8: sender.path.as_ref().is_some_and(needs_smtputf8),
             bytes: sender.size.unwrap_or(0),
@@ -77,14 +76,14 @@ impl Wants {
         }
     }
 
-    /// Of a message that asks for TLS all the way, and for nothing else.
+    /// For a message that needs only REQUIRETLS.
     pub(super) fn of_require_tls() -> Wants {
         Wants { require_tls: true, ..Wants::default() }
     }
 
-    /// Why a host with these offers can't have it by a route.
+    /// The first capability that a host on this route lacks.
     fn lacked_by(&self, offers: &Offers, route: &Route) -> Option<Refusal> {
-        // RFC 8689 §4.2.1: some routes are the end of the way.
+        // Not required on routes that deliver finally (RFC 8689 §4.2.1).
         let is_demanded = self.require_tls && route.channel.tls_sources_required().is_some();
         let is_8bit = match route.channel.eight_bit() {
             EightBit::Encode => self.unencodable,
@@ -104,7 +103,7 @@ impl Wants {
         }
     }
 
-    /// Why no host of a route can have it; `None`: one can, or may.
+    /// The needed capability that no host of a route offers. `None` if at least one host may offer all.
     fn lacked_on<W: World>(&self, services: &Services<W>, route: &Route) -> Option<Refusal> {
         let known = &services.shared.known_hosts;
         let is_usual = Wants { bytes: 0, ..*self } == Wants::default();
@@ -121,7 +120,7 @@ impl Wants {
         first
     }
 
-    /// The same for a recipient's route.
+    /// As `lacked_on`, for a recipient's route.
     fn lacked_for<W: World>(
         &self,
         services: &Services<W>,
@@ -132,7 +131,7 @@ impl Wants {
         wants.lacked_on(services, active.route_of(recipient)?)
     }
 
-    /// Why nothing of it can go anywhere: no route that the client may use has a host for it.
+    /// The needed capability that no route open to the client offers.
     pub(super) fn lacked_everywhere<W: World>(
         &self,
         services: &Services<W>,
@@ -157,8 +156,8 @@ impl Wants {
         first
     }
 
-    /// Why a recipient's hosts can't have it, whatever stands for it. A list's owner gets the reports about its
-    /// members.
+    /// The needed capability that the hosts of a recipient do not offer, after expansion. Members of a list with an
+    /// owner are skipped, since the owner gets their reports.
     pub(super) fn lacked_by_those<W: World>(
         &self,
         services: &Services<W>,
@@ -176,16 +175,16 @@ impl Wants {
     }
 }
 
-/// Whether an address has no form in ASCII (RFC 6531 §3.2).
+/// Returns true if an address has no ASCII form (RFC 6531 §3.2).
 fn needs_smtputf8(mailbox: &Mailbox) -> bool {
     !mailbox.as_str().is_ascii()
         && (!mailbox.local().is_ascii() || mailbox.domain().to_ascii().is_err())
 }
 
-/// Why a stranger's message is not taken, which some recipient's hosts are known not to take.
+/// Checks the complete message of a client that may not relay.
 ///
 /// # Errors
-/// The refusal; or its content can't be read.
+/// The refusal, or an error reading the content.
 pub(super) async fn of_message<W: World>(
     ingress: &Ingress<W>,
     draft: &Draft,
@@ -217,7 +216,7 @@ pub(super) async fn of_message<W: World>(
     if !draft.facts.has_8bit {
         return Ok(());
     }
-    // What is asked of a content is asked only where it matters.
+    // The content is scanned only if the result matters.
     let utf8_header = Wants { utf8_header: draft.envelope.smtputf8, ..wants };
     if let Some(refusal) = lacked(utf8_header)
         && has_8bit_header(draft).await?
@@ -228,7 +227,7 @@ pub(super) async fn of_message<W: World>(
     if let Some(refusal) = lacked(eight_bit) {
         return Err(refusal);
     }
-    // There is nobody to tell that a report was lost: it goes as it is.
+    // A report that can't be encoded is sent as it is, because its loss could not be reported.
     let unencodable = Wants { unencodable: has_sender, ..eight_bit };
     match lacked(unencodable) {
         Some(refusal) if !can_be_encoded(draft).await? => Err(refusal),
@@ -236,7 +235,7 @@ pub(super) async fn of_message<W: World>(
     }
 }
 
-/// Octets of the message as the next host counts them (RFC 1870 §4), as exactly as it may matter.
+/// Size of the message as the next hop counts it (RFC 1870 §4). Exact only if it could exceed a known limit.
 fn bytes_of<W: World>(ingress: &Ingress<W>, active: &Active, draft: &Draft) -> u64 {
     let services = &ingress.services;
     let about = draft.sent_bytes() + draft.added_fields().len() as u64 + PREFIX_BYTES_ABOUT;
@@ -246,7 +245,7 @@ fn bytes_of<W: World>(ingress: &Ingress<W>, active: &Active, draft: &Draft) -> u
     draft.sent_bytes() + prefix_of(&active.config, draft, services.wall()).len() as u64
 }
 
-/// Whether the header that the message came with has an octet above 0x7f.
+/// Returns true if the original header contains an octet above 0x7f.
 async fn has_8bit_header(draft: &Draft) -> Result<bool, Refusal> {
     let (mut scan, mut offset) = (HeaderScan::default(), 0);
     while offset < draft.sent_bytes() {

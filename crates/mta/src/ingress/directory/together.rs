@@ -1,4 +1,4 @@
-//! Lists that many name at once: each is expanded for all of them.
+//! Shares one expansion of a large list among all sessions that name it at the same time.
 
 use super::super::members::is_list;
 use super::super::refusals;
@@ -14,8 +14,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl<W: World> RecipientTables<W> {
-    /// The members of a list, which is expanded for all who name it meanwhile, even if whoever was first goes: those who
-    /// wait begin nothing anew.
+    /// The members of a list. A task expands it for all sessions that name it in the meantime, and it goes on if the
+    /// first session ends. The other sessions wait and start no expansion.
     pub(super) async fn members_together(
         self,
         key: (usize, Mailbox),
@@ -32,11 +32,11 @@ impl<W: World> RecipientTables<W> {
             }
         };
         let outcome = awaited.wait_for(Option::is_some).await;
-        // Only the end of the shard ends it before.
+        // Closed early only when the shard ends.
         outcome.ok().flatten().unwrap_or(Err(refusals::STOPPING))
     }
 
-    /// Expands a list in a turn of its own, and remembers what came of it.
+    /// Expands a list with its own position in the fair queue, and caches the result.
     async fn for_all(
         self,
         key: (usize, Mailbox),
@@ -59,7 +59,7 @@ impl<W: World> RecipientTables<W> {
         begun.set(Some(outcome));
     }
 
-    /// The members of an alias, remembered if they are many.
+    /// The members of an alias, cached if they are many.
     pub(super) async fn members_of_alias(
         &self,
         key: (usize, Mailbox),
@@ -70,7 +70,7 @@ impl<W: World> RecipientTables<W> {
         expansion.has_owners = true;
         self.open(&mut expansion, &self.route, of.clone(), found, None, 1).await?;
         self.walk(&mut expansion, &of).await?;
-        // Who has a place must not wait for another.
+        // The expansion of owners may need a permit too: holding one while waiting for another would deadlock.
         expansion.place = None;
         let owners = self.owners(&expansion.members).await?;
         let members: Rc<[Expanded]> = expansion.into_members(&owners);
@@ -79,8 +79,8 @@ impl<W: World> RecipientTables<W> {
     }
 }
 
-/// The address by which a list is expanded, and what its table says of it. A tag that a list was found without ends there:
-/// a list that is named by a thousand tags is one.
+/// The address and entry by which a list is expanded. The tag is dropped, so that a list named with a thousand tags is
+/// expanded once.
 pub(super) fn without_tag(of: Mailbox, found: FoundAddress) -> (Mailbox, FoundAddress) {
     if found.by != FoundBy::WithoutTag || !is_list(&found.entry) {
         return (of, found);
