@@ -1,6 +1,8 @@
-//! Clients that were a user lately: his own machines, which nobody else's guesses shall keep waiting.
-//! Only who knows a password is remembered here, so nobody pushes out another by guessing. What is known is
-//! written down now and then, as text, a line for each user: advice, without which all are strangers.
+//! Clients from which a user logged in lately: the user's own machines, which password guessing by other clients must
+//! not delay.
+//!
+//! Only a client with a correct password is stored here, so guessing can't displace an entry. The list is written from
+//! time to time, as text with one line per user. It is advisory: without it all clients are unknown.
 
 use super::LoginSubject;
 use mail::Mono;
@@ -9,7 +11,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Users remembered; beyond it those are forgotten who have been away longest.
+/// Maximum number of users; beyond it those with the oldest logins are forgotten.
 const USERS_MAX: usize = 64 * 1_024;
 /// Clients of one user, the last ones.
 const CLIENTS_MAX: usize = 16;
@@ -50,7 +52,7 @@ impl Users {
     }
 }
 
-/// Who was whom, over all shards.
+/// The known clients of each user, over all shards.
 #[derive(Debug, Default)]
 pub struct KnownClients {
     users: Mutex<Users>,
@@ -83,12 +85,12 @@ impl KnownClients {
         self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether it has lately, and not failed since.
+    /// Returns true if the client logged in as this user lately, and has not failed since.
     pub(crate) fn knows(&self, user: LoginSubject, client: LoginSubject) -> bool {
         self.lock().seen.get(&user).is_some_and(|seen| seen.clients.contains(&client))
     }
 
-    /// Whether it has proved to be anybody lately.
+    /// Returns true if the client logged in as any user lately.
     pub(crate) fn knows_client(&self, client: LoginSubject) -> bool {
         self.lock().clients.contains_key(&client)
     }
@@ -109,13 +111,13 @@ impl KnownClients {
         }
     }
 
-    /// Counts what would be written otherwise than before.
+    /// Number of changes to the list.
     #[must_use]
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
     }
 
-    /// What is known, as text of at most so many octets: those who were here last.
+    /// The list as text of at most `bytes_max` octets, the latest logins.
     #[must_use]
     pub fn written(&self, bytes_max: usize) -> String {
         let mut lines: Vec<(Mono, String)> = Vec::new();
@@ -141,10 +143,10 @@ impl KnownClients {
         lines.into_iter().filter(fits).map(|(_, line)| line).collect()
     }
 
-    /// Knows what was [written](KnownClients::written); of text that is none nothing.
+    /// Loads a text by [`KnownClients::written`]. Nothing is loaded from an invalid text.
     ///
     /// # Errors
-    /// The first line that is none, from 1.
+    /// The number of the first invalid line, from 1.
     pub fn read(&self, text: &str) -> Result<(), usize> {
         let mut read = BTreeMap::new();
         for (line, number) in text.lines().zip(1..) {

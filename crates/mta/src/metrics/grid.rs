@@ -1,5 +1,5 @@
-//! Metrics of one name that a label tells apart: a cell for each value of the label, so that none is missing and
-//! none is described twice.
+//! Metrics with one name and a label: one cell for each value of the label, so that each exists and has the same
+//! description.
 
 use super::{Counter, Description, Gauge, Histogram, Metric, Value};
 use std::marker::PhantomData;
@@ -68,9 +68,9 @@ impl<L: Label, M> Index<L> for Grid<L, M> {
     }
 }
 
-/// What a row of a set's table holds: one metric, or a grid of them.
+/// An entry of a table of metrics: one metric, or a grid.
 pub trait Show {
-    /// Shows each metric, with the labels of the row and those of its own.
+    /// Shows each metric, with the labels of the entry and its own.
     fn show(&self, row: &Description<'_>, show: &mut dyn FnMut(&Description<'_>, Value));
 }
 

@@ -1,4 +1,4 @@
-//! Values of labels, each with its type: those that others define, and those that only metrics need.
+//! Values of labels, each with its type: first types of other modules, then types only for metrics.
 
 use super::{Grid, Label, Metrics};
 use crate::clients::Lane;
@@ -9,7 +9,7 @@ use classes::ReplyClass;
 use config::shaping::Action;
 use lookup::LookupErrorKind;
 
-// What a limit of our own cut short is counted as what it is to the sender: for the time being.
+// A check cut short by a local limit counts as temporary, as the sender sees it.
 crate::label! { iprev::IprevResult, "verdict":
 Pass = "pass", Fail = "fail", TempError | CutShort = "temperror", PermError = "permerror" }
 crate::label! { spf::SpfResult, "verdict":
@@ -66,34 +66,34 @@ macro_rules! labels {
 }
 
 labels! {
-    /// Why intake refused, as far as a label may say it.
+    /// Reason for a rejection at intake, as coarse as a label allows.
     RefusalReason = "reason" {
         Protocol = "protocol", Size = "size", Content = "content", Policy = "policy", Limit = "limit",
         Resources = "resources",
     }
-    /// A check of strangers before their message.
+    /// A check of unauthenticated clients before their message.
     StrangersCheck = "check" {
         OwnDomains = "own_domains", SenderDomain = "sender_domain", Dnsbl = "dnsbl", Greylist = "greylist",
     }
-    /// What an ARC seal says of the chain before it (RFC 8617 §4.1.3, `cv`).
+    /// Chain validation status in an ARC seal (RFC 8617 §4.1.3, `cv`).
     SealedChain = "says" { None = "none", Pass = "pass", Fail = "fail" }
-    /// Why a message that was to be signed is not.
+    /// Reason for which a message was not signed as configured.
     UnsignedReason = "reason" { NoAuthor = "no_author", NoSigner = "no_signer" }
-    /// What becomes of a message that nobody released in time.
+    /// Outcome of a held message that was not released in time.
     HoldEnd = "outcome" { Returned = "returned", Removed = "removed" }
-    /// What becomes of a recipient.
+    /// Outcome of a recipient.
     RecipientOutcome = "outcome" {
         Delivered = "delivered", Relayed = "relayed", Failed = "failed", Expired = "expired", Removed = "removed",
     }
-    /// What a notification is about.
+    /// Action of a DSN.
     DsnAction = "action" { Failed = "failed", Delayed = "delayed", Success = "success" }
-    /// Where in the queue a recipient is.
+    /// State of a queued recipient.
     QueueState = "state" {
         Scheduled = "scheduled", Ready = "ready", InFlight = "in_flight", Held = "held", Unreported = "unreported",
     }
-    /// Whose word is followed when a connection is encrypted.
+    /// Source of the TLS policy of a connection.
     TlsPolicy = "policy" { Dane = "dane", MtaSts = "mta-sts" }
-    /// What a next hop lacks for a message with REQUIRETLS (RFC 8689).
+    /// The capability that a next hop lacks for a message with REQUIRETLS (RFC 8689).
     RequireTlsLack = "reason" { Encryption = "encryption", RequireTls = "requiretls" }
 }
 

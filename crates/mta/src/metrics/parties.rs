@@ -1,18 +1,17 @@
-//! What became of mail by who had to do with it: the provider that got it, the source that it went from, the
-//! tenant whose it was.
+//! Delivery outcomes per provider, source and tenant.
 
 use super::{Counter, Description, Metric, MetricSet, Value, WarmupMetrics};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Parties of one kind that are counted; what others do is counted as [`OTHERS`].
+/// Maximum number of counted parties of one kind; the rest is counted as [`OTHERS`].
 const NAMES_MAX: usize = 10_000;
 /// Of these, so many are shown: those with the most.
 const SHOWN_MAX: usize = 1_000;
 /// The name of those that came when there were [`NAMES_MAX`].
 const OTHERS: &str = "(others)";
 
-/// What an attempt came to.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AttemptOutcome {
     Sent,
@@ -20,7 +19,7 @@ pub(crate) enum AttemptOutcome {
     Failed,
 }
 
-/// Who had to do with some mail, as far as that is known.
+/// The parties of some mail, as far as known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PartyLabels<'a> {
     pub(crate) provider: Option<&'a str>,
@@ -37,7 +36,7 @@ pub type NamedWarmups = Vec<(Arc<str>, Arc<WarmupMetrics>)>;
 /// Recipients of one party.
 #[derive(Debug)]
 pub struct PartyMetrics {
-    /// What they are called, in the order of [`AttemptOutcome`].
+    /// Descriptions in the order of [`AttemptOutcome`].
     descriptions: &'static [Description<'static>; 3],
     counters: [Counter; 3],
 }
@@ -115,7 +114,7 @@ impl PartyCounters {
     }
 }
 
-/// What became of mail by party, over all shards. What has no party costs nothing.
+/// Delivery outcomes by party, over all shards. Mail without parties costs nothing.
 #[derive(Debug)]
 pub struct SendingMetrics {
     providers: PartyCounters,
@@ -136,7 +135,7 @@ impl Default for SendingMetrics {
 }
 
 impl SendingMetrics {
-    /// So many recipients came to this.
+    /// Counts the outcome of recipients.
     pub(crate) fn note(&self, concerned: PartyLabels<'_>, came: AttemptOutcome, recipients: u64) {
         let PartyLabels { provider, source, tenant } = concerned;
         let named = [(&self.providers, provider), (&self.sources, source), (&self.tenants, tenant)];
@@ -147,7 +146,7 @@ impl SendingMetrics {
         }
     }
 
-    /// The label of each kind of party, and those of it with the most mail, by name.
+    /// The label of each kind of party, and the parties with the most mail, by name.
     #[must_use]
     pub fn shown(&self) -> [(&'static str, NamedParties); 3] {
         [

@@ -1,4 +1,4 @@
-//! The lists: pools, those of mail that comes in first, and what is only remembered.
+//! The lists: resource pools, those for incoming mail first, and bounded memories.
 
 use super::{Memory, PoolId, ResourcePool};
 
@@ -237,7 +237,7 @@ pub const POOLS: &[ResourcePool] = &[
     },
 ];
 
-/// All that is only remembered, and what is bounded without being shared.
+/// Caches, and resources that are bounded without being shared.
 pub const MEMORIES: &[Memory] = &[
     Memory {
         name: "memory for content that comes in",

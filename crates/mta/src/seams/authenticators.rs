@@ -1,4 +1,4 @@
-//! Who knows users, where no table does.
+//! Login servers, for users that are in no table.
 
 use crate::answer::{Answer, Later};
 use auth::sasl::Claim;
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A server that knows users, and that they are who they say to be.
+/// A server that authenticates users.
 #[derive(Clone, Debug)]
 pub enum LoginServer {
-    /// Dovecot's, which speaks with clients by mechanisms of its own.
+    /// A Dovecot server, which runs its own SASL mechanisms with the client.
     Dovecot(HostPort),
     /// A directory in which this table finds users: it has an entry's password checked by a bind.
     Directory(Arc<TableEntry>),
@@ -30,77 +30,76 @@ impl fmt::Display for LoginServer {
     }
 }
 
-/// An OAuth 2.0 server that says whose a token is (RFC 7662).
+/// An OAuth 2.0 introspection server (RFC 7662).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Introspection {
     pub at: WebPlace,
-    /// As whom it is asked, with the first line of the file.
+    /// Client id of the request; the secret is the first line of the file.
     pub client_id: Box<str>,
     pub secret_file: PathBuf,
-    /// Which part of an answer has the user's name.
+    /// The claim that has the user's name.
     pub user_claim: Box<str>,
-    /// What a token must be good for.
+    /// The required scope.
     pub scope: Option<Box<str>>,
-    /// Those whose certificates are trusted; `None`: the machine's roots.
+    /// Trusted certificate authorities; `None`: the system's roots.
     pub ca_file: Option<PathBuf>,
 }
 
-/// How a server is asked about a login.
+/// Parameters of a request about a login.
 #[derive(Clone, Copy, Debug)]
 pub struct LoginTerms {
-    /// Where the client is.
+    /// The client's address.
     pub remote: SocketAddr,
-    /// Where it came to.
+    /// The local address.
     pub local: Option<SocketAddr>,
     /// An answer is waited for so long.
     pub patience: Duration,
-    /// The client may relay, or was a user lately: others leave it some turns.
+    /// The client may relay, or logged in lately: unknown clients leave it part of the turns.
     pub is_known: bool,
 }
 
-/// What a server made of a step of a login.
+/// A server's response to a step of a login.
 pub enum LoginReply {
-    /// The client is told this; what it answers goes on with the conversation.
+    /// A challenge for the client; the conversation continues with the client's response.
     Challenge(Vec<u8>, Box<dyn Conversation>),
     /// The client is this user.
     Accepted(String),
-    /// It is not; the user that it said to be, if the server knows.
+    /// Rejected; with the claimed user, if the server knows it.
     Refused(Option<String>),
-    /// What the client said is more than the server takes.
+    /// The client's response is longer than the server accepts.
     TooLong,
 }
 
-/// What a server made of a password.
+/// The result of a password check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// How it calls the user whose password it is. `None`: it is not his; where none was shown: it has no name
-    /// for him.
+    /// The server's name of the authenticated user. `None` if the password is wrong; for a lookup without a password,
+    /// if the server has no name for the user.
     pub user: Option<String>,
-    /// Which of its users that was about, however he was spelled, if there is one and it says so.
+    /// The server's entry of this user in canonical spelling, if there is one and the server returns it.
     pub entry: Option<String>,
 }
 
-/// A login that a server is asked about in several steps. Dropped, it is given up.
+/// A login in several steps. Dropping it cancels the login.
 pub trait Conversation {
     /// The client's answer to a challenge.
     fn go_on(self: Box<Self>, response: Vec<u8>)
     -> Later<'static, Result<LoginReply, LookupError>>;
 }
 
-/// Shown in nobody's log.
+/// Keeps its content out of logs.
 impl fmt::Debug for dyn Conversation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Conversation")
     }
 }
 
-/// The way to such servers. All answers have deadlines.
+/// Access to login servers. All answers have deadlines.
 pub trait Authenticators {
-    /// The mechanisms that a server offers, in capitals; `None`: it has not said so yet, or any may be
-    /// offered for it.
+    /// The mechanisms that a server offers, in capitals; `None` if they are not known yet, or if any may be offered.
     fn offered(&self, server: &LoginServer) -> Answer<'static, Option<Arc<[Box<str>]>>>;
 
-    /// Whether a password is the user's, and how the server calls him.
+    /// Checks a password, and returns the server's name of the user.
     fn check(
         &self,
         server: &LoginServer,
@@ -118,7 +117,7 @@ pub trait Authenticators {
         Box::pin(async { Err(nobody()) })
     }
 
-    /// Whose a token is. `None`: nobody's, or it is not good for this.
+    /// The user of a token. `None` if the token is invalid or does not have the scope.
     fn whose(
         &self,
         server: &Arc<Introspection>,
@@ -126,7 +125,7 @@ pub trait Authenticators {
         terms: LoginTerms,
     ) -> Later<'static, Result<Option<String>, LookupError>>;
 
-    /// Has the server speak with the client.
+    /// Begins a SASL exchange between the server and the client.
     fn begin(
         &self,
         server: &LoginServer,
@@ -136,7 +135,7 @@ pub trait Authenticators {
     ) -> Later<'static, Result<LoginReply, LookupError>>;
 }
 
-/// A world without such servers.
+/// Has no login servers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoAuthenticators;
 

@@ -1,4 +1,4 @@
-//! Where passwords are hashed.
+//! Password hashing.
 
 use super::Lane;
 use crate::answer::{Answer, Later};
@@ -9,51 +9,50 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// More is to be hashed than those who do it get done.
+/// The hashing threads are overloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overloaded;
 
-/// What comes of hashing.
+/// The result of hashing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hashed<T> {
     pub answer: T,
-    /// As far as is known it was for nothing: what a wrong password takes is paced, what a right one takes
-    /// is not.
+    /// The work was probably wasted: the time for wrong passwords is paced, the time for correct ones is not.
     pub is_wasted: bool,
-    /// Its client has failed to log in by it: what else it asks for waits among those who failed.
+    /// The client's login failed: its further requests wait in the lane of failed clients.
     pub has_failed: bool,
 }
 
-/// Where passwords are hashed: that takes long on purpose, and no shard waits for it.
+/// Password hashing. It is slow on purpose, so it runs outside the shards.
 pub trait Hashing: 'static {
-    /// Does the work elsewhere, in the turn of whom it is for.
+    /// Does the work on another thread, in the requester's turn.
     ///
     /// # Errors
-    /// Too much waits already in this lane, or it has waited too long: it is not done.
+    /// Too many requests wait in this lane, or the request has waited too long: it is not done.
     fn run<T: Send + 'static>(
         &self,
         of: (Lane, Requester),
         work: impl FnOnce() -> Hashed<T> + Send + 'static,
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static;
 
-    /// Waits for the turn that a check in this lane would have, with nothing to be done then: a guess at a user
-    /// who does not exist costs nothing, and nobody can tell it by its time from others.
+    /// Waits for the turn that a check in this lane would get, without work. A guess at a nonexistent user then costs
+    /// no hashing, and its time does not show that the user does not exist.
     ///
     /// # Errors
-    /// As [`Hashing::run`] has them; the places that they take are not those of checks.
+    /// As for [`Hashing::run`]; the waiting places are separate from those of checks.
     fn take_turn(
         &self,
         of: (Lane, Requester),
     ) -> impl Future<Output = Result<(), Overloaded>> + 'static;
 
-    /// How long a check takes once its turn has come: the last one did.
+    /// Duration of the last check, from the start of its turn.
     fn usual_time(&self) -> Duration;
 
-    /// Bytes that nobody can guess.
+    /// Unpredictable bytes.
     fn secret(&self) -> [u8; 16];
 }
 
-/// A world in which nobody logs in.
+/// Has no logins.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoHashing;
 
@@ -82,7 +81,7 @@ impl Hashing for NoHashing {
     }
 }
 
-/// A key, or why there is none, in a sentence.
+/// A key, or the error as a sentence.
 pub type ReadKey = Result<Arc<SigningKey>, String>;
 
 /// Reads keys that sign from files that tables name.
@@ -97,7 +96,7 @@ pub trait KeyFiles {
     fn parse(&self, pem: &str) -> ReadKey;
 }
 
-/// Where nobody reads any.
+/// Reads no key files.
 #[derive(Clone, Copy, Debug)]
 pub struct NoKeyFiles;
 

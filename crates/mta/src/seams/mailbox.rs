@@ -1,4 +1,4 @@
-//! Mailboxes: what the store of mailbox files is told, and why it refuses.
+//! Mailboxes: targets and errors of the store of mailbox files.
 
 use queue::Origin;
 use std::fmt;
@@ -9,17 +9,17 @@ use std::sync::Arc;
 /// A mailbox, and how it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailboxPlace {
-    /// The directory that an operator names: on the way to it symbolic links are followed.
+    /// The directory in the configuration: symbolic links in its path are followed.
     pub root: PathBuf,
-    /// The Maildir, from there on: on this way none is followed. Empty: the root is the Maildir.
+    /// The Maildir's path below the root: symbolic links are not followed here. Empty: the root is the Maildir.
     pub below: PathBuf,
     /// The Maildir++ folder in it that the message is for.
     pub folder: Option<MailFolder>,
     /// The octets that all its messages may have together.
     pub quota_bytes: Option<u64>,
-    /// Whose its files are.
+    /// Owner and mode of its files.
     pub keeping: Arc<Keeping>,
-    /// In whose turn it is written to.
+    /// The origin that takes the turn for its write.
     pub origin: Origin,
 }
 
@@ -37,14 +37,13 @@ impl MailboxPlace {
         }
     }
 
-    /// The directory that must be there, or beside a spool: the root, or where that is the Maildir itself, what it is
-    /// in.
+    /// The directory that must exist: the root, or the Maildir's parent if the root is the Maildir itself.
     #[must_use]
     pub fn required(&self) -> &Path {
         required_directory(&self.root, self.below.as_os_str().is_empty())
     }
 
-    /// Where the Maildir is.
+    /// The Maildir's path.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         match self.below.as_os_str().is_empty() {
@@ -70,14 +69,14 @@ pub struct MailFolder {
     pub is_made: bool,
 }
 
-/// Whose the files of a mailbox are, and who may read them.
+/// Owner and mode of a mailbox's files.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Keeping {
     /// Their user; this process's without one.
     pub user: Option<SystemAccount>,
     /// Their group; the user's, or this process's, without one.
     pub group: Option<SystemAccount>,
-    /// The mode of messages. Directories may be searched by whoever may read.
+    /// Mode of messages. Directories get the search bit for each class that may read.
     pub mode: u32,
 }
 
@@ -91,8 +90,7 @@ pub struct SystemAccount {
 }
 
 impl Keeping {
-    /// Each mailbox may belong to another: the directories that they share are nobody's but this
-    /// process's.
+    /// Returns true if each mailbox may belong to another user: shared directories then belong to this process alone.
     #[must_use]
     pub fn is_by_table(&self) -> bool {
         [&self.user, &self.group].into_iter().flatten().any(|account| account.by_table)
@@ -100,25 +98,25 @@ impl Keeping {
 }
 
 impl Default for Keeping {
-    /// The process's own, and nobody else's.
+    /// Owned by this process's user, readable by it alone.
     fn default() -> Keeping {
         Keeping { user: None, group: None, mode: 0o600 }
     }
 }
 
-/// Why a message is not in its mailbox.
+/// The reason for which a message was not stored in its mailbox.
 #[derive(Debug)]
 pub enum MailboxError {
-    /// What the operating system says.
+    /// Error of the operating system.
     Io(io::Error),
-    /// There is no room for it: the mailbox may have so many octets.
+    /// The quota is exceeded.
     Full {
-        /// What it may have.
+        /// The quota in octets.
         quota_bytes: u64,
     },
     /// The directory that mailboxes are in is not there.
     Missing(PathBuf),
-    /// The disk has not answered for so long that the attempt was given up.
+    /// The disk did not answer in time.
     Hangs,
     /// It is not a mailbox that may be written to: a sentence's end, for people.
     Untrusted(String),

@@ -1,4 +1,4 @@
-//! The DNS as those ask it who check senders.
+//! DNS lookups for sender checks.
 
 use super::{Dns, DnsError, Mx};
 use auth::records::{DnsAnswer, Family, Records, Unanswered};
@@ -8,8 +8,8 @@ use std::net::IpAddr;
 #[derive(Clone, Copy, Debug)]
 pub struct AsRecords<'a, D>(pub &'a D);
 
-/// What does not exist has no records; that nothing was left to ask with is our own limit, any other trouble no
-/// answer.
+/// Maps a DNS result. A nonexistent name has no records; exhausted lookup capacity is our own limit; any other error is
+/// a missing answer.
 fn answer<T>(said: Result<Vec<T>, DnsError>) -> DnsAnswer<T> {
     match said {
         Ok(records) => Ok(records),
@@ -31,7 +31,7 @@ fn in_order(said: Result<Vec<Mx>, DnsError>) -> DnsAnswer<String> {
     Ok(hosts.into_iter().map(|mx| mx.host).collect())
 }
 
-/// What is answered without asking anybody, because it is remembered.
+/// Answers from the cache, without a query.
 impl<D: Dns> AsRecords<'_, D> {
     #[must_use]
     pub fn txt_at_hand(&self, name: &str) -> Option<DnsAnswer<Vec<u8>>> {

@@ -1,4 +1,4 @@
-//! Who counts what sources send that warm up.
+//! Warm-up counts of sources.
 
 use crate::answer::Answer;
 use crate::warmup::{
@@ -8,15 +8,15 @@ use auth::tls_report::TlsSession;
 use mail::Wall;
 use std::cell::RefCell;
 
-/// What all shards know of sources that warm up.
+/// Warm-up counts, shared by all shards.
 pub trait Warmups: 'static {
-    /// How many recipients may go: what is granted is durable as sent.
+    /// Requests an allowance of recipients: the granted number is durably counted as sent.
     fn ask(&self, ask: AllowanceRequest) -> Answer<'static, Answered>;
 
-    /// What was granted until then is not needed.
+    /// Returns an unused part of a grant until `until`.
     fn give_back(&self, key: &WarmupKey, recipients: u32, until: Wall);
 
-    /// What became of recipients that were tried; written down later.
+    /// Counts the results of tried recipients; written later.
     fn note(&self, key: &WarmupKey, came: Tried);
 }
 
@@ -34,7 +34,7 @@ impl Warmups for NoWarmups {
     fn note(&self, _: &WarmupKey, _: Tried) {}
 }
 
-/// Of a world on one thread, whose memory counts as durable.
+/// For a world on one thread: memory counts as durable.
 impl Warmups for RefCell<WarmupLedger> {
     fn ask(&self, ask: AllowanceRequest) -> Answer<'static, Answered> {
         let mut book = self.borrow_mut();
@@ -60,17 +60,17 @@ impl Warmups for RefCell<WarmupLedger> {
 
 /// Tells owners of domains of TLS to their hosts (RFC 8460).
 pub trait TlsReports: 'static {
-    /// Whether sessions are counted now.
+    /// Returns true if sessions are counted now.
     fn is_on(&self) -> bool;
 
     /// Counts a session. Nobody waits for that.
     fn note(&self, session: TlsSession);
 
-    /// So many sessions are not counted, for there are too many.
+    /// Counts sessions that were omitted because there are too many.
     fn leave_out(&self, count: u64);
 }
 
-/// Nobody is told anything.
+/// Sends no reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTlsReports;
 

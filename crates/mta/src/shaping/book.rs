@@ -1,4 +1,4 @@
-//! What was heard, and what came of it. Pure data: time comes in as an argument.
+//! Ledger of rule matches and of the resulting effects. Pure data: time is an argument.
 
 use super::rules::{Rules, Words};
 use crate::control::{Effect, Lift};
@@ -8,23 +8,23 @@ use mail::Wall;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Rules that have been heard and have not been heard often enough, each for whom it concerns. Beyond, the one
-/// that was heard least lately begins anew.
+/// Maximum number of rules, each per party, that have matched and not yet reached their threshold. At the limit, the
+/// count with the oldest last match restarts from zero.
 pub(crate) const COUNTS_MAX: usize = 4_096;
 /// Effects at once, those that are remembered included. Beyond, those go that are only remembered, the oldest
 /// first, and those of next hops alone.
 pub(crate) const EFFECTS_MAX: usize = 2_000;
-/// Of these so many are about next hops alone, which anybody can have as many of as he likes; a provider's rules
-/// always find room.
+/// Maximum number of effects for next hops alone. Any client can cause many effects, so the rest is reserved for
+/// providers' rules.
 const HOPS_MAX: usize = EFFECTS_MAX / 2;
 /// Of those, so many are about hosts of one zone.
 const ZONE_MAX: usize = HOPS_MAX / 4;
-/// That there are too many is told once in as long.
+/// Minimum interval between reports that the limit is reached.
 const TELL_EVERY: Duration = Duration::from_secs(3_600);
-/// News that wait to be told; older ones are lost.
+/// Maximum number of queued notices; older ones are dropped.
 const NEWS_MAX: usize = 1_000;
 
-/// Which rule, and whom it concerns.
+/// Key of an effect: the rule and the parties concerned.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EffectKey {
     pub(crate) rule: String,
@@ -48,19 +48,19 @@ impl EffectKey {
     }
 }
 
-/// From where a rule was heard.
+/// The mail by which a rule matched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin<'a> {
     /// The next hop.
     pub(crate) next_hop: &'a str,
-    /// The domain of the recipient who was refused; `None`: nobody's words can be in it.
+    /// The domain of the rejected recipient; `None` if the reply can't contain text chosen by a recipient's domain.
     pub(crate) domain: Option<Owner>,
 }
 
-/// A rule was heard: when, and by mail for which domain.
+/// A match: its time, and the recipient's domain.
 type Hit = (Wall, Option<Owner>);
 
-/// How often a rule was heard that is asked for.
+/// The number of matches, compared with the rule's threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hits {
     TooFew,
@@ -69,7 +69,7 @@ enum Hits {
     Enough,
 }
 
-/// Why an effect is over.
+/// The reason for the end of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
     /// It was time.
@@ -96,31 +96,31 @@ impl Over {
     }
 }
 
-/// What is to be told.
+/// A notice to log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
     /// It began, or came again.
     Began(Effect),
     /// It is over.
     Ended(Effect, Over),
-    /// There are too many of them for this one.
+    /// The limit of effects is reached, and this one is dropped.
     TooMany(EffectKey),
 }
 
-/// What was heard, and what came of it.
+/// Rule matches and their effects.
 #[derive(Debug, Default)]
 pub(crate) struct ShapingLedger {
     heard: BTreeMap<EffectKey, VecDeque<Hit>>,
     effects: BTreeMap<EffectKey, Effect>,
     news: VecDeque<News>,
-    /// When a rule had no effect for want of room the last time, and when that was told.
+    /// Time at which an effect was last dropped at the limit, and time of the last report about that.
     full: Option<Wall>,
     told_full: Option<Wall>,
 }
 
 impl ShapingLedger {
-    /// A rule was heard. Whether something is to be told. What is heard of a provider by mail for one domain alone
-    /// is about the next hop of that: a customer of the provider may have chosen the words.
+    /// Handles a match of a rule. Returns true if there is a new notice. If a provider's rule matches only mail for one
+    /// domain, the effect is limited to that domain's next hop: a customer of the provider may have chosen the text.
     pub(crate) fn hear(
         &mut self,
         now: Wall,
@@ -176,10 +176,10 @@ impl ShapingLedger {
         true
     }
 
-    /// Counts a hit. When there were as many as the rule waits for they are counted anew, but for those of a
-    /// provider that were of one domain, of which others make more.
+    /// Counts a match. At the threshold the count restarts, except for a provider's rule with matches for one domain
+    /// only: a match for another domain completes it.
     fn hits(&mut self, now: Wall, rule: &Rule, key: &EffectKey, from: Origin<'_>) -> Hits {
-        // A next hop, a tenant or a campaign is told by mail of its own.
+        // The effect for a next hop, a tenant or a campaign may come from its own mail alone.
         let is_wide = key.next_hop.is_none() && !rule.action.is_of_party();
         let HitThreshold { count, within } = match rule.after {
             Some(after) => after,
@@ -201,7 +201,7 @@ impl ShapingLedger {
         }
         let is_others = |hit: &Hit| hit.1.is_none() || hit.1 != from.domain;
         if is_wide && !hits.iter().any(is_others) {
-            // The last ones are enough to know it when another domain's mail hears the same.
+            // The latest matches are enough for a match by another domain's mail to count.
             while hits.len() > (count as usize).max(1) {
                 hits.pop_front();
             }
@@ -211,7 +211,7 @@ impl ShapingLedger {
         Hits::Enough
     }
 
-    /// Has one go that is not needed, if there are too many for this one. Whether there is room.
+    /// Drops an effect that is not needed if the limit is reached. Returns true if there is space for another.
     fn make_room(&mut self, key: &EffectKey, peer: &str) -> bool {
         let is_of_hop = |effect: &Effect| effect.next_hop.is_some();
         if key.next_hop.is_some() {
@@ -242,7 +242,7 @@ impl ShapingLedger {
         gone.is_some()
     }
 
-    /// A rule has no effect for want of room; whether that is to be told.
+    /// Notes an effect dropped at the limit. Returns true if that is due to be reported.
     fn note_full(&mut self, now: Wall, key: &EffectKey) -> bool {
         self.full = Some(now);
         let is_told = self.told_full.is_some_and(|told| now.since(told) < TELL_EVERY);
@@ -253,7 +253,7 @@ impl ShapingLedger {
         !is_told
     }
 
-    /// Whether a rule had no effect within the last hour for want of room.
+    /// Returns true if an effect was dropped at the limit within the last hour.
     pub(crate) fn lacked_room(&self, now: Wall) -> bool {
         self.full.is_some_and(|full| now.since(full) < TELL_EVERY)
     }
@@ -265,8 +265,8 @@ impl ShapingLedger {
         self.news.push_back(news);
     }
 
-    /// So much was delivered from a source to a provider, or to a next hop that is nobody's. Whether something
-    /// ended by that.
+    /// Counts deliveries from a source to a provider, or to a next hop without provider. Returns true if an effect
+    /// ended by this.
     pub(crate) fn deliver(
         &mut self,
         now: Wall,
@@ -289,8 +289,8 @@ impl ShapingLedger {
         is_changed
     }
 
-    /// Has limits return whose time has come, and forgets what is long over. Whether something changed, and when
-    /// something will.
+    /// Returns limits that are due, and forgets effects that ended long ago. Returns true if an effect changed, and the
+    /// time of the next change.
     pub(crate) fn advance(&mut self, now: Wall) -> (bool, Option<Wall>) {
         let (mut is_changed, mut over) = (false, Vec::new());
         for effect in self.effects.values_mut().filter(|effect| effect.is_in_force()) {
@@ -305,12 +305,12 @@ impl ShapingLedger {
         (is_changed, self.effects.values().map(Effect::next).min())
     }
 
-    /// Forgets these. How many were in force.
+    /// Removes the selected effects. Returns the number that was in force.
     pub(crate) fn lift(&mut self, lift: &Lift) -> usize {
         self.end(Over::Lifted, |effect| lift.takes(effect))
     }
 
-    /// Forgets those whose rule is gone, or does something else now.
+    /// Removes effects if their rule was removed or has another action now.
     pub(crate) fn keep_to(&mut self, rules: &Rules) -> usize {
         self.heard.retain(|key, _| rules.named(key.provider.as_deref(), &key.rule).is_some());
         self.end(Over::Rule, |effect| {
@@ -338,7 +338,7 @@ impl ShapingLedger {
         count
     }
 
-    /// Takes up what an earlier process kept.
+    /// Restores the effects that an earlier process stored.
     pub(crate) fn restore(&mut self, effects: Vec<Effect>) {
         let effects = effects.into_iter().take(EFFECTS_MAX);
         self.effects = effects.map(|effect| (EffectKey::of(&effect), effect)).collect();
@@ -349,25 +349,25 @@ impl ShapingLedger {
         self.effects.values()
     }
 
-    /// What was not told yet.
+    /// Takes the notices that were not logged yet.
     pub(crate) fn take_news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news).into()
     }
 }
 
-/// The zone of the host that said something.
+/// The DNS zone of the replying host.
 fn zone_of_peer(peer: &str) -> Owner {
     Owner::zone(peer.split(['[', ':']).next().unwrap_or(peer))
 }
 
-/// What was under way when an effect began is refused in the same words: that is no new trouble. So is what
-/// comes in the first quarter of its time.
+/// Returns true if a match is not a new event: mail that was in flight at the start of an effect gets the same reply.
+/// This also covers matches in the first quarter of the effect's duration.
 fn is_same_trouble(effect: &Effect, now: Wall) -> bool {
     let first = effect.lasts() / u32::from(QUARTERS);
     effect.is_in_force() && effect.returned == 0 && now < effect.renewed.after(first)
 }
 
-/// How long the `step`th time in a row lasts.
+/// Duration of the `step`th effect in a row.
 fn doubled(lasts: Duration, step: u16) -> Duration {
     let doublings = u32::from(step.saturating_sub(1)).min(31);
     lasts.saturating_mul(1 << doublings).min(LASTS_MAX)

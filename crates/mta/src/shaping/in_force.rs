@@ -34,7 +34,7 @@ impl RulesInForce {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells all who follow.
+    /// Publishes the effects in force to all followers.
     fn publish(&self, state: &State) {
         let in_force = state.book.effects().filter(|effect| effect.is_in_force());
         self.in_force.set(in_force.cloned().collect());
@@ -56,7 +56,7 @@ impl RulesInForce {
         }
     }
 
-    /// Takes up what an earlier process kept, behind its rules ([`RulesInForce::set_rules`]).
+    /// Restores the effects that an earlier process stored. Call after [`RulesInForce::set_rules`].
     pub fn restore(&self, effects: Vec<Effect>, now: Wall) {
         let mut state = self.lock();
         state.book.restore(effects);
@@ -66,13 +66,13 @@ impl RulesInForce {
         self.publish(&state);
     }
 
-    /// All effects, those that are remembered included: what the next process is to know.
+    /// All effects, including those that are over and kept: the state to store for the next process.
     #[must_use]
     pub fn effects(&self) -> Vec<Effect> {
         self.lock().book.effects().cloned().collect()
     }
 
-    /// Ends effects, and forgets that there were any. How many were in force.
+    /// Removes effects, with their history. Returns the number that was in force.
     pub fn lift(&self, lift: &Lift) -> usize {
         let mut state = self.lock();
         let count = state.book.lift(lift);
@@ -86,7 +86,7 @@ impl RulesInForce {
         self.in_force.follow()
     }
 
-    /// A rule was heard.
+    /// Handles a match of a rule.
     pub(crate) fn hear(
         &self,
         now: Wall,
@@ -100,7 +100,7 @@ impl RulesInForce {
         }
     }
 
-    /// So much was delivered to a provider, or to a next hop that is nobody's, from a source.
+    /// Counts deliveries from a source to a provider, or to a next hop without provider.
     pub(crate) fn deliver(&self, now: Wall, whom: (Option<&str>, &str, &str), count: u32) {
         let mut state = self.lock();
         if state.book.deliver(now, whom, count) {
@@ -108,7 +108,7 @@ impl RulesInForce {
         }
     }
 
-    /// Has limits return whose time has come. When something changes next.
+    /// Returns limits that are due. Returns the time of the next change.
     pub(crate) fn advance(&self, now: Wall) -> Option<Wall> {
         let mut state = self.lock();
         let (is_changed, next) = state.book.advance(now);
@@ -118,14 +118,14 @@ impl RulesInForce {
         next
     }
 
-    /// Effects that there are, those that are remembered included, and whether a rule had none within the last hour
-    /// for want of room.
+    /// The number of effects, including those that are over and kept, and true if one was dropped at the limit within
+    /// the last hour.
     pub(crate) fn level(&self, now: Wall) -> (usize, bool) {
         let state = self.lock();
         (state.book.effects().count(), state.book.lacked_room(now))
     }
 
-    /// What was not told yet.
+    /// Takes the notices that were not logged yet.
     pub(crate) fn take_news(&self) -> Vec<News> {
         self.lock().book.take_news()
     }

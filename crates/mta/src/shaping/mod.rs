@@ -1,8 +1,8 @@
-//! Rules of shaping: what peers say is counted over all shards, and what comes of it is in force for a while.
+//! Shaping rules: peers' replies that match are counted over all shards, and their effects are in force for a time.
 //!
-//! [`Rules`] are those of the configuration, ready to be asked. [`RulesInForce`] counts what is heard and keeps
-//! effects; a lock is taken only when a rule matches. Shards follow the effects that are in force
-//! (`schedule/shaped.rs`), and one of them keeps the time (`operator/shaped.rs`).
+//! [`Rules`] are the compiled rules of the configuration. [`RulesInForce`] counts matches and keeps effects; a lock is
+//! taken only when a rule matches. Shards follow the effects in force (`schedule/shaped.rs`), and one shard advances
+//! them over time (`operator/shaped.rs`).
 
 mod book;
 mod in_force;

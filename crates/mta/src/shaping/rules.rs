@@ -13,11 +13,11 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub struct Rules {
     by_provider: BTreeMap<Box<str>, Vec<RuleMatcher>>,
-    /// Of those who have no provider.
+    /// For next hops without a provider.
     of_none: Vec<RuleMatcher>,
 }
 
-/// A rule, with what it listens for.
+/// A compiled rule.
 #[derive(Debug)]
 pub struct RuleMatcher {
     /// The rule.
@@ -29,7 +29,7 @@ pub struct RuleMatcher {
     kind: Option<FailureKind>,
 }
 
-/// What a peer said when it refused.
+/// A peer's negative reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Words<'a> {
     /// Who.
@@ -38,12 +38,12 @@ pub(crate) struct Words<'a> {
     pub(crate) reply: String,
     pub(crate) code: u16,
     pub(crate) status: Option<EnhancedStatus>,
-    /// The same without what we said ourselves: of that nothing is heard.
+    /// The reply without our own strings, which must not match.
     own: String,
 }
 
 impl<'a> Words<'a> {
-    /// Of a failure that is a peer's refusal; of what this server or the network lacks there are none.
+    /// The reply of a failure. `None` if the failure is local or in the network, and not a peer's reply.
     pub(crate) fn of(failure: &'a Failure) -> Option<Words<'a>> {
         let (Culprit::Peer(peer), Some(heard)) = (&failure.culprit, failure.heard()) else {
             return None;
@@ -77,10 +77,10 @@ fn reply_of(failure: &Failure) -> String {
 }
 
 impl Rules {
-    /// Makes rules ready, each with whose it is.
+    /// Compiles rules, each with its provider.
     ///
     /// # Errors
-    /// Mistakes in patterns and names of classes, each in a line with file and line.
+    /// Errors in patterns and names of classes, each as a line with file and line number.
     pub fn read<'r>(
         all: impl Iterator<Item = (Option<&'r Arc<str>>, &'r Arc<Rule>)>,
     ) -> Result<Rules, Vec<String>> {
@@ -104,13 +104,12 @@ impl Rules {
         if mistakes.is_empty() { Ok(rules) } else { Err(mistakes) }
     }
 
-    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_provider.is_empty() && self.of_none.is_empty()
     }
 
-    /// The rules of a provider, or of those who have none.
+    /// The rules of a provider, or of hops without one.
     pub(crate) fn of(&self, provider: Option<&str>) -> &[RuleMatcher] {
         match provider {
             Some(provider) => self.by_provider.get(provider).map_or(&[], Vec::as_slice),
@@ -125,12 +124,12 @@ impl Rules {
 }
 
 impl RuleMatcher {
-    /// Whether it needs to know what a reply means.
+    /// Returns true if it needs the reply's class.
     pub(crate) fn asks_class(&self) -> bool {
         self.class.is_some() || self.kind.is_some()
     }
 
-    /// Whether these words are meant, whose class is `verdict`.
+    /// Returns true if it matches this reply with the class `verdict`.
     pub(crate) fn matches(&self, words: &Words<'_>, verdict: Option<ReplyClassification>) -> bool {
         (self.codes.is_empty() || self.codes.iter().any(|code| code.matches(words.code)))
             && (self.statuses.is_empty()

@@ -1,4 +1,4 @@
-//! All courses of a process, and what of them is to be written.
+//! All warm-up courses of a process, and their changes to write.
 
 use super::course::WarmupState;
 use super::{Allowance, AllowanceRequest, Record, RecordBytes, Tried, WarmupDayEnd, WarmupKey};
@@ -9,21 +9,21 @@ use std::sync::Arc;
 /// Courses that are known; sets of hosts that come later have one together, for each source.
 const COURSES_MAX: usize = 100_000;
 
-/// Where those go together.
+/// Name of the course that later sets of hosts share.
 const OTHERS: &str = "(others)";
 
-/// Courses that nobody has gone on for so many days, from sources that warm up no more, are forgotten.
+/// Days without mail after which a course is forgotten if its source has no warm-up plan any more.
 const FORGOTTEN_AFTER_DAYS: u32 = 30;
 
-/// What a shard is told.
+/// The answer to a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     pub allowance: Allowance,
-    /// What the last day came to, if nobody was told yet.
+    /// The result of the last day, if not yet reported.
     pub turn: Option<WarmupDayEnd>,
 }
 
-/// What came of an [`AllowanceRequest`].
+/// The result of an [`AllowanceRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowanceGrant {
     Answered(Answered),
@@ -58,12 +58,12 @@ pub struct WarmupView {
 pub struct WarmupLedger {
     courses: BTreeMap<WarmupKey, WarmupState>,
     changed: BTreeSet<WarmupKey>,
-    /// On this day the book was lost: nobody knows what was sent before.
+    /// The day on which the ledger was lost: the numbers sent before are unknown.
     lost_on: Option<u32>,
 }
 
 impl WarmupLedger {
-    /// What was kept. Who is not among `warming` any more, and has sent nothing for a month, is left out.
+    /// Loads the stored courses. Courses of sources not in `warming` are dropped after a month without mail.
     #[must_use]
     pub fn read(
         kept: impl IntoIterator<Item = (WarmupKey, Record)>,
@@ -79,13 +79,13 @@ impl WarmupLedger {
         WarmupLedger { courses, ..WarmupLedger::default() }
     }
 
-    /// One that replaces a book which can't be read: what begins on this day sends nothing before the next.
+    /// A ledger in place of an unreadable one: courses that begin on this day send nothing before the next.
     #[must_use]
     pub fn replaced(today: u32) -> WarmupLedger {
         WarmupLedger { lost_on: Some(today), ..WarmupLedger::default() }
     }
 
-    /// Whose course it is, and where: with the others if there are too many.
+    /// The key of the course: the source's shared one if there are too many.
     fn known(&self, key: &WarmupKey) -> WarmupKey {
         if self.courses.len() < COURSES_MAX || self.courses.contains_key(key) {
             return key.clone();
@@ -93,7 +93,7 @@ impl WarmupLedger {
         WarmupKey { source: Arc::clone(&key.source), towards: OTHERS.into() }
     }
 
-    /// What may be sent.
+    /// Requests an allowance.
     pub fn ask(&mut self, ask: &AllowanceRequest) -> AllowanceGrant {
         let AllowanceRequest { key, plan, wanted, now } = ask;
         if *now < plan.start() {
@@ -121,7 +121,7 @@ impl WarmupLedger {
         }
     }
 
-    /// What was granted until then is not needed.
+    /// Returns an unused part of a grant until `until`.
     pub fn give_back(&mut self, key: &WarmupKey, recipients: u32, until: Wall) {
         let key = self.known(key);
         if let Some(course) = self.courses.get_mut(&key) {
@@ -129,7 +129,7 @@ impl WarmupLedger {
         }
     }
 
-    /// What became of recipients that were tried.
+    /// Counts the results of tried recipients.
     pub fn note(&mut self, key: &WarmupKey, came: Tried) {
         let key = self.known(key);
         if let Some(course) = self.courses.get_mut(&key) {
@@ -138,7 +138,8 @@ impl WarmupLedger {
         }
     }
 
-    /// What is to be written, all or nothing; then comes [`WarmupLedger::written`] or [`WarmupLedger::unwritten`].
+    /// Takes the changes to write, as one unit. Call [`WarmupLedger::written`] or [`WarmupLedger::unwritten`]
+    /// afterwards.
     pub fn take_changes(&mut self) -> WarmupChanges {
         let changed = std::mem::take(&mut self.changed);
         let change = |key: WarmupKey| {
@@ -149,7 +150,7 @@ impl WarmupLedger {
         changed.into_iter().filter_map(change).collect()
     }
 
-    /// These are durable: what they reserve may be handed out.
+    /// The changes are durable: their reservations may be granted.
     pub fn written(&mut self, changes: &WarmupChanges) {
         for WarmupChange { key, day, writing, .. } in changes {
             if let Some(course) = self.courses.get_mut(key) {
@@ -158,7 +159,7 @@ impl WarmupLedger {
         }
     }
 
-    /// These are not: nothing of what they reserve was handed out.
+    /// The changes failed to be written: none of their reservations was granted.
     pub fn unwritten(&mut self, changes: &WarmupChanges) {
         for WarmupChange { key, day, writing, .. } in changes {
             if let Some(course) = self.courses.get_mut(key) {
@@ -168,7 +169,7 @@ impl WarmupLedger {
         }
     }
 
-    /// The process ends in good order: what was not handed out is free again, once that is written.
+    /// Clean end of the process: ungranted reservations are free again, once this is written.
     pub fn close(&mut self) {
         for (key, course) in &mut self.courses {
             let before = course.kept;

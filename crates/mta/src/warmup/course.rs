@@ -1,4 +1,4 @@
-//! One source on its way with one provider: the arithmetic of its days.
+//! Warm-up course of one source with one provider: the arithmetic of its days.
 
 use super::{Allowance, Record, Tried, WarmupKey};
 use config::Warmup;
@@ -22,7 +22,7 @@ const ENOUGH_PARTS: u32 = 2;
 /// A clock that is set back by no more than this many days has the day go on that it has left.
 const SET_BACK_DAYS: u32 = 1;
 
-/// The day of a moment, in UTC: days since 1970-01-01.
+/// The UTC day of a time: days since 1970-01-01.
 #[must_use]
 pub fn day_of(now: Wall) -> u32 {
     u32::try_from(now.0 / DAY_MS).unwrap_or(u32::MAX)
@@ -32,7 +32,7 @@ fn end_of(day: u32) -> Wall {
     Wall((u64::from(day) + 1) * DAY_MS)
 }
 
-/// What the end of a day came to.
+/// The result of a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarmupDayEnd {
     /// Too many were held back: it is repeated.
@@ -47,7 +47,7 @@ pub enum WarmupDayEnd {
     Warm,
 }
 
-/// How many go in which time, on a day with this count.
+/// The pace on a day with this number of recipients.
 #[derive(Clone, Copy, Debug)]
 struct WarmupPace {
     interval_us: u64,
@@ -71,35 +71,35 @@ impl WarmupPace {
         self.interval_us.saturating_mul(u64::from(recipients))
     }
 
-    /// How many may go now, if those before fill the time up to `paced_us`.
+    /// Number of recipients that may be sent now, if the earlier ones fill the time up to `paced_us`.
     fn available(self, paced_us: u64, now_us: u64) -> u32 {
         let limit_us = now_us.saturating_add(self.worth_us(self.burst));
         let room_us = limit_us.saturating_sub(paced_us.max(now_us));
         u32::try_from(room_us / self.interval_us).unwrap_or(u32::MAX)
     }
 
-    /// When so many may go.
+    /// Time at which `recipients` may be sent.
     fn due_us(self, paced_us: u64, recipients: u32) -> u64 {
         let ahead_us = self.worth_us(self.burst.saturating_sub(recipients));
         paced_us.saturating_sub(ahead_us)
     }
 }
 
-/// What a source has come to with a provider.
+/// State of a source's warm-up with a provider.
 #[derive(Clone, Debug)]
 pub(super) struct WarmupState {
-    /// What is kept of it.
+    /// The stored part.
     pub(super) kept: Record,
     /// Reserved for good, and not handed out.
     stock: u32,
-    /// Reserved, and on its way to the disk.
+    /// Reserved, with the write in progress.
     pub(super) writing: u32,
-    /// What the last day came to, until that is told.
+    /// The result of the last day, until it is reported.
     turn: Option<WarmupDayEnd>,
 }
 
 impl WarmupState {
-    /// One that begins. `is_spent`: nobody knows what has been sent today.
+    /// A new course. `is_spent`: the number sent today is unknown.
     pub(super) fn new(plan: &Warmup, now: Wall, is_spent: bool) -> WarmupState {
         let reserved = if is_spent { u32::MAX } else { 0 };
         WarmupState::read(Record {
@@ -110,7 +110,7 @@ impl WarmupState {
         })
     }
 
-    /// One that was kept: what was not handed out then never will be.
+    /// A stored course: reservations that were not granted then are lost.
     pub(super) fn read(kept: Record) -> WarmupState {
         WarmupState { kept, stock: 0, writing: 0, turn: None }
     }
@@ -124,7 +124,7 @@ impl WarmupState {
     fn follow(&mut self, plan: &Warmup, now: Wall) {
         let (kept, today) = (&mut self.kept, day_of(now));
         if kept.start_day != plan.start_day {
-            // It begins anew; what was sent today was sent.
+            // A new plan begins; the recipients sent today still count.
             kept.start_day = plan.start_day;
             kept.stage = 0;
             (kept.tried, kept.delivered, kept.held) = (0, 0, 0);
@@ -133,7 +133,7 @@ impl WarmupState {
             kept.day = today;
             if let Some(count) = plan.count(kept.stage).filter(|_| kept.tried > 0) {
                 let Record { stage, tried, held, .. } = *kept;
-                // A few recipients show nobody that this many are welcome.
+                // A few recipients do not show that the provider accepts this many.
                 let is_enough = tried >= count.div_ceil(ENOUGH_PARTS);
                 if plan.is_held(tried, held) {
                     self.turn = Some(WarmupDayEnd::Repeated { stage, count, tried, held });
@@ -147,14 +147,14 @@ impl WarmupState {
             (kept.reserved, kept.tried, kept.delivered, kept.held) = (0, 0, 0, 0);
             (self.stock, self.writing) = (0, 0);
         } else if today.saturating_add(SET_BACK_DAYS) < kept.day {
-            // The clock was far ahead: nobody knows what was sent on this day before.
+            // The clock was far ahead: the number sent on this day before is unknown.
             (kept.day, kept.reserved) = (today, u32::MAX);
             (kept.tried, kept.delivered, kept.held) = (0, 0, 0);
             (self.stock, self.writing) = (0, 0);
         }
     }
 
-    /// What may be sent now; `None`: something was reserved, and has to be written first.
+    /// Requests an allowance now; `None` if a reservation was made that must be written first.
     pub(super) fn ask(
         &mut self,
         key: &WarmupKey,
@@ -202,9 +202,9 @@ impl WarmupState {
         format!("warm-up of {key}: {used} of {count} recipients today").into()
     }
 
-    /// What was reserved on that day is durable.
+    /// A reservation of that day is durable.
     pub(super) fn written(&mut self, day: u32, recipients: u32) {
-        // A day that has ended meanwhile has forgotten it.
+        // A new day has dropped the reservation.
         if day == self.kept.day {
             let recipients = recipients.min(self.writing);
             self.writing -= recipients;
@@ -212,7 +212,7 @@ impl WarmupState {
         }
     }
 
-    /// What was reserved could not be written, and was handed out to nobody.
+    /// A reservation could not be written, and was not granted.
     pub(super) fn unwritten(&mut self, day: u32, recipients: u32) {
         if day == self.kept.day {
             let recipients = recipients.min(self.writing);
@@ -221,14 +221,14 @@ impl WarmupState {
         }
     }
 
-    /// What was granted until then is not needed.
+    /// Returns an unused part of a grant until `until`.
     pub(super) fn give_back(&mut self, recipients: u32, until: Wall) {
         if until == end_of(self.kept.day) {
             self.stock = self.stock.saturating_add(recipients).min(self.kept.reserved);
         }
     }
 
-    /// The process ends: what was reserved and not handed out is free again.
+    /// End of the process: ungranted reservations are free again.
     pub(super) fn close(&mut self) {
         self.kept.reserved = self.kept.reserved.saturating_sub(self.stock + self.writing);
         (self.stock, self.writing) = (0, 0);

@@ -1,11 +1,11 @@
-//! What is kept of a course, in memory and as octets.
+//! The stored state of a course, in memory and as octets.
 
-/// What is kept.
+/// The stored state of a course.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The start that the plan named when it began.
     pub start_day: u32,
-    /// Which day of the plan it is at, from 0.
+    /// Day of the plan, from 0.
     pub stage: u32,
     /// The day that the rest is about.
     pub day: u32,
