@@ -23,8 +23,8 @@ pub enum Action {
     /// Open one more connection for this ready queue (its slot is taken); report with
     /// `handle_opened`, `handle_open_failed`, and in the end `handle_closed`.
     Open(ReadyId),
-    /// There is work and an idle connection for it: wake one. It is not idle from now on, and
-    /// must call [`crate::Queue::take`] (which may also tell it to close).
+    /// Work and an idle connection exist: wake one. It counts as busy from now on and must call [`crate::Queue::take`],
+    /// which may close it.
     Wake(ReadyId),
     /// The entry is too old. It is out of every queue; settle it as expired and report it.
     Expired(EntryDetail),
@@ -33,8 +33,8 @@ pub enum Action {
     /// An operator removed the entry while it was in flight, and it came back undelivered. It is
     /// out of every queue; settle it as removed.
     Removed(EntryDetail),
-    /// The sender should be told of the delay of these recipients of one message, at least one.
-    /// The entries stay, and are not named again.
+    /// Send the sender a delay notice for these recipients of one message, at least one. The entries stay and are not
+    /// returned again.
     Warn(Vec<EntryDetail>),
     /// A next hop is left alone after failures; one for each step of the back-off.
     Suspended(SuspendedHop),
@@ -83,7 +83,7 @@ pub struct SuspendedHop {
 pub struct HopLookup {
     /// The message.
     pub id: MessageId,
-    /// The scheduled queue that all of them are in.
+    /// The scheduled queue common to all.
     pub scheduled: ScheduledId,
     /// The entries, each with its index in the envelope; at least one.
     pub entries: SmallVec<[(EntryId, u32); 1]>,

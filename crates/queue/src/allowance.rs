@@ -1,4 +1,4 @@
-//! Ready queues that may send only what they are allowed from outside: asking for it, and giving it back.
+//! Ready queues with an external allowance: requests and refunds.
 
 use crate::queue::Queue;
 use crate::quota::{Quota, QuotaPause};
@@ -7,8 +7,8 @@ use mail::Mono;
 use std::sync::Arc;
 
 impl Queue {
-    /// Has a ready queue send only what [`Queue::handle_allowance`] lets it (`is_needed`), or as much as it likes.
-    /// Gives how many recipients it was allowed before, which are nobody's from now on.
+    /// Sets whether a ready queue is limited by [`Queue::handle_allowance`] (`is_needed`) or unlimited. Returns the
+    /// rest of the previous allowance, now void.
     pub fn need_allowance(&mut self, now: Mono, ready: ReadyId, is_needed: bool) -> u32 {
         let serial = self.next_allowance();
         let Some(queue) = self.ready.get_mut(ready.0) else { return 0 };
@@ -49,7 +49,7 @@ impl Queue {
         self.allowances
     }
 
-    /// An entry at this ready queue was not named to anybody.
+    /// Refunds an entry that was not sent to any peer.
     pub(crate) fn refund_allowance(&mut self, number: u32, serial: u32) {
         let quota = self.ready.get_mut(number).and_then(|queue| queue.quota.as_mut());
         if let Some(quota) = quota {
@@ -73,7 +73,7 @@ impl Queue {
         }
     }
 
-    /// Gives back what nothing waits for. Says when to look again.
+    /// Returns an unneeded rest of the allowance to its owner. Returns the time of the next check.
     pub(crate) fn spare_allowance(&mut self, now: Mono, number: u32) -> Mono {
         if self.ready[number].quota.is_none() {
             return Mono::NEVER;

@@ -28,9 +28,9 @@ pub(crate) struct Backlog {
     /// Deficits of tenants without entries, kept while other tenants have entries. A tenant that sends single messages
     /// with many recipients each therefore waits like the rest.
     owed: BTreeMap<u32, DeficitCounter>,
-    /// Tenants that may not send now. One stays there without entries: that says that it is parked.
+    /// Tenants that may not send now. A parked tenant stays here even without entries.
     parked: BTreeMap<u32, Box<Flow>>,
-    /// Tenant whose turn it is.
+    /// The tenant served next.
     tenant: u32,
     /// Entries that may go.
     len: u32,
@@ -71,11 +71,11 @@ impl DeficitCounter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Payer {
     pub(crate) tenant: u32,
-    /// Its part of a next hop that others use too, beside theirs; at least 1.
+    /// Its weight at a contended next hop; at least 1.
     pub(crate) weight: u32,
 }
 
-/// The entry whose turn it is.
+/// The entry served next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pick {
     pub(crate) slot: u32,
@@ -138,7 +138,7 @@ impl Backlog {
         entry.set_state(State::Ready);
     }
 
-    /// Puts an entry, whose `ready` is set, at the end of its tenant's list.
+    /// Appends an entry, with its `ready` set, to its tenant's list.
     pub(crate) fn push_back(&mut self, slab: &mut Slab, slot: u32, payer: Payer) {
         let entry = &slab[slot];
         let (class, ready, id) = (entry.priority(), entry.ready, entry.id);
@@ -339,7 +339,7 @@ impl Flow {
         self.followers += u32::from(follows);
     }
 
-    /// An entry of a class, which stood between the others, has gone.
+    /// Removes an entry from the middle of its class.
     fn unlink(&mut self, class: u8, links: Links, follows: bool) {
         self.len -= 1;
         self.followers -= u32::from(follows);
@@ -350,14 +350,14 @@ impl Flow {
         }
     }
 
-    /// The class whose turn it is.
+    /// The class served next.
     fn pick_class(&self) -> Option<u8> {
         let top = self.filled.checked_ilog2()?;
         let below = self.filled & !(1 << top);
         if self.turn + 1 < LOWER_TURN || below == 0 {
             return Some(top as u8);
         }
-        // The next one down from the one that had the last such turn, then round again.
+        // The next class below the one served last by this rule, then round again.
         let after = below & ((1 << self.lower) - 1);
         let class = if after == 0 { below.ilog2() } else { after.ilog2() };
         Some(class as u8)

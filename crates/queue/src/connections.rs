@@ -53,7 +53,7 @@ impl TransactionWork {
 pub enum CloseReason {
     /// [`Take::Close`], or the caller's own reasons.
     Normal,
-    /// It was idle (reported with [`Queue::handle_idle`] and not woken since), whoever closed it.
+    /// It was idle (reported with [`Queue::handle_idle`] and not woken since), whichever side closed it.
     Idle,
     /// It broke while it was at work.
     Lost,
@@ -69,8 +69,8 @@ impl Queue {
         Some(queue.backlog.len()).filter(|len| has_all && *len > 0)
     }
 
-    /// Gives an open connection its next transaction. `carried` counts the messages that this
-    /// connection has carried. Connections call this again and again until it says otherwise.
+    /// Returns the next transaction of an open connection. `carried` is the number of messages already sent on it.
+    /// Connections call this repeatedly until it returns an end.
     pub fn take(&mut self, now: Mono, ready: ReadyId, carried: u32) -> Take {
         let Some(queue) = self.ready.get_mut(ready.0) else { return Take::Close };
         queue.woken = queue.woken.saturating_sub(1);
@@ -137,7 +137,7 @@ impl Queue {
             RoutingState::Ready(ways, _) => {
                 queue.epoch == self.epoch && ways.contains(ReadyId(entry.ready))
             }
-            // While the DNS has trouble the old way is the best there is.
+            // During DNS errors the old next hop is the best one known.
             RoutingState::Trouble(..) => queue.epoch == self.epoch && !queue.way_lost,
             RoutingState::Each(_) => queue.epoch == self.epoch && self.is_located(slot),
             RoutingState::Nothing | RoutingState::Refused(_) => false,
@@ -306,8 +306,8 @@ impl Queue {
         self.touched(now, ready);
     }
 
-    /// The peer said 421 or did not answer in time: fewer connections, and a pause before the
-    /// next. Say this besides the outcomes and the close.
+    /// The peer replied 421 or timed out: fewer connections, and a pause before the next one. Called in addition to the
+    /// outcomes and the close.
     pub fn handle_throttled(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
         let jitter = self.random.around_zero();
         let Some(queue) = self.ready.get_mut(ready.0) else { return };

@@ -39,7 +39,7 @@ impl Queue {
         !self.keeps_all && self.deadlines_at(slot).expires <= now
     }
 
-    /// Sets the timer of an entry; what is due and could not be done before is done next.
+    /// Sets the timer of an entry; overdue work that was blocked before is done next.
     pub(crate) fn arm_deadline(&mut self, now: Mono, slot: u32) {
         if !self.slab[slot].has(TIMED) {
             return;
@@ -83,7 +83,7 @@ impl Queue {
         }
     }
 
-    /// An entry, which is not in flight, is given up.
+    /// Expires an entry that is not in flight.
     pub(crate) fn expire(&mut self, now: Mono, slot: u32) {
         let detail = self.leave_with_detail(now, slot);
         self.actions.push_back(Action::Expired(detail));

@@ -1,4 +1,4 @@
-//! Entries and the queues that they are in, as others name and see them.
+//! Entries and their queues, as seen by callers.
 
 use crate::backlog::origin::Origin;
 use mail::{Failure, MessageId, Mono};
@@ -22,15 +22,15 @@ pub struct EntryId {
     pub generation: u32,
 }
 
-/// The key of a scheduled queue: what has the same waits together.
+/// The key of a scheduled queue: entries with equal keys wait together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScheduledKey {
-    /// Recipient domain, normalised. It stands first because it tells most queues apart: keys are
-    /// compared for each recipient that comes.
+    /// Recipient domain, normalised. First because it distinguishes most queues: keys are compared for each recipient
+    /// that arrives.
     pub domain: mail::Domain,
-    /// Tenant; empty when there is none.
+    /// Tenant; empty if none.
     pub tenant: Arc<str>,
-    /// Campaign; empty when there is none.
+    /// Campaign; empty if none.
     pub campaign: Arc<str>,
     /// Route the operator chose; empty: by configuration.
     pub route: Arc<str>,
@@ -101,7 +101,7 @@ pub struct EntryDetail {
     pub attempts: u16,
     /// Age of the message at the time of asking.
     pub age: Duration,
-    /// Its sender wants it given up by now.
+    /// The deadline set by its sender has passed.
     pub is_overdue: bool,
     /// The last failure of this entry, or the failure that keeps its next hop closed, if still known. Never a failure
     /// of another entry.
@@ -110,10 +110,10 @@ pub struct EntryDetail {
     pub sibling: Option<EntryId>,
 }
 
-/// The wishes of one message; [`Mono::NEVER`] where there is none.
+/// The deadlines of one message; [`Mono::NEVER`] if not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadlines {
-    /// It is given up then.
+    /// Time of expiry.
     pub expires: Mono,
     /// Time of the delay notice; replaces the default time.
     pub notice: Mono,

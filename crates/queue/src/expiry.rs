@@ -93,7 +93,7 @@ impl Queue {
         }
     }
 
-    /// Age at which a scheduled queue's mail is given up; `None` if the queue is not known.
+    /// Age at which mail of a scheduled queue expires; `None` if the queue is unknown.
     #[must_use]
     pub fn give_up_after(&self, scheduled: crate::ScheduledId) -> Option<Duration> {
         self.scheduled.get(scheduled.0).map(|queue| queue.retry.give_up_after)
@@ -129,7 +129,7 @@ impl Queue {
         let Some(queue) = self.scheduled.get(scheduled.0) else { return };
         let is_another = *queue.retry != *retry;
         if matches!(queue.known, RoutingState::Trouble(..)) {
-            // That may be over: nobody waits for the time at which it would have been asked again.
+            // The error may be over: do not wait for the time of the next retry.
             self.arm(scheduled.0);
         }
         if !is_another {

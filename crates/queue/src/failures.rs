@@ -35,17 +35,17 @@ impl Failures {
     }
 }
 
-/// The reasons of all that is held; the same words once, however many messages they hold.
+/// The reasons of all holds; equal texts are stored once.
 #[derive(Default)]
 pub(crate) struct HoldReasons {
     numbers: BTreeMap<Arc<str>, u32>,
-    /// By number: the words, and how many entries name them.
+    /// By number: the text, and the number of entries that use it.
     rows: Vec<Option<(Arc<str>, u32)>>,
     free: Vec<u32>,
 }
 
 impl HoldReasons {
-    /// The number of the words, counted once more.
+    /// Returns the number of the text and counts one more use.
     pub(crate) fn take(&mut self, words: &Arc<str>) -> u32 {
         if let Some(&number) = self.numbers.get(words) {
             if let Some(Some((_, count))) = self.rows.get_mut(number as usize) {

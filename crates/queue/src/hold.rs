@@ -15,7 +15,7 @@ pub enum HoldResult {
     Again,
     /// It was, for this reason.
     Already,
-    /// There is no such entry any more.
+    /// The entry no longer exists.
     Gone,
 }
 

@@ -18,7 +18,7 @@ pub struct Hours {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KnownHours {
     hours: Hours,
-    /// They are asked for.
+    /// A query is pending.
     asked: bool,
     /// Start of the current or last window.
     opened: Mono,
@@ -60,12 +60,12 @@ impl KnownHours {
         if hours.is_open && !self.hours.is_open {
             self.opened = now;
         }
-        // An answer that no longer holds would be asked for again for ever.
+        // An expired answer would be requested again for ever.
         let until = hours.until.max(Mono(now.0.saturating_add(1)));
         (self.hours, self.asked) = (Hours { until, ..hours }, false);
     }
 
-    /// They have to be asked for, which they are from now on; false: they are already.
+    /// Marks the query as pending; false if it already was.
     pub(crate) fn ask(&mut self) -> bool {
         !std::mem::replace(&mut self.asked, true)
     }

@@ -59,7 +59,7 @@ pub(crate) enum LeaseOp {
     Grant { slots: u32, tokens: u32 },
     /// To the owner: not needed any more, or recalled.
     Return { slots: u32, tokens: u32 },
-    /// To a borrower: give back so many slots as soon as their transactions end.
+    /// To a borrower: return this many slots as soon as their transactions end.
     Recall { slots: u32 },
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn owner_of(limit: &str, shards: u16) -> u16 {
 pub(crate) struct Share {
     /// Connection slots held.
     pub(crate) slots: u32,
-    /// Of these, recalled and not yet given back.
+    /// Of these, recalled and not yet returned.
     pub(crate) owed: u32,
     /// Asked for and not yet granted, as far as this side knows.
     pub(crate) asked: u32,
@@ -123,7 +123,7 @@ impl Share {
     }
 
     pub(crate) fn recalled(&mut self, slots: u32) {
-        // More than is held means that a return is under way already.
+        // A recall of more than is held means that a return is already in transit.
         self.owed = self.owed.saturating_add(slots).min(self.slots);
     }
 
@@ -132,8 +132,8 @@ impl Share {
         self.owed = self.owed.saturating_sub(slots).min(self.slots);
     }
 
-    /// Until when what lies unused is kept, `patience` after it was first seen to; `Mono::NEVER` while
-    /// all is in use.
+    /// End of the time for which unused slots and tokens are kept, `patience` after they were first seen unused;
+    /// `Mono::NEVER` while all are in use.
     pub(crate) fn spare_until(&mut self, now: Mono, is_spare: bool, patience: Duration) -> Mono {
         if is_spare {
             *self.spare_since.get_or_insert(now) + patience
@@ -143,7 +143,7 @@ impl Share {
         }
     }
 
-    /// Nothing is held and nothing asked for.
+    /// Returns true if no slot or token is held or requested.
     pub(crate) fn is_home(&self) -> bool {
         self.slots == 0 && self.tokens == 0 && self.asked == 0 && self.tokens_asked == 0
     }
@@ -365,7 +365,7 @@ impl OwnedLimit {
         (self.terms.connections_max / active.max(1)).max(1)
     }
 
-    /// Recalls that are still to be made because parties lack their fair part.
+    /// Number of slots still to recall because parties have less than their fair share.
     fn shortage(&self) -> u32 {
         if self.terms.connections_max == 0 || self.free() > 0 {
             return 0;

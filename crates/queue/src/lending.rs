@@ -34,7 +34,7 @@ impl Queue {
         }
     }
 
-    /// Says something about the `at`th limit of a ready queue or tenant to whoever lends it.
+    /// Sends a message about limit number `at` of a ready queue or tenant to the limit's owner.
     pub(crate) fn send_to_owner(&mut self, now: Mono, place: BorrowerKey, at: usize, op: LeaseOp) {
         let Some(borrowed) = self.borrows_of(place).and_then(|borrows| borrows.get(at)) else {
             return;
@@ -111,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// The owner of a limit lends to somebody of this shard, or wants something back.
+    /// Handles a grant or recall by the owner of a limit.
     fn handle_owner(&mut self, name: &Arc<str>, owner: u16, place: BorrowerKey, op: LeaseOp) {
         let borrows = self.borrows_of_mut(place);
         let borrowed = borrows.and_then(|b| b.iter_mut().find(|b| b.name == *name));
@@ -157,7 +157,7 @@ impl Queue {
         }
     }
 
-    /// Drops a limit of which nobody has borrowed anything for long.
+    /// Drops a limit without recent borrowers.
     pub(crate) fn tidy_limit(&mut self, now: Mono, number: u32) {
         let Some(limit) = self.limits.get(number) else { return };
         let is_home = limit.pool.is_home() && limit.pool.next_token().is_none_or(|at| at <= now);

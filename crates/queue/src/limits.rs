@@ -54,8 +54,8 @@ impl Rate {
         Some(Rate { interval_ns, burst, arrival_ns: 0 })
     }
 
-    /// Takes over how far the schedule of `other` ran ahead, in time, or in messages if that is less: after
-    /// one a day nobody waits for a day.
+    /// Inherits the advance of `other`'s schedule, in time, or in messages if that is less. After a rate of one message
+    /// a day, the new schedule must not wait a day.
     pub(crate) fn inherit(&mut self, now: Mono, other: &Rate) {
         let now_ns = now.0.saturating_mul(1000);
         let ahead_ns = other.arrival_ns.saturating_sub(now_ns);
@@ -77,7 +77,7 @@ impl Rate {
         self.arrival_ns = start.saturating_add(u64::from(count).saturating_mul(self.interval_ns));
     }
 
-    /// Takes back what was not used.
+    /// Refunds unused tokens.
     pub(crate) fn refund(&mut self, count: u32) {
         let back = u64::from(count).saturating_mul(self.interval_ns);
         self.arrival_ns = self.arrival_ns.saturating_sub(back);
@@ -89,7 +89,7 @@ impl Rate {
         Mono(self.arrival_ns.saturating_sub(ahead).div_ceil(1000))
     }
 
-    /// A tenth of a second's worth: what is worth lending at once.
+    /// Tokens worth lending at once: a tenth of a second's worth.
     pub(crate) fn batch(&self) -> u32 {
         u32::try_from(100_000_000 / self.interval_ns).unwrap_or(u32::MAX).max(1)
     }
@@ -121,7 +121,7 @@ pub(crate) struct Gate {
     pub(crate) retry: Option<Arc<RetryPolicy>>,
     /// Failures since the last success, those of one burst counted once.
     pub(crate) step: u16,
-    /// The step that was told last, by [`crate::Action::Suspended`].
+    /// The step reported last, by [`crate::Action::Suspended`].
     pub(crate) told: u16,
     /// Time of the first of these failures.
     pub(crate) since: Mono,
@@ -232,8 +232,8 @@ impl Gate {
     }
 }
 
-/// Adaptive concurrency: additive increase, multiplicative decrease; doubling per round trip
-/// until the first trouble, like TCP's slow start.
+/// Adaptive concurrency: additive increase, multiplicative decrease. It doubles per round trip until the first error,
+/// like TCP's slow start.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     adaptive: bool,
@@ -250,11 +250,11 @@ const CROWDED_FOR: Duration = Duration::from_secs(300);
 /// Of all shards together.
 const WINDOW_START: f64 = 10.0;
 const WINDOW_MAX: f64 = 1000.0;
-/// Several connections that are told off at once are one event.
+/// Several connections refused at the same time are one event.
 const SHRINK_EVERY: Duration = Duration::from_secs(1);
 
 impl Window {
-    /// `connections_max` is the lowest of all limits that are shared, 0 where there is none.
+    /// `connections_max` is the lowest of all shared limits; 0 if none.
     pub(crate) fn new(limits: &ReadyLimits, connections_max: u32) -> Window {
         let ceiling = match connections_max {
             0 => WINDOW_MAX,
@@ -270,7 +270,7 @@ impl Window {
         }
     }
 
-    /// Follows changed limits without forgetting what was learnt.
+    /// Adopts changed limits and keeps the learnt size.
     pub(crate) fn adjust(&mut self, limits: &ReadyLimits, connections_max: u32) {
         let fresh = Window::new(limits, connections_max);
         self.size = self.size.min(fresh.ceiling);

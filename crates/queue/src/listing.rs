@@ -163,7 +163,7 @@ impl Queue {
         }
     }
 
-    /// The recipients of a message that are queued, at a glance, named by one of them.
+    /// Summaries of the queued recipients of a message, named by one recipient.
     #[must_use]
     pub fn glances_of(&self, now: Mono, entry: EntryId) -> Vec<Glance> {
         if self.slab.get(entry).is_none() {
@@ -172,7 +172,7 @@ impl Queue {
         self.slots_of_message(entry.slot).into_iter().map(|slot| self.glance(now, slot)).collect()
     }
 
-    /// The recipients of a message that are queued, named by one of them.
+    /// Details of the queued recipients of a message, named by one recipient.
     #[must_use]
     pub fn entries(&self, now: Mono, entry: EntryId) -> Vec<EntryDetail> {
         if self.slab.get(entry).is_none() {
@@ -217,8 +217,8 @@ impl Queue {
         Some(self.expires_at(entry.slot))
     }
 
-    /// A piece of the scheduled queues, for who looks at all: the numbers and keys of those from
-    /// `from` on, and where to go on.
+    /// One page of the scheduled queues, for listings: numbers and keys starting at `from`, and the start of the next
+    /// page.
     pub fn scheduled_piece(
         &self,
         from: u32,

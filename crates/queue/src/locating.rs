@@ -39,9 +39,9 @@ pub enum HopLookupResult {
 }
 
 impl Queue {
-    /// The ready queue of a next hop that was found for some of these entries, to be named in
-    /// [`Queue::handle_located`]. Its number stands for the key until [`Action::Forgotten`] says
-    /// otherwise. `None`: the question is from before a reload, and its answers are not used.
+    /// Returns the ready queue of a next hop found for some of these entries, for use in [`Queue::handle_located`]. Its
+    /// number stands for the key until [`Action::Forgotten`]. `None`: the lookup began before a reload, and its answers
+    /// are not used.
     pub fn enter_located(
         &mut self,
         now: Mono,
@@ -122,7 +122,7 @@ impl Queue {
         None
     }
 
-    /// An entry was located, and with that whoever knows is well.
+    /// Moves a located entry; the lookup service is therefore working.
     fn move_to(&mut self, now: Mono, slot: u32, ready: ReadyId) {
         let number = self.slab[slot].scheduled;
         let queue = &mut self.scheduled[number];
@@ -142,7 +142,7 @@ impl Queue {
         self.arm(number);
     }
 
-    /// Nobody says where the entries of a scheduled queue go.
+    /// Handles an unanswered lookup: the whole scheduled queue waits for its retry.
     fn fall_silent(&mut self, now: Mono, number: u32, failure: Arc<Failure>) {
         let queue = &mut self.scheduled[number];
         if matches!(queue.known, RoutingState::Each(_)) {
@@ -195,8 +195,8 @@ impl Queue {
         self.paused.is_none() && self.locating.has_turn()
     }
 
-    /// Has the due recipients of one message located, of the scheduled queue that is first in line. It
-    /// stands behind the others then.
+    /// Starts the lookup of the due recipients of one message, from the scheduled queue first in line, and moves that
+    /// queue to the end of the line.
     pub(crate) fn locate_next(&mut self, now: Mono) {
         let Some(number) = self.locating.waiting.pop_front() else { return };
         let Some(queue) = self.scheduled.get_mut(number) else { return };
@@ -219,7 +219,7 @@ impl Queue {
         first.filter(|slot| !self.is_given_up(now, *slot))
     }
 
-    /// Takes an entry, and what is due of the same message and scheduled queue, out of its queue.
+    /// Removes an entry, and the due entries of the same message and scheduled queue, from the queue.
     fn begin_to_locate(&mut self, now: Mono, first: u32) -> HopLookup {
         let (id, number) = (self.slab[first].id, self.slab[first].scheduled);
         let room = LOCATING_MAX.saturating_sub(self.locating.asked).max(1);

@@ -26,7 +26,7 @@ pub(crate) struct Borrowed {
     /// The shard that lends.
     pub(crate) owner: u16,
     pub(crate) share: Share,
-    /// The ready queue does not obey it any more: what was lent goes back.
+    /// The ready queue no longer obeys it: the share is returned.
     pub(crate) retired: bool,
 }
 
@@ -39,8 +39,8 @@ impl Borrowed {
         !self.retired && self.terms.messages_per_second > 0.0
     }
 
-    /// Tokens that could be used besides those that there are, while so many messages wait. Of another
-    /// shard's a little more than is needed at once: else each message would ask for its own.
+    /// Additional tokens that could be used by this many waiting messages. Of another shard a little more is requested
+    /// than needed at once: otherwise each message would need a request.
     pub(crate) fn lack_of_tokens(&self, waiting: u32, shard: u16) -> u32 {
         let rate = Rate::new(self.terms.messages_per_second).filter(|_| self.is_rated());
         let Some(rate) = rate.filter(|_| waiting > 0) else { return 0 };
@@ -65,7 +65,7 @@ impl Borrowed {
 /// Shares of a ready queue in its limits, in the order of their names. Several limits are requested in this order.
 pub(crate) type Borrows = SmallVec<[Borrowed; 1]>;
 
-/// Makes `borrows` obey `limits`, as they are in `epoch`, and no others.
+/// Makes `borrows` obey exactly `limits`, with the terms of `epoch`.
 pub(crate) fn adopt(borrows: &mut Borrows, limits: &[NamedLimit], epoch: u32, shards: u16) {
     for borrowed in borrows.iter_mut() {
         borrowed.retired = !limits.iter().any(|limit| limit.name == borrowed.name);

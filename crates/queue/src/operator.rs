@@ -22,7 +22,7 @@ pub enum Retried {
     Held,
     /// It is being tried anyway.
     InFlight,
-    /// There is no such entry any more.
+    /// The entry no longer exists.
     Gone,
 }
 
@@ -109,7 +109,7 @@ impl Queue {
             let ready = self.slab[slot].ready;
             self.ready[ready].gate.lift();
             self.mark(ready);
-            // Its recipient may be elsewhere by now.
+            // Its recipient may have moved.
             if matches!(self.scheduled[number].known, RoutingState::Each(_)) {
                 self.reschedule(slot);
             }
@@ -125,13 +125,13 @@ impl Queue {
             self.scheduled[number].heap.hastened(&mut self.slab, slot);
         }
         self.arm(number);
-        // The ways may be closed as well.
+        // The next hops may be closed as well.
         for ready in towards {
             self.ready[ready.0].gate.lift();
         }
     }
 
-    /// Has it asked again where a scheduled queue's messages go: what has been known for long may be another by now.
+    /// Requests a new resolution of a scheduled queue: an old answer may have changed.
     fn look_again(&mut self, now: Mono, number: u32) {
         let queue = &mut self.scheduled[number];
         let RoutingState::Ready(_, fresh_until) = &mut queue.known else { return };
@@ -279,7 +279,7 @@ pub enum Transferred {
     Done,
     /// It is being tried, and stays where it is.
     InFlight,
-    /// There is no such entry any more.
+    /// The entry no longer exists.
     Gone,
 }
 

@@ -90,7 +90,7 @@ pub struct Queue {
     pub(crate) tenants: Tenants,
     pub(crate) tenant_timers: Timers,
     policies: Vec<Arc<RetryPolicy>>,
-    /// The recipient that was deferred last: others of its transaction wait as long.
+    /// The recipient deferred last: the rest of its transaction gets the same delay.
     pub(crate) deferred: Option<LastDeferred>,
     /// Allowances so far.
     pub(crate) allowances: u32,
@@ -296,7 +296,7 @@ impl Queue {
         self.slab[slot].set_state(State::Held);
     }
 
-    /// Counts a change of state that somebody is about to make.
+    /// Counts a state change; call before making the change.
     pub(crate) fn moved(&mut self, slot: u32, to: State) {
         self.states[self.slab[slot].state() as usize] -= 1;
         self.states[to as usize] += 1;
@@ -502,7 +502,7 @@ impl Queue {
         self.drops_timers = true;
     }
 
-    /// A planted fault: refusals suspend nobody.
+    /// A planted fault: refusals never suspend a next hop.
     #[cfg(feature = "planted")]
     pub fn plant_patience(&mut self) {
         self.is_patient = true;

@@ -10,7 +10,7 @@ pub(crate) struct Quota {
     left: u32,
     /// Time at which the rest is void.
     until: Mono,
-    /// More was asked for, and there is no answer yet.
+    /// A request is pending.
     pub(crate) is_asked: bool,
     closed: Option<QuotaPause>,
     /// Serial of the allowance: refunds to a void one are ignored.
@@ -46,7 +46,7 @@ impl Quota {
         self.left = self.left.saturating_sub(recipients);
     }
 
-    /// One that was to go, of the allowance with this serial, did not go.
+    /// Refunds one recipient of the allowance with this serial.
     pub(crate) fn refund(&mut self, serial: u32) {
         if serial == self.serial {
             self.left = self.left.saturating_add(1);

@@ -1,4 +1,4 @@
-//! A ready queue: what may go to one next hop now, and the connections that carry it.
+//! A ready queue: entries that may be sent to one next hop now, and the connections that carry them.
 
 use crate::backlog::Backlog;
 use crate::limits::{Gate, ReadyLimits, Window};
@@ -16,9 +16,9 @@ pub(crate) struct Ready {
     pub(crate) borrows: Borrows,
     /// Remaining allowance; `None`: unlimited.
     pub(crate) quota: Option<Box<Quota>>,
-    /// The reload after which its limits were told last.
+    /// The epoch in which its limits were set last.
     pub(crate) epoch: u32,
-    /// Scheduled queues whose answer names this one.
+    /// Number of scheduled queues with an answer that names this one.
     pub(crate) references: u32,
     pub(crate) backlog: Backlog,
     /// Connections being opened.
@@ -35,7 +35,7 @@ pub(crate) struct Ready {
     pub(crate) window: Window,
     /// An operator stopped it.
     pub(crate) standstill: SuspensionState,
-    /// There will never be mail service: what waits fails, and then the question is open again.
+    /// The next hop never accepts mail: waiting entries fail, then resolution starts again.
     pub(crate) refused: Option<Arc<Failure>>,
     /// In the list of those to be looked at.
     pub(crate) dirty: bool,
@@ -104,7 +104,7 @@ impl Ready {
         self.quota.as_ref().map_or(u32::MAX, |quota| quota.left(now))
     }
 
-    /// The lowest of the limits on connections, 0 where there is none.
+    /// The lowest of the limits on connections; 0 if none.
     pub(crate) fn connections_max(&self) -> u32 {
         let limited = self.borrows.iter().filter(|b| b.is_limited());
         limited.map(|b| b.terms.connections_max).min().unwrap_or(0)
@@ -115,7 +115,7 @@ impl Ready {
         self.borrows.iter().filter(|b| b.is_rated())
     }
 
-    /// Messages that the rates let go now.
+    /// Messages that the rates allow now.
     pub(crate) fn tokens(&self) -> u32 {
         self.rates().map(|b| b.share.tokens).min().unwrap_or(u32::MAX)
     }

@@ -12,16 +12,16 @@ use mail::{Failure, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// A way that mail of a scheduled queue may take.
+/// A ready queue that mail of a scheduled queue may use, with its weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightedPath {
     /// The ready queue that it leads to.
     pub key: ReadyKey,
     /// The limits that the ready queue shares with no other.
     pub limits: ReadyLimits,
-    /// The limits that it shares with others, each name once.
+    /// The limits shared with other ready queues, each name once.
     pub shared: Vec<NamedLimit>,
-    /// Its part of the mail beside the others' weights, at least 1.
+    /// Its weight relative to the other ready queues; at least 1.
     pub weight: u32,
 }
 
@@ -32,11 +32,11 @@ pub enum Resolution {
     Ready {
         /// The ready queues that its mail is spread over, at least one.
         ways: Vec<WeightedPath>,
-        /// Ask again for what falls due after this.
+        /// Entries that fall due after this need a new answer.
         fresh_until: Mono,
     },
-    /// It could not be found out (DNS trouble): the whole scheduled queue waits.
-    /// It is asked again by its retry policy, as if each question were an attempt.
+    /// The lookup failed (DNS error): the whole scheduled queue waits. It retries by its policy, and each lookup counts
+    /// as one attempt.
     Retry(Arc<Failure>),
     /// Nowhere at present, not even where it went before: the whole scheduled queue waits, and asks
     /// again as after [`Resolution::Retry`].
@@ -45,7 +45,7 @@ pub enum Resolution {
     Refuse(Arc<Failure>),
     /// Each entry goes where its recipient is: it comes out as [`Action::Locate`] when it is due.
     Each {
-        /// Ask again for what falls due after this.
+        /// Entries that fall due after this need a new answer.
         fresh_until: Mono,
     },
 }
@@ -61,13 +61,13 @@ impl Queue {
     ) -> SmallVec<[ReadyId; 1]> {
         let number = scheduled.0;
         let Some(queue) = self.scheduled.get(number) else { return SmallVec::new() };
-        // An answer asked for before a reload is as old as the question.
+        // An answer requested before a reload belongs to that epoch.
         let epoch = if queue.asked { queue.asked_epoch } else { self.epoch };
         let way_lost = matches!(answer, Resolution::Unrouted(_));
         let known = match answer {
             Resolution::Ready { ways, fresh_until } => {
                 let ways = self.enter_ways(now, number, &ways, epoch);
-                // An answer that is stale at once would be asked for again for ever.
+                // An answer that is stale at once would be requested again for ever.
                 RoutingState::Ready(ways, fresh_until.max(Mono(now.0.saturating_add(1))))
             }
             Resolution::Retry(failure) | Resolution::Unrouted(failure) => {
@@ -108,7 +108,7 @@ impl Queue {
             let ready = self.intern_ready(now, key, limits, shared, epoch);
             let retry = Arc::clone(&self.scheduled[number].retry);
             let queue = &mut self.ready[ready];
-            // Referenced before the old answer is let go: they are mostly the same.
+            // Referenced before the old answer is released: most ready queues are in both.
             queue.references += 1;
             queue.gate.retry = Some(retry);
             entered.add(ReadyId(ready), *weight, hash_of(&key.source));
@@ -174,7 +174,7 @@ impl Queue {
         number
     }
 
-    /// Gives a ready queue other limits before anybody asks again where its mail goes.
+    /// Changes the limits of a ready queue before the next resolution.
     pub fn set_limits(
         &mut self,
         now: Mono,
@@ -296,7 +296,7 @@ impl Queue {
         }
     }
 
-    /// A refusal holds for what was due when it came; for later ones it is asked again.
+    /// A refusal applies to entries due at its arrival; later ones cause a new resolution.
     fn finish_refusing(&mut self, now: Mono, number: u32) {
         let queue = &mut self.scheduled[number];
         let more = queue.heap.first().is_some_and(|slot| self.slab[slot].due <= now);
@@ -305,16 +305,15 @@ impl Queue {
         }
     }
 
-    /// Sends a ready entry back to its scheduled queue, because its way there is not valid any
-    /// more.
+    /// Moves a ready entry back to its scheduled queue because its next hop is no longer valid.
     pub(crate) fn reschedule(&mut self, slot: u32) {
         self.detach(slot);
         self.schedule(slot);
     }
 }
 
-/// Since when each entry of a scheduled queue goes its own way, of which `known` is known from now on.
-/// Trouble in between changes nothing about where they went.
+/// The time since which each entry of a scheduled queue is located by recipient, if `known` is the new state. Errors in
+/// between do not change the next hops of located entries.
 fn each_since(
     known: &RoutingState,
     before: Option<(u32, Mono)>,

@@ -15,9 +15,9 @@ pub struct RetryPolicy {
     pub longest: Duration,
     /// ± this share of the delay, from the seeded generator (0.0 to 0.5).
     pub jitter: f64,
-    /// Age at which a message is given up.
+    /// Age at which a message expires.
     pub give_up_after: Duration,
-    /// Age at which the sender is told of the delay; `None`: never.
+    /// Age at which a delay notice is sent; `None`: never.
     pub warn_after: Option<Duration>,
 }
 

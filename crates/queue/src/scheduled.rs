@@ -1,4 +1,4 @@
-//! Scheduled queues: what waits for its time, and for an answer to "where to?".
+//! Scheduled queues: entries that wait for their due time or for a next-hop answer.
 
 use crate::hours::KnownHours;
 use crate::slab::{Slab, State};
@@ -18,13 +18,13 @@ pub(crate) enum RoutingState {
     Ready(Ways, Mono),
     /// Could not be found out; ask again then.
     Trouble(Arc<Failure>, Mono),
-    /// Nowhere: what is due now is refused.
+    /// No next hop: due entries are refused.
     Refused(Arc<Failure>),
-    /// Each entry goes where its recipient is, which is asked for when it is due; until then.
+    /// Entries are located one by one at their due time; until then.
     Each(Mono),
 }
 
-/// `used` of a queue whose id was given out since the sweep last came by.
+/// Value of `used` for a queue with an id returned since the last sweep.
 pub(crate) const JUST_ASKED_FOR: Mono = Mono(0);
 
 pub(crate) struct Scheduled {
@@ -47,7 +47,7 @@ pub(crate) struct Scheduled {
     pub(crate) way_lost: bool,
     /// Time of the last answer.
     pub(crate) answered: Mono,
-    /// Since when each entry goes its own way, and the epoch of that answer.
+    /// Time since which entries are located by recipient, and the epoch of that answer.
     pub(crate) each_since: Option<(u32, Mono)>,
     /// Time at which one of its entries was located last.
     pub(crate) located: Option<Mono>,
@@ -55,7 +55,7 @@ pub(crate) struct Scheduled {
     pub(crate) in_line: bool,
     /// An operator stopped it.
     pub(crate) standstill: SuspensionState,
-    /// Of one whose messages may be sent in some hours only.
+    /// State of the sending window; `None` without a window.
     pub(crate) hours: Option<KnownHours>,
     /// Last use, for dropping it.
     pub(crate) used: Mono,
@@ -89,7 +89,7 @@ impl Scheduled {
         }
     }
 
-    /// Its ways, if the answer is of this epoch and not too old.
+    /// Its ready queues, if the answer is of this epoch and not too old.
     pub(crate) fn fresh(&self, now: Mono, epoch: u32) -> Option<&Ways> {
         match &self.known {
             _ if self.is_suspended(now) => None,

@@ -12,10 +12,9 @@ const STALE_MAX: u32 = 256;
 
 /// Intermediate result of servicing one ready queue.
 struct Demand {
-    /// Transactions that no connection is on its way for.
+    /// Transactions without a connection, open or opening.
     unserved: u32,
-    /// Of these, those that the rate allows now and no idle connection takes: each would like a
-    /// connection of its own.
+    /// Of these, transactions that the rate allows now and no idle connection takes. Each could use a new connection.
     unconnected: u32,
     /// No connection may be opened before.
     gated_until: Option<Mono>,
@@ -51,7 +50,7 @@ impl LeaseDemand {
 struct Spare {
     slots: u32,
     tokens: u32,
-    /// Something is asked for that is not wanted any more.
+    /// A pending request is no longer needed.
     asks: bool,
 }
 
@@ -172,7 +171,7 @@ impl Queue {
         self.mark(number);
     }
 
-    /// Wakes idle connections for what they can take.
+    /// Wakes idle connections for sendable transactions.
     fn wake(&mut self, now: Mono, number: u32) -> Demand {
         let queue = &mut self.ready[number];
         let waiting = if self.paused.is_some() || queue.is_suspended(now) || queue.refused.is_some()
@@ -239,7 +238,7 @@ impl Queue {
         self.paused.is_none() && !queue.is_suspended(now) && !stuck && queue.backlog.len() > 0
     }
 
-    /// Asks for rate tokens where too few are left for what waits.
+    /// Requests rate tokens if too few are left for the waiting entries.
     fn borrow_tokens(&mut self, now: Mono, number: u32) {
         if self.ready[number].rates().next().is_none() || !self.uses_tokens(now, number) {
             return;
@@ -256,7 +255,7 @@ impl Queue {
         }
     }
 
-    /// Asks for connection slots where there are too few for what waits.
+    /// Requests connection slots if too few are left for the waiting entries.
     fn borrow_slots(&mut self, now: Mono, number: u32, demand: &Demand) {
         let queue = &self.ready[number];
         if demand.unconnected == 0 || demand.gated_until.is_some() {
@@ -285,7 +284,7 @@ impl Queue {
         }
     }
 
-    /// Asks the owner of the limit at place `at`; what was asked before is replaced.
+    /// Sends a request to the owner of the limit at position `at`; it replaces the earlier request.
     fn ask(&mut self, now: Mono, number: u32, at: usize, asked: LeaseRequest) {
         let LeaseRequest { slots, extra, tokens } = asked;
         let borrowed = &mut self.ready[number].borrows[at];
@@ -300,7 +299,7 @@ impl Queue {
         );
     }
 
-    /// Gives back what was recalled and is free, and what lies unused. Says when to look again.
+    /// Returns recalled slots that are free, and unused slots and tokens. Returns the time of the next check.
     fn give_back(&mut self, now: Mono, number: u32, demand: &Demand) -> Mono {
         let slots = if demand.gated_until.is_some() { 0 } else { demand.unconnected };
         let mut wanted = LeaseDemand { slots, tokens: self.uses_tokens(now, number) };

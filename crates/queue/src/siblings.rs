@@ -12,7 +12,7 @@ pub enum Siblings {
     None,
     /// They wait for something further off.
     Waiting,
-    /// One is to be tried, or too old, by then.
+    /// One is due, or too old, by then.
     Due,
     /// One is being delivered.
     InFlight,

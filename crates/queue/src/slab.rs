@@ -23,7 +23,7 @@ pub(crate) const WARNED: u8 = 2;
 pub(crate) const FOLLOWER: u8 = 4;
 /// Removed by an operator while in flight: leaves when it comes back.
 pub(crate) const REMOVED: u8 = 8;
-/// Of the recipients of one message exactly one: who counts messages counts these.
+/// Set on exactly one recipient of each message; the number of messages is counted by it.
 pub(crate) const FIRST: u8 = 16;
 
 /// Its sender has set deadlines: they are kept beside the slab.
@@ -42,7 +42,7 @@ pub(crate) enum State {
     InFlight = 3,
     /// Waits for an operator; in no list.
     Held = 4,
-    /// Its own next hop is being asked for; in no list.
+    /// A lookup of its next hop is pending; it is in no list.
     Locating = 5,
 }
 
@@ -52,7 +52,7 @@ pub(crate) const STATES: usize = 6;
 #[derive(Clone, Debug)]
 pub(crate) struct QueueEntry {
     pub(crate) id: MessageId,
-    /// Microseconds since `Mono(0)`; negative for what is older than the process.
+    /// Microseconds since `Mono(0)`; negative if older than the process.
     pub(crate) received_us: i64,
     pub(crate) due: Mono,
     pub(crate) generation: u32,
@@ -142,7 +142,7 @@ impl QueueEntry {
         u64::try_from(now.saturating_sub(self.received_us)).unwrap_or(0)
     }
 
-    /// The moment at which it is `age_us` old.
+    /// The time at which it is `age_us` old.
     pub(crate) fn moment_at_age(&self, age_us: u64) -> Mono {
         let age = i64::try_from(age_us).unwrap_or(i64::MAX);
         match self.received_us.checked_add(age) {

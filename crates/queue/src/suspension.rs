@@ -77,7 +77,7 @@ impl SuspensionState {
 
     /// Suspends, or ends a suspension; whether that changed something.
     pub(crate) fn set(&mut self, now: Mono, suspension: Option<Arc<Suspension>>) -> bool {
-        // One whose time has passed would be asked about for ever.
+        // A suspension with a past end would be queried for ever.
         let suspension = suspension.filter(|suspension| suspension.until > now);
         if self.suspension == suspension {
             return false;

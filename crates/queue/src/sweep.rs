@@ -65,8 +65,7 @@ impl Queue {
         self.slab.release(chunk);
     }
 
-    /// Tells of the delay of an entry, once, and with it of the others of its message that are
-    /// late: one notice is enough.
+    /// Emits the delay notice of an entry, once, together with other late entries of its message: one notice is enough.
     pub(crate) fn warn_if_late(&mut self, now: Mono, slot: u32) {
         if !self.is_late(now, slot) {
             return;
@@ -85,7 +84,7 @@ impl Queue {
             Mono::NEVER => match self.scheduled[entry.scheduled].retry.warn_us() {
                 u64::MAX => Mono::NEVER,
                 warn_us => {
-                    // Nobody is told that it waits for its window.
+                    // Waiting for a sending window is not reported as a delay.
                     let opened = self.opened_for(now, slot);
                     let waited = Duration::from_micros(warn_us);
                     entry.moment_at_age(warn_us).max(opened.map_or(Mono(0), |at| at + waited))

@@ -1,4 +1,4 @@
-//! Tenants' tokens on their way to the ready queues that wait for them.
+//! Transfer of tenants' tokens to the ready queues that wait for them.
 
 use crate::TenantTerms;
 use crate::lease::{BorrowerKey, LeaseOp, SPARE_AFTER};

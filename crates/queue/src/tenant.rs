@@ -15,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Weight and rates of a tenant.
 #[derive(Clone, Debug)]
 pub struct TenantTerms {
-    /// Its part of a next hop that others use too, beside theirs; at least 1.
+    /// Its weight at a contended next hop; at least 1.
     pub weight: u32,
-    /// Rates that it shares with nobody; connections are not looked at.
+    /// Rates of this tenant alone; connections are ignored.
     pub rates: Vec<NamedLimit>,
     /// Its recipients that are queued, on all shards; counted here.
     pub queued: Arc<AtomicU64>,
@@ -42,7 +42,7 @@ pub(crate) struct Tenant {
     pub(crate) waiting: u32,
     /// Ready queues in which it is parked.
     pub(crate) parked: VecDeque<u32>,
-    /// Tokens came since the last look: who is parked may go on.
+    /// Tokens arrived since the last check: parked ready queues may resume.
     pub(crate) tokens_came: bool,
     /// Time at which unused tokens pass to other parked ready queues.
     pub(crate) untaken_at: Mono,
@@ -70,7 +70,7 @@ impl Tenant {
         self.terms.weight.max(1)
     }
 
-    /// Messages that its rates let go now.
+    /// Messages that its rates allow now.
     pub(crate) fn tokens(&self) -> u32 {
         let rated = self.borrows.iter().filter(|b| b.is_rated());
         rated.map(|b| b.share.tokens).min().unwrap_or(u32::MAX)
@@ -148,7 +148,7 @@ impl Tenants {
         tenant.terms.queued.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// An entry comes to a ready queue; its tenant has to pay for it.
+    /// An entry enters a ready queue; its tenant pays for it.
     pub(crate) fn arrive(&mut self, number: u32) {
         self.table[number].waiting += 1;
     }

@@ -50,7 +50,7 @@ impl Ways {
         self.0.len() > 1
     }
 
-    /// The way of an entry: of those that are open, or, where none is, of all.
+    /// The ready queue of an entry: among the open ones, or among all if none is open.
     pub(crate) fn choose(&self, mark: Mark, is_open: impl Fn(ReadyId) -> bool) -> Option<ReadyId> {
         if let [only] = &self.0[..] {
             return Some(only.ready);

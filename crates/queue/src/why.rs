@@ -13,7 +13,7 @@ pub(crate) const PLACE_MAX: u32 = 1_000;
 pub enum Pause {
     /// As many delivered recipients as are allowed wait for their settle to be synced.
     Unsettled,
-    /// The spool can't be written: what is sent now could not be settled.
+    /// The spool cannot be written: deliveries could not be settled.
     Poisoned,
     /// The shard is stopping.
     Stopping,
@@ -40,7 +40,7 @@ pub enum Blocker {
         /// It was not tried yet.
         first: bool,
     },
-    /// Its sender named hours in which it may be sent, and it is none of these.
+    /// Outside the sending window named by its sender.
     Hours {
         /// As the sender wrote them.
         window: Arc<str>,
@@ -100,14 +100,14 @@ pub enum Blocker {
         /// Expected time of its turn, as far as this shard knows.
         until: Mono,
     },
-    /// Its next hop gets no more for now than somebody else counts out.
+    /// The external allowance of its next hop is used up for now.
     Allowance {
         /// To follow "waiting for".
         why: Arc<str>,
         /// Time at which more may be allowed.
         until: Mono,
     },
-    /// The shard that owns the limit was asked to lend of it.
+    /// A request to the shard that owns the limit is pending.
     LeaseWait {
         /// The next hop, as events and lists name it.
         next_hop: Arc<str>,
@@ -121,7 +121,7 @@ pub enum Blocker {
         /// Reason given by the operator; may be empty.
         reason: Arc<str>,
     },
-    /// An operator stopped what it would go through.
+    /// An operator suspended a queue on its route.
     Suspended(Arc<Suspension>),
     /// The shard delivers nothing for now.
     Paused(Pause),
@@ -137,8 +137,7 @@ pub enum Blocker {
 }
 
 impl Blocker {
-    /// The next moment at which something is known to happen about it; `None` where that hangs on
-    /// others.
+    /// The next time at which a change is certain; `None` if it depends on other events.
     #[must_use]
     pub fn next(&self) -> Option<Mono> {
         match self {
@@ -177,7 +176,7 @@ impl fmt::Display for QueuePosition {
     }
 }
 
-/// A failure within a sentence of our own: what we found ourselves needs no "this server".
+/// A failure within a sentence of this server: a failure found locally needs no "this server".
 struct FailurePhrase<'a>(&'a Failure);
 
 impl fmt::Display for FailurePhrase<'_> {

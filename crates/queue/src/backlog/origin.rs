@@ -1,7 +1,7 @@
 //! Origins of messages: mail of unauthenticated clients is served in turns per origin.
 
-/// The client network that a message of a stranger came from, and above it the networks that one customer may all have:
-/// a number of 16 bits for each. Networks that have the same number, one of some thousands, share a turn.
+/// Origin of a message from an unauthenticated client: its network, and above it the site (the networks that one
+/// customer may own), 16 bits each. Networks with equal numbers share a turn; some thousands of numbers exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin(u32);
 
@@ -9,7 +9,7 @@ impl Origin {
     /// A client that may relay, a user, or this server itself.
     pub const OURS: Origin = Origin(0);
 
-    /// A stranger's; a site of 0 counts as 1.
+    /// Origin of mail from an unauthenticated client; a site of 0 counts as 1.
     #[must_use]
     pub fn of(site: u16, network: u16) -> Origin {
         Origin(u32::from(site.max(1)) << 16 | u32::from(network))

@@ -1,4 +1,4 @@
-//! Scheduled queues whose messages may be sent in some hours only.
+//! Scheduled queues with sending windows.
 
 use crate::hours::Hours;
 use crate::queue::Queue;

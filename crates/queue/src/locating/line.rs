@@ -11,7 +11,7 @@ pub const LOCATING_MAX: u32 = 64;
 pub(crate) struct LocatingLine {
     /// Scheduled queues, by number.
     pub(crate) waiting: VecDeque<u32>,
-    /// Entries that are asked for now.
+    /// Entries in pending lookups.
     pub(crate) asked: u32,
 }
 

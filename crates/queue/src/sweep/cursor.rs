@@ -6,14 +6,14 @@ use std::time::Duration;
 /// Between two chunks of entries, at most.
 pub(crate) const STEP_MAX: Duration = Duration::from_secs(1);
 
-/// The same, of those that are passed at once: others have their turn in between.
+/// Delay between two rushed chunks: other work runs in between.
 const RUSHED_STEP: Duration = Duration::from_millis(1);
 
 /// The chunk of entries and the queues that come next, and when.
 pub(crate) struct SweepCursor {
     pub(crate) chunk: u32,
     pub(crate) at: Mono,
-    /// Chunks that are passed at once, because what changed must not wait for the usual pass.
+    /// Chunks to sweep at once, because a change must not wait for the usual pass.
     pub(crate) rushed: u32,
     pub(crate) tidy_row: u32,
     pub(crate) tidy_at: Mono,
@@ -36,7 +36,7 @@ impl SweepCursor {
         self.at = Mono(0);
     }
 
-    /// The same, and all of `chunks` are passed in a moment.
+    /// Hurries, and sweeps all of `chunks` as rushed.
     pub(crate) fn rush(&mut self, chunks: u32) {
         self.hurry();
         self.rushed = chunks;
