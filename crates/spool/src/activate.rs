@@ -66,8 +66,8 @@ fn make(disk: &dyn Disk, key: SegmentKey, length: u64, sync: bool) -> Result<(),
     disk.rename(&file, &key.name())
 }
 
-/// The disk is full: as long a segment as there is room for. The segments that recovery sealed were
-/// cut, so there is about as much as the last one had left.
+/// The disk is full: makes a segment of the longest length that fits. Recovery cut the sealed segments, so about the
+/// unused part of the last one is free.
 fn make_shorter(
     disk: &dyn Disk,
     key: SegmentKey,
@@ -106,8 +106,8 @@ fn reuse(
     let Some(segment) = found.and_then(|generation| segments.map.remove(&generation)) else {
         return Ok(None);
     };
-    // It may be the only one that says which numbers were used, and under its new name nothing in
-    // it is valid: so the new header is there before the name, at the end.
+    // This segment may hold the only marks of used numbers, and its content is invalid under its new name. The new
+    // header is therefore written, at the end of the file, before the rename.
     let (node, log, first_offset) = (config.node, config.log, config.block_bytes);
     let header =
         Header { version: VERSION, node, log, registered: true, first_offset, previous, marks };

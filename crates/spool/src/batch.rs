@@ -1,4 +1,4 @@
-//! Batches: what one write and one sync make durable, and how a reader knows a whole one.
+//! Batches: the unit of one write and one sync, with the checks by which a reader recognises a whole batch.
 
 use crate::block::{VERSION, align, u16_at, u32_at, u64_at};
 use crate::buffer::WriteBuffer;
@@ -15,7 +15,7 @@ const HEADER_CRC: usize = BATCH_HEADER_BYTES - 4;
 pub(crate) struct BatchHeader {
     pub node: u16,
     pub log: u8,
-    /// It holds what earlier batches of the segment said, for a quick start.
+    /// An index batch: repeats the records of earlier batches of the segment, for a quick start.
     pub is_index: bool,
     pub records_count: u32,
     /// Rises by one from batch to batch.
@@ -100,17 +100,17 @@ impl BatchHeader {
 #[derive(Debug)]
 pub(crate) struct BatchBuilder {
     key: SegmentKey,
-    /// Where the batch begins in the segment.
+    /// Start of the batch in the segment.
     offset: u64,
-    /// Where its header begins in the copied bytes.
+    /// Start of its header in the copied bytes.
     header_at: usize,
-    /// What the buffer held before.
+    /// Length of the buffer before this batch.
     before_bytes: u64,
     records_count: u32,
     records_crc: u32,
 }
 
-/// Where a record went.
+/// Position of a written record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
     /// From the beginning of the segment, in bytes.
@@ -145,7 +145,7 @@ impl BatchBuilder {
         start
     }
 
-    /// Ends the record that began at `start`; `body` follows what is in `out.small`.
+    /// Ends the record that began at `start`; `body` is appended to the bytes in `out.small`.
     pub(crate) fn end(
         &mut self,
         out: &mut WriteBuffer,

@@ -8,8 +8,8 @@ use crate::request::{Completion, Refusal, Ticket};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// So many numbers of blobs that were accepted or dropped are remembered; lower ones all count as
-/// used. They may begin in any order, but not that far apart.
+/// Number of used blob numbers that are remembered; lower ones all count as used. Blobs may begin in any order within
+/// this distance.
 const USED_MAX: usize = 1 << 16;
 
 /// Blobs that no accept names yet.
@@ -26,7 +26,7 @@ pub(crate) struct Blobs {
 #[derive(Debug)]
 struct Blob {
     file: FileName,
-    /// Where the next piece goes.
+    /// Offset of the next piece.
     offset: u64,
     created: Created,
     /// Pieces that wait until the file is made.
@@ -45,14 +45,14 @@ enum Created {
     Yes,
 }
 
-/// What to do about a blob.
+/// The next step for a blob.
 #[derive(Debug)]
 pub(crate) enum BlobAction {
     Io(Op, BlobIo),
     Complete(Ticket, Completion),
 }
 
-/// What a blob operation was for.
+/// Purpose of a blob operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BlobIo {
     Write { blob: BlobId, ticket: Ticket },
@@ -128,7 +128,7 @@ impl Blobs {
         self.steps.push_back(step);
     }
 
-    /// No more pieces come: once those under way are written, the file is synced.
+    /// No more pieces follow: the file is synced after the pending ones are written.
     pub(crate) fn handle_seal(&mut self, blob: BlobId, ticket: Ticket, sync: bool) {
         let Some(state) = self.open.get_mut(&blob.0) else {
             return self.refuse(ticket, Refusal::Misuse("there is no such blob"));
@@ -140,7 +140,7 @@ impl Blobs {
         self.go_on(blob, sync);
     }
 
-    /// The transaction was given up.
+    /// The transaction was aborted.
     pub(crate) fn handle_drop(&mut self, blob: BlobId, sync: bool) {
         if let Some(state) = self.open.get_mut(&blob.0) {
             state.dropped = true;
@@ -199,7 +199,7 @@ impl Blobs {
         self.go_on(blob, sync);
     }
 
-    /// Syncs or removes the file when nothing is under way any more.
+    /// Syncs or removes the file once no operation is pending.
     fn go_on(&mut self, blob: BlobId, sync: bool) {
         let Some(state) = self.open.get_mut(&blob.0) else { return };
         if state.in_flight_count > 0 || !state.waiting.is_empty() {

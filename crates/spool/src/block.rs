@@ -1,11 +1,11 @@
-//! Blocks: what disks write at once, and the numbers in what is read.
+//! Blocks: the write unit of disks, and the decoding of numbers.
 
 /// The only format version there is.
 pub(crate) const VERSION: u16 = 1;
-/// What disks write at once; headers and footers have this size.
+/// The write unit of disks; headers and footers have this size.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// Where the checksum of a block is.
+/// Offset of a block's checksum.
 const BLOCK_CRC: usize = SECTOR_BYTES as usize - 4;
 
 /// `n` bytes rounded up to a multiple of `block`.

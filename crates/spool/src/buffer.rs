@@ -1,4 +1,4 @@
-//! What one batch writes, put together without copying large pieces.
+//! The content of one batch, assembled without copying large pieces.
 
 use crate::disk::{Disk, DiskError};
 use bytes::Bytes;
@@ -6,14 +6,14 @@ use std::io::IoSlice;
 
 pub(crate) static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// What one batch writes: small things copied into one buffer, large ones by reference.
+/// The content of one batch: small pieces copied into one buffer, large ones by reference.
 #[derive(Debug, Default)]
 pub(crate) struct WriteBuffer {
     pub small: Vec<u8>,
     pub parts: Vec<BufferPart>,
-    /// How much of `small` is in `parts` already.
+    /// Length of the part of `small` that is already in `parts`.
     marked: usize,
-    /// Bytes of all parts; what of `small` is not in a part yet comes on top.
+    /// Bytes of all parts, without the rest of `small` that is not in a part yet.
     length: u64,
 }
 
@@ -65,7 +65,7 @@ impl WriteBuffer {
         self.length = 0;
     }
 
-    /// Writes all of it in one call.
+    /// Writes all parts in one call.
     pub(crate) fn write(&self, disk: &dyn Disk, file: &str, offset: u64) -> Result<(), DiskError> {
         let mut slices: Vec<IoSlice<'_>> = self
             .parts

@@ -1,4 +1,4 @@
-//! What goes into the next index batch: the records since the last one, without content.
+//! Content of the next index batch: the records since the last one, without message content.
 
 use crate::batch::{BATCH_HEADER_BYTES, BatchBuilder, BatchHeader};
 use crate::buffer::WriteBuffer;
@@ -18,7 +18,7 @@ pub(crate) struct Catalog {
 struct CatalogEntry {
     id: u64,
     kind: u8,
-    /// An accept that no compaction has touched: no other copy of it is anywhere.
+    /// An accept that was never compacted: no other copy exists.
     original: bool,
     end: usize,
 }
@@ -40,7 +40,7 @@ impl Catalog {
         self.entries.push(CatalogEntry { id, kind, original, end: self.bytes.len() });
     }
 
-    /// No index batch over what is noted is longer, but for padding.
+    /// Upper bound of the length of an index batch over the noted records, without padding.
     pub(crate) fn bytes_max(&self) -> u64 {
         (BATCH_HEADER_BYTES + self.bytes.len() + self.entries.len() * RECORD_HEADER_BYTES) as u64
     }
@@ -50,12 +50,10 @@ impl Catalog {
         self.bytes.clear();
     }
 
-    /// Writes the index batch that belongs at `offset`, and forgets what was noted: the batch's
-    /// length.
+    /// Writes the index batch at `offset`, clears the catalog and returns the batch's length.
     ///
-    /// Messages that came and went entirely since the last index batch are left out, which under
-    /// steady traffic is nearly all of them. That is sound: all of it lies before this batch in
-    /// one segment, and was made durable before it.
+    /// Messages accepted and settled since the last index batch are left out, which under steady traffic is nearly all.
+    /// This is sound: all their records lie before this batch in one segment, and were made durable before it.
     pub(crate) fn write(
         &mut self,
         out: &mut WriteBuffer,

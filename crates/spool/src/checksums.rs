@@ -1,14 +1,14 @@
-//! Checksums of a body in a file of its own: one for each piece of it, so that a piece can be
-//! checked before it is handed on, and a wrong one never is.
+//! Checksums of a body in a separate file, one per piece. A piece is checked before it is handed on, and a wrong one is
+//! never handed on.
 //!
-//! They stand in the accept record, as the field [`tag::BODY_CHECKSUMS`]: the length of a piece
-//! (u32), then the CRC-32C of each piece, the last one shorter. An accept without the field was
-//! written before there was any, and its body is not checked.
+//! They are stored in the accept record, as the field [`tag::BODY_CHECKSUMS`]: the length of a piece (u32), then the
+//! CRC-32C of each piece, the last one shorter. An accept without the field is from an older version, and its body is
+//! not checked.
 
 use crate::record::{LoadError, Meta, tag};
 use bytes::Bytes;
 
-/// How much of a body one checksum is about: what is read at once when the body is sent on.
+/// Bytes of a body per checksum: the unit of reading for delivery.
 pub const PIECE_BYTES: usize = 256 << 10;
 
 /// Gathers the checksums of a body while it is written.
@@ -17,7 +17,7 @@ pub struct BodyChecksums {
     /// Of the pieces that are complete.
     field: Vec<u8>,
     crc: u32,
-    /// How much of the piece under way is in `crc`.
+    /// Bytes of the current piece included in `crc`.
     open_bytes: usize,
 }
 
@@ -63,11 +63,11 @@ pub struct Piece {
     pub checksum: Option<u32>,
 }
 
-/// The piece from `offset` on of a body of `body_bytes`, as `meta` of its accept tells; `offset` is
-/// zero or where the piece before ended.
+/// Returns the piece starting at `offset` of a body of `body_bytes`, by the `meta` of its accept. `offset` is zero or
+/// the end of the piece before.
 ///
 /// # Errors
-/// When the checksums make no sense, or don't go so far.
+/// Returns an error if the checksums are malformed or too few.
 pub fn piece(meta: &Meta, body_bytes: u64, offset: u64) -> Result<Piece, LoadError> {
     let left = usize::try_from(body_bytes.saturating_sub(offset)).unwrap_or(usize::MAX);
     let field = meta.fields.iter().find(|(tag, _)| *tag == tag::BODY_CHECKSUMS);
@@ -87,7 +87,7 @@ pub fn piece(meta: &Meta, body_bytes: u64, offset: u64) -> Result<Piece, LoadErr
     known().ok_or_else(|| LoadError::Damaged("the checksums of the body make no sense".into()))
 }
 
-/// What is wrong with a piece that was read, if anything is: its length or its checksum.
+/// Returns true if the length and checksum of a piece match.
 pub(crate) fn is_right(data: &[u8], piece: Piece) -> bool {
     data.len() == piece.bytes && piece.checksum.is_none_or(|crc| crc32c::crc32c(data) == crc)
 }

@@ -1,9 +1,9 @@
-//! Frees sparse segments: what is still needed of one is written again at the end of the log, a
-//! step at a time, behind what sessions wait for.
+//! Compaction: frees sparse segments. Records still needed are rewritten at the end of the log, a step at a time, after
+//! the records that sessions wait for.
 //!
-//! Needed are its live messages, and what it says about messages whose accept is in an older
-//! segment that is still there: without it that accept would come to life again. What a later
-//! segment says anew, all of it, is not needed, nor are attempts at what is settled since.
+//! Two kinds are needed: live messages, and records about messages with an accept in an older existing segment. Without
+//! the latter, that accept would become live again. A record is not needed if a later segment restates the message's
+//! full state. Attempts of recipients settled since are not needed either.
 
 use crate::codec::{self, AcceptHead, kind};
 use crate::config::SpoolConfig;
@@ -22,13 +22,13 @@ pub(crate) struct Compaction {
     victim: Option<u32>,
     phase: Phase,
     items: VecDeque<Item>,
-    /// What the operation under way reads.
+    /// Ranges of the pending read.
     reading: Vec<(u64, u32, u32)>,
-    /// A read is under way.
+    /// A read is pending.
     pub busy: bool,
-    /// Some of it could not be read or written: the segment stays.
+    /// A record could not be read or written: the segment stays.
     stuck: bool,
-    /// Segments that were given up, and the room there was then: with no more it would be the same.
+    /// Abandoned segments, with the free bytes at that time; with no more space a retry would fail again.
     given_up: BTreeMap<u32, u64>,
     /// Bytes written again since the start.
     pub written_bytes: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Compaction {
 enum Phase {
     /// Copying live messages with ids from here on.
     Copying(u64),
-    /// Looking for what it says about others.
+    /// Scanning for records about messages of older segments.
     #[default]
     Scanning,
     /// Writing that once more.
@@ -51,7 +51,7 @@ enum Item {
     Repeat(u64),
 }
 
-/// How needed a segment is, as bytes that compaction would have to write.
+/// Bytes that compaction would have to write for a segment.
 fn needed_bytes(live: &Live, segment: &Segment) -> u64 {
     let pinned = segment.depends_on.iter().any(|on| live.segments.get(*on).is_some());
     segment.live_bytes + if pinned { segment.needed_small_bytes() } else { 0 }
@@ -62,8 +62,8 @@ impl Compaction {
         self.victim
     }
 
-    /// Picks the segment that frees most for least, if one is sparse enough and what is needed of
-    /// it fits into `room` bytes.
+    /// Picks the segment that frees most for the fewest bytes written, if one is sparse enough and its needed records
+    /// fit into `room` bytes.
     pub(crate) fn choose(&mut self, live: &Live, percent: u8, newest_too: bool, room: u64) {
         if self.victim.is_some() {
             return;
@@ -81,11 +81,11 @@ impl Compaction {
             })
             .map(|segment| (needed_bytes(live, segment), segment))
             .filter(|(needed, segment)| {
-                // What is needed by nobody is released without compaction.
+                // A segment without needed records is released without compaction.
                 let free = segment.live_count == 0
                     && live.segments.dependencies(segment.key.generation).is_empty();
-                // Copies come with index entries: short messages take more room than they had, and
-                // copying them for nothing would never come to an end.
+                // Copies come with index entries, so short messages take more space than before. Copying them without a
+                // gain would never end.
                 let indexed = segment.live_count * INDEXED_BYTES_TYPICAL as u64;
                 let copied = needed.saturating_add(indexed);
                 let gains = copied <= room && copied.saturating_mul(10) < segment.length * 9;
@@ -99,7 +99,7 @@ impl Compaction {
         }
     }
 
-    /// The next read, when what was read before is written and durable.
+    /// The next read, once the records of the last one are written and durable.
     pub(crate) fn poll_op(&mut self, live: &mut Live, config: &SpoolConfig) -> Option<Op> {
         let victim = self.victim?;
         if self.busy || !self.items.is_empty() {
@@ -146,7 +146,7 @@ impl Compaction {
         }
     }
 
-    /// The disk failed: this segment is left as it is for a while. What failed may pass.
+    /// The disk failed: skips this segment for a while, since the error may be temporary.
     pub(crate) fn handle_failed(&mut self, live: &mut Live) {
         self.busy = false;
         self.items.clear();
@@ -162,8 +162,7 @@ impl Compaction {
         }
     }
 
-    /// There is no room for what comes next, in the `room` there is: the segment stays as it is until
-    /// there is more.
+    /// The next record does not fit into `room` free bytes: abandons the segment until more is free.
     pub(crate) fn give_up(&mut self, room: u64) {
         if let Some(victim) = self.victim.take() {
             self.given_up.insert(victim, room);
@@ -183,19 +182,19 @@ impl Compaction {
         );
     }
 
-    /// Messages of which the victim says something.
+    /// Handles the scan's result: messages that the victim has records about.
     pub(crate) fn handle_scanned(&mut self, found: &[Mention], live: &Live) {
         self.busy = false;
         let Some(victim) = self.victim else { return };
         let needed = found.iter().filter(|mention| match live.index.get(mention.id) {
             Some(entry) => is_needed(entry, victim),
-            // What ended its last recipient is a record that may: it is said elsewhere.
+            // The last recipient was ended by a record that may end recipients, in another segment.
             None => mention.may_end,
         });
         self.items.extend(needed.map(|mention| Item::Repeat(mention.id)));
     }
 
-    /// Adds what is ready to a batch, as far as there is room and the step allows.
+    /// Adds ready records to a batch, as far as space and the step allow.
     pub(crate) fn add_to(
         &mut self,
         writer: &mut Writer,
@@ -228,7 +227,7 @@ impl Compaction {
         }
         self.written_bytes += batch.length() - before;
         if batch.length() > before {
-            // The new records stand for what the victim said about older segments, too.
+            // The new records also replace the victim's records about older segments.
             let active = writer.key.generation;
             for older in live.segments.dependencies(victim) {
                 live.segments.depend(active, older);
@@ -237,7 +236,7 @@ impl Compaction {
         }
     }
 
-    /// What the next item needs in a segment; `None` when there is none.
+    /// Bytes that the next item needs in a segment; `None` without an item.
     pub(crate) fn first_bytes(&self, live: &Live) -> Option<u64> {
         self.items.front().map(|item| item_bytes(item, live))
     }
@@ -301,13 +300,13 @@ fn copy(
     true
 }
 
-/// Whether what the victim says of a live message must be said again. A younger accept is a copy, and
-/// brought all that was known with it; so does a younger statement that says all.
+/// Returns true if the victim's records about a live message must be written again. A younger accept is a copy with the
+/// full state, and a younger complete statement replaces them too.
 fn is_needed(entry: &IndexEntry, victim: u32) -> bool {
     entry.segment < victim && entry.stated() <= victim
 }
 
-/// Says again what the victim says about a message that was accepted in an older segment.
+/// Writes the victim's knowledge about a message of an older segment again.
 fn repeat(writer: &mut Writer, live: &mut Live, batch: &mut Batch, victim: u32, id: u64) {
     let Some(entry) = live.index.get(id) else {
         writer.add_gone(live, batch, MessageId(id));

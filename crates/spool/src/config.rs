@@ -1,9 +1,9 @@
-//! What a spool is told at the start, and what it tells of itself.
+//! Configuration and status of a spool.
 
 use crate::disk::DiskError;
 use std::fmt;
 
-/// What an answer of [`crate::Completion::Durable`] promises.
+/// Guarantee of [`crate::Completion::Durable`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// Written and fdatasynced: survives power loss.
@@ -15,38 +15,35 @@ pub enum Durability {
     Memory,
 }
 
-/// How a log is kept. [`SpoolConfig::default`] is right for production but for `node`, `log` and
-/// `salt`.
+/// Configuration of a log. [`SpoolConfig::default`] suits production except for `node`, `log` and `salt`.
 #[derive(Clone, Debug)]
 pub struct SpoolConfig {
     /// This machine, the upper 16 bits of the ids in this log.
     pub node: u16,
     /// This log directory, the next 8 bits.
     pub log: u8,
-    /// A random number, fresh at each start: mixed into all checksums, so that no sender can
-    /// put records into the log by guessing what they look like.
+    /// A random number, fresh at each start. It is mixed into all checksums, so that a sender cannot insert forged
+    /// records into the log.
     pub salt: u64,
-    /// What a completion promises.
+    /// The guarantee given by a completion.
     pub durability: Durability,
     /// Size of a segment file.
     pub segment_bytes: u64,
     /// Size of the segment that is made at the first start, while the caller waits.
     pub first_segment_bytes: u64,
-    /// Batches begin at multiples of this, so that a torn write hurts no other batch; a multiple
-    /// of 512.
+    /// Alignment of batches, a multiple of 512; a torn write then damages only one batch.
     pub block_bytes: u64,
     /// A batch takes no further submit beyond this size.
     pub batch_bytes_max: usize,
     /// Free disk space below which accepts are refused.
     pub reserve_bytes: u64,
-    /// How much log is between two index blocks.
+    /// Bytes of log between two index batches.
     pub index_every_bytes: u64,
-    /// Zero-written segments kept ready; one of them is the reserve that settles and compaction may
-    /// use when the disk is full. At least 2.
+    /// Zero-written segments kept ready, at least 2. One is the reserve for settles and compaction on a full disk.
     pub spare_segments_max: usize,
-    /// A segment is compacted when less than this share of it is needed.
+    /// A segment is compacted if less than this share is needed.
     pub compact_below_percent: u8,
-    /// How much compaction reads and writes in one step.
+    /// Bytes read and written by compaction in one step.
     pub compact_step_bytes: usize,
     /// A planted fault: recovery takes a torn batch for a whole one.
     #[cfg(feature = "planted")]
@@ -54,7 +51,7 @@ pub struct SpoolConfig {
     /// A planted fault: recovery removes orphan blobs before anything else.
     #[cfg(feature = "planted")]
     pub removes_orphans_first: bool,
-    /// A planted fault: want of a descriptor poisons.
+    /// A planted fault: running out of descriptors poisons.
     #[cfg(feature = "planted")]
     pub poisons_when_scarce: bool,
 }
@@ -85,7 +82,7 @@ impl Default for SpoolConfig {
     }
 }
 
-/// Why a log could not be opened or verified.
+/// Errors of opening or verifying a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolError {
     /// A file operation failed, and the log can't do without it.
@@ -94,16 +91,16 @@ pub enum SpoolError {
     Version {
         /// The segment's file name.
         file: Box<str>,
-        /// What its header says.
+        /// The version in its header.
         found: u16,
     },
     /// The directory holds the log of another node or log number.
     OtherLog {
         /// The segment's file name.
         file: Box<str>,
-        /// What its header says.
+        /// The node in its header.
         node: u16,
-        /// What its header says.
+        /// The log in its header.
         log: u8,
     },
     /// Two segments have one generation: a copy was put back beside a log that went on.
@@ -150,16 +147,16 @@ impl From<DiskError> for SpoolError {
     }
 }
 
-/// Something on disk is not what was once synced.
+/// Synced data on disk that has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The file it was found in.
     pub file: Box<str>,
     /// Byte in the file at which it begins.
     pub offset: u64,
-    /// How much of the file is unreadable (0: not known, or nothing).
+    /// Unreadable bytes of the file (0: unknown or none).
     pub bytes: u64,
-    /// What is wrong, for people.
+    /// The damage as readable text.
     pub what: Box<str>,
 }
 
@@ -169,7 +166,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What a start found in the log: see [`crate::Opening::finish`].
+/// Result of recovery at a start: see [`crate::Opening::finish`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Messages with open recipients, all handed to the caller.
@@ -182,11 +179,11 @@ pub struct RecoveryReport {
     pub torn_count: u64,
     /// Records, gaps and blobs that are damaged.
     pub damaged_count: u64,
-    /// The first of them, at most [`RecoveryReport::DAMAGE_MAX`].
+    /// The first items, at most [`RecoveryReport::DAMAGE_MAX`].
     pub damage: Vec<Damage>,
     /// Blobs that no message names; removed but for those that are kept.
     pub orphan_blobs_count: u64,
-    /// Of these, those that may belong to a message whose record is lost; kept for the operator.
+    /// Of these, blobs that may belong to a message with a lost record; kept for the operator.
     pub kept_blobs_count: u64,
     /// Segments that hold nothing any more, freed.
     pub freed_segments_count: u64,
@@ -197,12 +194,12 @@ impl RecoveryReport {
     pub const DAMAGE_MAX: usize = 1_000;
 }
 
-/// How a log is doing.
+/// Status of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpoolStatus {
     /// Messages with open recipients.
     pub live_count: u64,
-    /// Messages whose blob was lost at the start and that have open recipients still.
+    /// Messages with open recipients that lost their blob, found at the start.
     pub damaged_count: u64,
     /// Segments that hold records.
     pub segments_count: u64,
@@ -216,9 +213,9 @@ pub struct SpoolStatus {
     pub blobs_count: u64,
     /// Free disk space when last asked.
     pub free_bytes: Option<u64>,
-    /// Accepts are refused for lack of space.
+    /// Accepts are refused because the disk is full.
     pub full: bool,
-    /// What failed; nothing is made durable any more.
+    /// The failure after which no record is made durable any more.
     pub poisoned: Option<Box<str>>,
     /// Submits that wait for the next batch.
     pub pending_count: u64,

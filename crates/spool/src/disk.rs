@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io::IoSlice;
 
-/// What kind of trouble a file operation met.
+/// Kinds of file errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskErrorKind {
     /// No file of that name.
     NotFound,
-    /// No room is left on the file system, or in the quota (ENOSPC, EDQUOT).
+    /// The file system or the quota is full (ENOSPC, EDQUOT).
     Full,
     /// The process has no descriptor or memory for it (EMFILE, ENFILE, ENOMEM): nothing was done
     /// that can't be done again. Never the answer of a sync that was begun.
@@ -22,14 +22,14 @@ pub enum DiskErrorKind {
 /// A file operation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskError {
-    /// What the spool decides by.
+    /// The kind, on which the spool acts.
     pub kind: DiskErrorKind,
-    /// What the operating system said, for people.
+    /// The operating system's error text.
     pub text: Box<str>,
 }
 
 impl DiskError {
-    /// An error of this kind, with what the operating system said.
+    /// Creates an error of this kind with the operating system's text.
     pub fn new(kind: DiskErrorKind, text: impl Into<Box<str>>) -> DiskError {
         DiskError { kind, text: text.into() }
     }
@@ -43,10 +43,10 @@ impl fmt::Display for DiskError {
 
 impl std::error::Error for DiskError {}
 
-/// Synchronous file operations on plain names in ONE directory. Calls may come from two threads at
-/// once (the log lane and the bulk lane), never for overlapping ranges of one file.
+/// Synchronous file operations on plain names in ONE directory. Calls may come from two threads at once (the log lane
+/// and the bulk lane), never for overlapping ranges of one file.
 ///
-/// An implementation keeps open what it likes, by name; `rename` and `remove` end a name.
+/// An implementation may keep files open, by name; `rename` and `remove` end a name.
 pub trait Disk: Send + Sync {
     /// All names in the directory, in any order.
     ///
@@ -66,11 +66,11 @@ pub trait Disk: Send + Sync {
     /// When that fails.
     fn create(&self, name: &str) -> Result<(), DiskError>;
 
-    /// Takes room for `bytes` in an empty file, which reads as zeros, without writing them. `false`
-    /// when this file system can't.
+    /// Allocates `bytes` in an empty file, which reads as zeros, without writing them. Returns `false` if the file
+    /// system cannot.
     ///
     /// # Errors
-    /// When there is no such room.
+    /// Returns an error if the space is not available.
     fn allocate(&self, name: &str, bytes: u64) -> Result<bool, DiskError> {
         let _ = (name, bytes);
         Ok(false)
@@ -87,11 +87,11 @@ pub trait Disk: Send + Sync {
         pieces: &mut [IoSlice<'_>],
     ) -> Result<(), DiskError>;
 
-    /// Cuts the file at `length_bytes`; what is cut off may be used for something else once this and a
-    /// [`Disk::sync_data`] have returned.
+    /// Cuts the file at `length_bytes`. The space is free for other use once this and a [`Disk::sync_data`] have
+    /// returned.
     ///
     /// # Errors
-    /// When that fails.
+    /// Returns an error if the operation fails.
     fn truncate(&self, name: &str, length_bytes: u64) -> Result<(), DiskError>;
 
     /// Reads into `buffer` from `offset`: how many bytes, fewer at the end of the file or when the
@@ -101,10 +101,10 @@ pub trait Disk: Send + Sync {
     /// When it does not exist or can't be read.
     fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError>;
 
-    /// fdatasync: what was written before is on stable storage when this returns.
+    /// fdatasync: earlier writes are on stable storage on return.
     ///
     /// # Errors
-    /// When the storage failed; what it holds then is unknown.
+    /// Returns an error if the storage failed; its content is then unknown.
     fn sync_data(&self, name: &str) -> Result<(), DiskError>;
 
     /// fsync of the directory: names made, renamed and removed before are on stable storage.
@@ -113,10 +113,10 @@ pub trait Disk: Send + Sync {
     /// As [`Disk::sync_data`].
     fn sync_dir(&self) -> Result<(), DiskError>;
 
-    /// Gives a file a new name, replacing what had it.
+    /// Renames a file and replaces an existing one.
     ///
     /// # Errors
-    /// When that fails.
+    /// Returns an error if the operation fails.
     fn rename(&self, from: &str, to: &str) -> Result<(), DiskError>;
 
     /// Removes a file.
@@ -132,7 +132,7 @@ pub trait Disk: Send + Sync {
     fn free_bytes(&self) -> Result<u64, DiskError>;
 }
 
-/// With more sectors of one file unreadable, the disk fails, and no sector of it.
+/// With more unreadable sectors in one file, the disk counts as failed instead.
 const UNREADABLE_MAX: usize = 4_096;
 
 /// As [`read_full`], but reads around sectors that can't be read: they are left zero and noted in

@@ -14,10 +14,10 @@ use mail::{Domain, MessageId};
 
 const KEY: SegmentKey = SegmentKey { generation: 3, salt: 0x5eed };
 
-/// Reads a record with this body and, if it makes sense, writes and reads it again.
+/// Reads a record with this body and, if it is valid, writes and reads it again.
 ///
 /// # Panics
-/// When what is read the second time differs.
+/// Panics if the second read differs.
 pub fn check_record(kind: u8, body: &[u8]) {
     let bytes = sealed(kind, body);
     let record = codec::read_record(&bytes, KEY, 512).expect("the checksum is right");
@@ -115,10 +115,10 @@ fn written_small(small: &SmallRecord) -> Vec<u8> {
     out
 }
 
-/// Reads headers and names from anything, and the former also with their checksums made right.
+/// Reads headers and names from arbitrary bytes, headers also with corrected checksums.
 ///
 /// # Panics
-/// When what is written from them is read differently.
+/// Panics if a written header or name is read differently.
 pub fn check_blocks(bytes: &[u8]) {
     if let Some(header) = BatchHeader::decode(bytes, KEY, 512) {
         assert_eq!(header.encode(KEY, 512)[..8], bytes[..8]);
@@ -153,13 +153,13 @@ pub fn check_blocks(bytes: &[u8]) {
 pub struct MadeBatch {
     /// It is an index, with records to match.
     pub is_index: bool,
-    /// How far the numbers in its header are from what they should be.
+    /// Deviation of the numbers in its header.
     pub skew: u64,
     /// Kind, whether it begins a group, and body.
     pub records: Vec<(u8, bool, Vec<u8>)>,
 }
 
-/// A segment file in which every checksum is right, whatever the records say.
+/// A segment file with valid checksums and arbitrary records.
 #[must_use]
 pub fn segment(generation: u32, batches: &[MadeBatch], has_footer: bool) -> (String, Vec<u8>) {
     let key = SegmentKey { generation, ..KEY };
@@ -216,8 +216,8 @@ pub fn segment(generation: u32, batches: &[MadeBatch], has_footer: bool) -> (Str
     (key.name().to_string(), file)
 }
 
-/// Where the last write to a segment file begins that has a batch whose header is right, if there is
-/// one: with the batch went what was not synced before it, the segment's header or an index batch.
+/// Start of the last write to a segment file that has a batch with a valid header, if any. The write includes the
+/// unsynced parts before the batch: the segment's header or an index batch.
 #[must_use]
 pub fn last_write(name: &str, content: &[u8]) -> Option<u64> {
     let Name::Segment(key) = Name::parse(name) else { return None };

@@ -10,24 +10,24 @@ use std::collections::BTreeMap;
 
 const DELAY_NOTICE: u8 = 1;
 const BLOB: u8 = 2;
-/// More was said of it than attempts, since its newest accept or copy.
+/// State other than attempts was recorded since its newest accept or copy.
 const MORE_SAID: u8 = 4;
 /// Recipients beyond this number need a bitmap of their own.
 const INLINE_MAX: u16 = 64;
-/// What is known of a live message.
+/// State of a live message.
 #[derive(Debug)]
 pub(crate) struct IndexEntry {
     /// Generation of the segment with its newest accept record.
     pub segment: u32,
-    /// Where in the segment, in bytes.
+    /// Offset in the segment, in bytes.
     pub offset: u32,
-    /// How long, header included.
+    /// Length, header included.
     pub length: u32,
-    /// Why the last attempt failed.
+    /// Reason of the last failed attempt.
     reason: ReasonNumber,
-    /// Why it is held; see also [`More`].
+    /// Reason of the hold; see also [`More`].
     hold: ReasonNumber,
-    /// So many generations after `segment` all that is known of it was said anew.
+    /// Number of generations after `segment` of the newest record with the complete state.
     stated_after: u16,
     /// Open recipients, when there are at most 64.
     open: u64,
@@ -40,15 +40,15 @@ pub(crate) struct IndexEntry {
     low: u8,
 }
 
-/// What few messages need.
+/// Fields that few messages need.
 #[derive(Debug, Default)]
 struct More {
-    /// Why it is held, when there is no room for more interned reasons.
+    /// Reason of the hold, if the table of interned reasons is full.
     hold: Option<Box<str>>,
     overrides: Option<Box<str>>,
     /// Open recipients when there are more than 64.
     wide: Option<Box<[u64]>>,
-    /// Recipients that were not tried with the others, ascending.
+    /// Recipients with an attempt count or next try of their own, ascending.
     retries: Vec<(u32, Retry)>,
 }
 
@@ -147,7 +147,7 @@ impl IndexEntry {
         }
     }
 
-    /// Sets what is known of the open ones among `indices`.
+    /// Sets the retry state of the open recipients among `indices`.
     pub(crate) fn set_retry(&mut self, indices: &[u32], retry: Retry) {
         let count = indices.iter().filter(|&&index| self.is_open(index)).count();
         if count as u32 == self.open_count() {
@@ -226,8 +226,8 @@ impl IndexEntry {
         self.flags = if sent { self.flags | DELAY_NOTICE } else { self.flags & !DELAY_NOTICE };
     }
 
-    /// Generation of the segment with the newest record that says all that is known of it: what
-    /// older ones say is not needed. Never too high.
+    /// Generation of the segment with the newest record of its complete state; older records are not needed. Never too
+    /// high.
     pub(crate) fn stated(&self) -> u32 {
         self.segment.saturating_add(u32::from(self.stated_after))
     }
@@ -237,13 +237,13 @@ impl IndexEntry {
         self.stated_after = u16::try_from(after).unwrap_or(u16::MAX);
     }
 
-    /// Something that an attempt doesn't say was said of it.
+    /// State that an attempt does not contain was recorded.
     pub(crate) fn note_more_said(&mut self) {
         self.flags |= MORE_SAID;
     }
 
-    /// Whether an attempt at `indices` says all that is known of it beside the accept. Once more was
-    /// said it does not: that may be read again, and what took it back may not.
+    /// Returns true if an attempt at `indices` contains the complete state beside the accept. It does not once other
+    /// state was recorded: a recovery may read the older record without the one that revoked it.
     pub(crate) fn is_stated_by_attempt(&self, indices: &[u32]) -> bool {
         self.flags & MORE_SAID == 0
             && self.open_count() == self.recipients_count()
@@ -355,7 +355,7 @@ impl Index {
         self.count
     }
 
-    /// Memory, approximately, without what few messages need.
+    /// Approximate memory, without the fields that few messages need.
     pub(crate) fn bytes(&self) -> u64 {
         self.count * size_of::<IndexEntry>() as u64 + self.chunks.len() as u64 * 64
     }
@@ -402,8 +402,8 @@ impl Index {
         self.chunks.iter().flat_map(of_chunk)
     }
 
-    /// Messages from `id` on whose accept is in `segment`, as id, offset and length, until their
-    /// lengths reach `bytes_max`; and where to go on, if there may be more.
+    /// Messages from `id` on with their accept in `segment`, as id, offset and length, up to a total length of
+    /// `bytes_max`. Also returns the id to continue at, if there may be more.
     pub(crate) fn in_segment(
         &self,
         segment: u32,

@@ -1,4 +1,4 @@
-//! Disk operations as values: made by the spool, performed by whoever drives it.
+//! Disk operations as values: created by the spool, performed by its driver.
 
 use crate::buffer::WriteBuffer;
 use crate::checksums::Piece;
@@ -7,18 +7,18 @@ use crate::name::{FileName, SegmentKey};
 use crate::table::IdRange;
 use bytes::Bytes;
 
-/// Names an [`Io`] while it is under way.
+/// Identifies a pending [`Io`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoTicket(pub u64);
 
-/// Where an [`Io`] may run.
+/// Concurrency class of an [`Io`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// One at a time: the next comes out only after this one is done.
     Log,
     /// Several at once, on any thread, in any order.
     Bulk,
-    /// As [`Lane::Bulk`], and somebody waits for it: it should not stand behind what takes long.
+    /// As [`Lane::Bulk`], with a caller waiting: run it ahead of long operations.
     Read,
 }
 
@@ -36,7 +36,7 @@ pub struct IoDone {
     pub(crate) result: Result<OpResult, DiskError>,
 }
 
-/// What an [`Io`] does.
+/// The operation of an [`Io`].
 #[derive(Debug)]
 pub(crate) enum Op {
     /// Write a batch and make it durable; before that, finish the segment that is full.
@@ -47,7 +47,7 @@ pub(crate) enum Op {
     ReadPiece { file: FileName, offset: u64, piece: Piece },
     /// Read several ranges of one file.
     ReadMany { file: FileName, ranges: Vec<(u64, u32)> },
-    /// Find which messages a segment says more about than its own accepts.
+    /// Find the messages about which a segment has records besides its own accepts.
     Scan { file: FileName, key: SegmentKey, ranges: Vec<IdRange> },
     /// Make a file of a segment's length: allocated, or if that can't be its first step of zeros.
     Make { file: FileName, length: u64, bytes: u64, sync: bool },
@@ -77,7 +77,7 @@ pub(crate) struct SealWrite {
     pub footer: Vec<u8>,
 }
 
-/// A segment says something about a message beside accepting it.
+/// A segment has a record about a message other than its accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mention {
     pub id: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Mention {
     pub may_end: bool,
 }
 
-/// What an [`Op`] that did not fail came to.
+/// Result of a successful [`Op`].
 #[derive(Debug)]
 pub(crate) enum OpResult {
     Done,
@@ -93,20 +93,20 @@ pub(crate) enum OpResult {
     Allocated,
     Written(WriteBuffer),
     Data(Bytes),
-    /// What was read is not what was written; in words.
+    /// The data read differs from the data written; explained in text.
     Wrong(Box<str>),
     Many(Vec<Bytes>),
-    /// What a scan found, by ascending id.
+    /// Result of a scan, by ascending id.
     Scanned(Vec<Mention>),
     Free(u64),
-    /// Whether there still is a register.
+    /// True if the register still exists.
     Registered(bool),
     /// It can't be done now; the same operation, whole, may be later.
     PutOff(Box<Op>, DiskError),
 }
 
 impl Io {
-    /// Where it may run.
+    /// The lane for this operation.
     #[must_use]
     pub fn lane(&self) -> Lane {
         match self.op {
@@ -124,13 +124,13 @@ impl Io {
 }
 
 impl IoDone {
-    /// Which operation it was.
+    /// The ticket of the operation.
     #[must_use]
     pub fn ticket(&self) -> IoTicket {
         self.ticket
     }
 
-    /// What went wrong, if anything; the spool acts on it by itself.
+    /// The error, if any; the spool handles it itself.
     #[must_use]
     pub fn error(&self) -> Option<&DiskError> {
         match &self.result {

@@ -1,7 +1,7 @@
-//! The durable log: append-only segments, group commit, recovery, compaction. Sans-IO: what is
-//! submitted turns into [`Io`] that a driver performs on a [`Disk`] and reports back.
+//! The durable log: append-only segments, group commit, recovery, compaction. It is sans-IO: requests turn into [`Io`]
+//! values that a driver performs on a [`Disk`] and reports back.
 //!
-//! `docs/spool.md` states what is promised and why it holds.
+//! `docs/spool.md` states the guarantees and their reasons.
 
 mod activate;
 mod batch;

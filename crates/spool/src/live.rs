@@ -1,5 +1,5 @@
-//! What the log says at its end: live messages and what the segments hold of them. Recovery and
-//! the commit of new records go through the same functions here.
+//! The state at the end of the log: live messages and the accounting of segments. Recovery and the commit of new
+//! records use the same functions here.
 
 use crate::codec::{AcceptHead, Residue, Retry, SmallRecord, cut};
 use crate::index::{Index, IndexEntry};
@@ -9,7 +9,7 @@ use crate::table::SegmentTable;
 use mail::MessageId;
 use std::collections::BTreeMap;
 
-/// Why a message is held of which it is not known who has it.
+/// Hold reason of a message with an unknown delivery state.
 const STATE_LOST: &str = "its delivery state is damaged: recipients may have the message already";
 
 /// The sum of all records.
@@ -27,8 +27,8 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// An accept or a copy is at `head.offset` of segment `segment`. An older place is forgotten;
-    /// a copy brings its state with it, so what was known is forgotten, too.
+    /// Applies an accept or copy at `head.offset` of segment `segment`. It replaces an older place; a copy also
+    /// replaces the state, which follows it in the log.
     pub(crate) fn accept(&mut self, segment: u32, head: &AcceptHead) {
         let id = head.id.0;
         let count = head.recipients_count as u16;
@@ -55,9 +55,8 @@ impl Live {
         self.segments.add_live(segment, id, head.length);
     }
 
-    /// As [`Live::accept`], of a copy whose state is lost. Where the message was before it is taken
-    /// from there, with all that is known; if that is gone it is held: it may have been before, and
-    /// recipients may be done with.
+    /// As [`Live::accept`], for a copy with lost state. If the message's earlier place exists, that one and its state
+    /// are used. Otherwise the message is held: it may have been held before, and recipients may be settled.
     pub(crate) fn accept_lone_copy(&mut self, segment: u32, head: &AcceptHead) {
         if self.index.get(head.id.0).is_some() {
             return;
@@ -69,8 +68,8 @@ impl Live {
         }
     }
 
-    /// A record without content, `bytes` long, is in segment `segment`. Returns the blob that is
-    /// not needed any more, if that is what it means.
+    /// Applies a record without content, `bytes` long, in segment `segment`. Returns the blob that became unneeded, if
+    /// any.
     pub(crate) fn small(
         &mut self,
         segment: u32,
@@ -88,8 +87,8 @@ impl Live {
         None
     }
 
-    /// Counts a record without content, before it takes effect. Nothing depends on one about a
-    /// message whose accept is not there any more.
+    /// Counts a record without content, before it is applied. A record about a message without an accept creates no
+    /// dependency.
     pub(crate) fn note_small(&mut self, segment: u32, id: MessageId, bytes: u64) {
         if let Some(segment) = self.segments.get_mut(segment) {
             segment.small_bytes += bytes;
@@ -99,7 +98,7 @@ impl Live {
         }
     }
 
-    /// An attempt whose record, `bytes` long, is in segment `segment`.
+    /// Applies an attempt with a record of `bytes` bytes in segment `segment`.
     pub(crate) fn attempt(&mut self, segment: u32, attempt: &Attempt, bytes: u64) {
         let states = |entry: &IndexEntry| entry.is_stated_by_attempt(&attempt.recipients);
         let is_all = self.index.get(attempt.id.0).is_some_and(states);
@@ -107,8 +106,8 @@ impl Live {
         self.tried(attempt);
     }
 
-    /// A record in segment `segment` says how things are, and what was said before need not be kept
-    /// if it says all (`is_all`).
+    /// Counts a state record in segment `segment`. If it contains the complete state (`is_all`), earlier ones are not
+    /// needed.
     pub(crate) fn note_statement(&mut self, segment: u32, id: MessageId, bytes: u64, is_all: bool) {
         if let Some(segment) = self.segments.get_mut(segment) {
             segment.statements_bytes += bytes;
@@ -121,7 +120,7 @@ impl Live {
         }
     }
 
-    /// What an attempt means, however it is written.
+    /// Applies the effect of an attempt, whatever its encoding.
     pub(crate) fn tried(&mut self, attempt: &Attempt) {
         let Some(entry) = self.index.get_mut(attempt.id.0) else { return };
         let retry = Retry { attempts: attempt.attempts, next_try: Some(attempt.next_try) };

@@ -1,8 +1,8 @@
 //! A disk in memory that fails as disks do, for tests and the simulator.
 //!
-//! It keeps what was written apart from what was synced. A crash decides for each sector written
-//! since the last sync whether it arrived, and for the names how many of the last changes did.
-//! Sectors of 512 bytes arrive whole or not at all. All decisions come from a seed.
+//! It keeps written and synced data apart. A crash decides for each sector written since the last sync if it arrived,
+//! and for the names how many of the last changes did. Sectors of 512 bytes arrive whole or not at all. All decisions
+//! come from a seed.
 
 mod sectors;
 
@@ -16,21 +16,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SECTOR: usize = 512;
 
-/// What goes wrong, in thousandths of the operations of each kind.
+/// Fault rates, in thousandths of the operations of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// A sync fails; a random part of what it should have covered is on the disk anyway.
+    /// A sync fails; a random part of its data is on the disk anyway.
     pub sync_permille: u32,
-    /// A write fails after a random part of it.
+    /// A write fails after a random part.
     pub write_permille: u32,
     /// A read fails, and the next one may not.
     pub read_permille: u32,
-    /// A read returns less than was asked for.
+    /// A read returns less than requested.
     pub short_read_permille: u32,
-    /// A write or sync finds no room, as on file systems that write nothing in place; a random part
-    /// of it may have arrived.
+    /// A write or sync finds the disk full, as on copy-on-write file systems; a random part may have arrived.
     pub full_permille: u32,
-    /// A file can't be opened, made, renamed or removed for want of a descriptor or memory.
+    /// A file cannot be opened, made, renamed or removed because descriptors or memory are exhausted.
     pub scarce_permille: u32,
 }
 
@@ -97,7 +96,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Appends zeros up to that length. Where it was empty the allocator has zeros already, and none are written.
+/// Appends zeros up to that length. An empty file gets them from the allocator, without a write.
 fn grow(content: &mut Vec<u8>, length: usize) {
     if content.is_empty() {
         *content = vec![0; length];
@@ -127,8 +126,7 @@ impl Inode {
         }
     }
 
-    /// A random part of what was not synced arrives: a run from the front, or each sector by
-    /// itself, or nothing, or all.
+    /// A random part of the unsynced data arrives: a run from the front, single sectors, nothing, or all.
     fn keep_part(&mut self, random: &mut Random) {
         let dirty: Vec<usize> = std::mem::take(&mut self.dirty).into_runs().flatten().collect();
         let run = random.below(dirty.len() as u64 + 1) as usize;
@@ -174,7 +172,7 @@ impl State {
         }
     }
 
-    /// Whether there is a descriptor for it.
+    /// Returns an error if no descriptor is free.
     fn open(&mut self) -> Result<(), DiskError> {
         if self.random.hits(self.faults.scarce_permille) {
             return Err(DiskError::new(DiskErrorKind::Scarce, "too many open files"));
@@ -215,7 +213,7 @@ impl MemDisk {
         MemDisk { state: Mutex::new(state) }
     }
 
-    /// What goes wrong from now on.
+    /// Sets the fault rates from now on.
     pub fn set_faults(&self, faults: Faults) {
         lock(&self.state).faults = faults;
     }
@@ -284,7 +282,7 @@ impl MemDisk {
         lock(&self.state).fuse = None;
     }
 
-    /// Flips a bit in a file, on the disk and as it is read. `false` when there is no such byte.
+    /// Flips a bit in a file, on the disk and in later reads. Returns `false` if the byte does not exist.
     pub fn flip_bit(&self, name: &str, bit: u64) -> bool {
         let state = lock(&self.state);
         let Ok(inode) = state.inode(name) else { return false };
@@ -298,8 +296,8 @@ impl MemDisk {
         true
     }
 
-    /// The sector of a file that holds `offset` can't be read from now on, until it is written.
-    /// `false` when there is no such file.
+    /// Makes the sector at `offset` of a file unreadable until it is written. Returns `false` if the file does not
+    /// exist.
     pub fn set_unreadable(&self, name: &str, offset: u64) -> bool {
         let Ok(inode) = lock(&self.state).inode(name) else { return false };
         lock(&inode).unreadable.insert(offset as usize / SECTOR)
@@ -390,7 +388,7 @@ impl Disk for MemDisk {
             result = Err(failed("input/output error (write)"));
         }
         if result.is_err() {
-            // After the crash nothing arrives any more; an error may come after half of it.
+            // After the crash no data arrives; an error may come after half the data.
             let part = if dies { 0 } else { state.random.below(data.len() as u64 + 1) };
             data.truncate(part as usize);
         }
@@ -454,8 +452,8 @@ impl Disk for MemDisk {
         let inode = state.inode(name)?;
         let is_full = state.random.hits(state.faults.full_permille);
         if is_full || state.random.hits(state.faults.sync_permille) {
-            // The system forgets which pages were dirty: what did not arrive never will, though
-            // reads may show it until the crash.
+            // The system marks dirty pages as clean: lost data never arrives, though reads may return it until the
+            // crash.
             let shown = lock(&inode).content.clone();
             lock(&inode).keep_part(&mut state.random);
             lock(&inode).content = shown;

@@ -7,7 +7,7 @@ use crate::request::{Completion, Loaded, LoadedBody, Refusal, Request, Ticket};
 use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeMap, VecDeque};
 
-/// All messages and blobs; what a log has on disk.
+/// All messages and blobs; replaces a log on disk.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     accepts: BTreeMap<u64, Box<Accept>>,
@@ -114,7 +114,7 @@ impl Memory {
     }
 }
 
-/// What of a message is in its record on a disk, but for its envelope.
+/// Bytes of a message's record on a disk, without its envelope.
 fn bytes_of(accept: &Accept) -> u64 {
     let body = match &accept.body {
         Body::Memory(pieces) => pieces.iter().map(|piece| piece.len() as u64).sum(),

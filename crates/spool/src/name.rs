@@ -3,14 +3,14 @@
 use mail::random;
 use std::sync::Arc;
 
-/// File names are shared, not copied, on the way.
+/// File names are shared, not copied.
 pub(crate) type FileName = Arc<str>;
 
 /// The file of the register; see `register.rs`.
 pub(crate) const REGISTER: &str = "register";
 
-/// What is mixed into every checksum of a segment: its name says it, so that no damage to its
-/// content can hide it, and a recycled file's old content is not valid under its new name.
+/// The value mixed into every checksum of a segment. It is derived from the name, so that damage to the content cannot
+/// hide it and old content of a recycled file is invalid under the new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentKey {
     /// Rises with each segment of the log, never reused.
@@ -20,8 +20,7 @@ pub(crate) struct SegmentKey {
 }
 
 impl SegmentKey {
-    /// The key of a new segment: its salt is a number that nobody can guess who does not know that
-    /// of the log.
+    /// The key of a new segment: its salt cannot be guessed without knowing the log's salt.
     pub(crate) fn new(log_salt: u64, generation: u32) -> SegmentKey {
         SegmentKey { generation, salt: random::nth(log_salt, u64::from(generation)) }
     }
@@ -40,7 +39,7 @@ impl SegmentKey {
     }
 }
 
-/// What a name in the directory stands for.
+/// The kinds of names in the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Segment(SegmentKey),
@@ -55,7 +54,7 @@ pub(crate) enum Name {
     Other,
 }
 
-/// Whether a file of this name is one of a log.
+/// Returns true if a file of this name belongs to a log.
 #[must_use]
 pub fn is_spool_name(text: &str) -> bool {
     text == REGISTER || Name::parse(text) != Name::Other

@@ -1,6 +1,6 @@
-//! How a log is opened: first it is read, then its messages are handed over. In between it is known
-//! which numbers were used, so that those who are to have the messages can be started, and take each
-//! as it comes: in memory there are never more of them than the receiver lets wait.
+//! Opening of a log: first it is read, then its messages are handed over. In between the used numbers are known, so
+//! that the receivers can be started and accept each message as it comes. Memory never holds more messages than the
+//! receiver allows to wait.
 
 use crate::activate::activate;
 use crate::block::SECTOR_BYTES;
@@ -24,11 +24,11 @@ pub struct Opening {
 }
 
 impl Spool {
-    /// Recovers what is on the disk, handing over each message that has open recipients, and makes
-    /// the log ready. Blocks. With [`Durability::Memory`] the disk is not touched.
+    /// Recovers the data on disk, hands over each message with open recipients, and makes the log ready. Blocks. With
+    /// [`Durability::Memory`] the disk is not touched.
     ///
     /// # Errors
-    /// When the disk fails, has no room for one segment, or holds something else.
+    /// Returns an error if the disk fails, is too full for one segment, or holds other data.
     pub fn open(
         disk: &dyn Disk,
         config: SpoolConfig,
@@ -39,11 +39,11 @@ impl Spool {
 }
 
 impl Opening {
-    /// Reads what is on the disk and makes it durable. Blocks. [`Opening::finish`] must follow, with
-    /// nothing else done to the disk in between.
+    /// Reads the data on disk and makes it durable. Blocks. [`Opening::finish`] must follow without any other operation
+    /// on the disk in between.
     ///
     /// # Errors
-    /// When the disk fails, or holds something else.
+    /// Returns an error if the disk fails or holds other data.
     pub fn read(disk: &dyn Disk, config: SpoolConfig) -> Result<Opening, SpoolError> {
         check(&config)?;
         if config.durability == Durability::Memory {
@@ -73,11 +73,11 @@ impl Opening {
         self.recovery.as_ref().map_or(1, |recovery| recovery.live.next_blob)
     }
 
-    /// Hands over each message that has open recipients, each once, and makes the log ready. Blocks.
+    /// Hands over each message with open recipients, each once, and makes the log ready. Blocks.
     ///
     /// # Errors
-    /// When the disk fails, or has no room for one segment. Messages may have been handed over by
-    /// then: they must not be sent.
+    /// Returns an error if the disk fails or is too full for one segment. Messages already handed over must then not be
+    /// sent.
     pub fn finish(
         self,
         disk: &dyn Disk,
@@ -118,10 +118,10 @@ impl Opening {
     }
 }
 
-/// Messages with open recipients in a log that nobody has open; changes nothing.
+/// Counts messages with open recipients in a log that is not open; changes nothing.
 ///
 /// # Errors
-/// When the directory can't be read or has an unknown format version.
+/// Returns an error if the directory cannot be read or has an unknown format version.
 pub fn count_queued(disk: &dyn Disk) -> Result<u64, SpoolError> {
     Ok(Recovery::new().read(disk, None)?.live.index.count())
 }

@@ -72,7 +72,7 @@ impl Op {
     }
 }
 
-/// What failed for want of a descriptor or of memory is done later, all of it.
+/// Operations that ran out of descriptors or memory are retried later as a whole.
 fn put_off_if_scarce(error: DiskError, op: Op) -> Result<OpResult, DiskError> {
     if error.kind == DiskErrorKind::Scarce {
         Ok(OpResult::PutOff(Box::new(op), error))
@@ -99,9 +99,8 @@ fn perform_commit(
     }
 }
 
-/// What ends by itself or when somebody makes room. All of a commit is written again then, so that
-/// it does not matter how much of it arrived, nor which pages a sync that found no room has
-/// forgotten: everything before it was synced.
+/// Errors that end by themselves or after space is freed. The whole commit is written again then. A partly arrived
+/// write does not matter, nor do dirty pages dropped by a failed sync: everything before the commit was synced.
 fn is_passing(kind: DiskErrorKind) -> bool {
     matches!(kind, DiskErrorKind::Full | DiskErrorKind::Scarce)
 }
@@ -158,7 +157,7 @@ fn read_piece(
     })
 }
 
-/// Makes a file and takes room for it. `false`: zeros must be written instead.
+/// Creates a file and allocates its space. Returns `false` if zeros must be written instead.
 pub(crate) fn make(
     disk: &dyn Disk,
     file: &str,

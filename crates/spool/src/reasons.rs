@@ -1,4 +1,4 @@
-//! Why attempts failed and messages are held: few different texts, each kept once.
+//! Reasons of failed attempts and holds: few different texts, each stored once.
 
 use crate::codec::cut;
 use std::collections::BTreeMap;

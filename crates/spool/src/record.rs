@@ -1,4 +1,4 @@
-//! What the log says about messages.
+//! Records of the log: the events of a message's life.
 
 use bytes::Bytes;
 use mail::{ContentFacts, Envelope, MessageId, Wall};
@@ -14,7 +14,7 @@ pub enum Record {
     Attempt(Attempt),
     /// Recipients are done with.
     Settle(Settle),
-    /// An operator or a timer changed what waits.
+    /// An operator or a timer changed the state of open recipients.
     State(State),
 }
 
@@ -26,7 +26,7 @@ pub const RECIPIENTS_MAX: usize = u16::MAX as usize;
 pub struct Accept {
     /// Unique, never reused.
     pub id: MessageId,
-    /// When the content was complete.
+    /// Time at which the content was complete.
     pub received_at: Wall,
     /// Shared with the shard that accepted it.
     pub envelope: Arc<Envelope>,
@@ -36,16 +36,16 @@ pub struct Accept {
     pub prefix: Bytes,
     /// The content as it arrived.
     pub body: Body,
-    /// What intake found out about the body while it came in.
+    /// Facts about the body found during intake.
     pub facts: ContentFacts,
 }
 
-/// Where a body is.
+/// Storage of a body.
 #[derive(Clone, Debug)]
 pub enum Body {
     /// In memory, in pieces; goes into the segment.
     Memory(Vec<Bytes>),
-    /// In a file of its own, already synced.
+    /// A separate file, already synced.
     Blob {
         /// The number in the file's name.
         blob: BlobId,
@@ -67,17 +67,17 @@ pub struct Meta {
 
 /// Tags of [`Meta`]; reserved from the start.
 pub mod tag {
-    /// Who owns the traffic.
+    /// The owner of the traffic.
     pub const TENANT: u16 = 1;
     /// A mailing of a tenant's.
     pub const CAMPAIGN: u16 = 2;
     /// The pool of sources to send from.
     pub const EGRESS_POOL: u16 = 3;
-    /// The priority that the sender asked for (RFC 6710, MT-PRIORITY), one octet with a sign.
+    /// The priority requested by the sender (RFC 6710, MT-PRIORITY), one octet with a sign.
     pub const PRIORITY: u16 = 4;
     /// Not to be tried before (u64 Unix ms).
     pub const NOT_BEFORE: u16 = 5;
-    /// To be given up at (u64 Unix ms).
+    /// Time of expiry (u64 Unix ms).
     pub const EXPIRES_AT: u16 = 6;
     /// The identity as which the client authenticated.
     pub const AUTHENTICATED: u16 = 7;
@@ -100,42 +100,39 @@ pub mod tag {
     /// Indexes of recipients that stand for this server's postmaster (u32 each): their route does
     /// not follow from their domain.
     pub const POSTMASTER: u16 = 16;
-    /// Of a body in a file of its own: see [`crate::checksums`].
+    /// Checksums of a body in a separate file: see [`crate::checksums`].
     pub const BODY_CHECKSUMS: u16 = 17;
     /// There (one octet, 1) when the client might not send to any domain.
     pub const STRANGER: u16 = 18;
-    /// Recipients who get the message from a rewritten sender: the first of a run of indexes and how many
-    /// there are (u32 each), in order.
+    /// Recipients delivered with a rewritten sender: the first index and the length of each run (u32 each), in order.
     pub const FORWARDED: u16 = 19;
-    /// Recipients who get the message from the owner of a list. For each owner, with lengths (u32)
-    /// before: its address, the addresses that its reports go to (a line each), and runs of indexes
-    /// as in [`FORWARDED`].
+    /// Recipients delivered with the owner of a list as sender. For each owner, with lengths (u32) before: its address,
+    /// the addresses that its reports go to (a line each), and runs of indexes as in [`FORWARDED`].
     pub const OWNERS: u16 = 20;
     /// Ranges of the body that are kept and go nowhere (`mail::Omitted`): start and end of each (u64).
     pub const OMITTED: u16 = 21;
     /// There (one octet, 1) when it is a report of this server's own about TLS (RFC 8460).
     pub const TLS_REPORT: u16 = 23;
-    /// What the message asks of TLS (RFC 8689), one octet: 1, it is required; 2, it is not. Without it
-    /// nothing is asked.
+    /// TLS requirement of the message (RFC 8689), one octet: 1, required; 2, not required. Absent: no requirement.
     pub const REQUIRE_TLS: u16 = 22;
     /// The hours in which it may be sent, as the sender wrote them.
     pub const WINDOW: u16 = 24;
-    /// When it is to be delivered at the latest (RFC 2852): u64 Unix ms, then an octet, `R` (it is returned
-    /// then) or `N` (its sender is told), then an octet, 1 where relaying is traced.
+    /// Latest time of delivery (RFC 2852): u64 Unix ms, then two octets. The first is `R` (the message is returned
+    /// then) or `N` (its sender is notified). The second is 1 if relaying is traced.
     pub const DELIVER_BY: u16 = 25;
-    /// Of a message of X.400: the octets of its transfer envelope as they came, behind an octet that says
-    /// what it is (the channel's to know). Not in the index: the queue needs it not.
+    /// Octets of an X.400 message's transfer envelope as received, after an octet with its type (defined by the
+    /// channel). Not in the index: the queue does not need it.
     pub const X400: u16 = 26;
-    /// Recipients that were refused when the message was accepted and are to be reported: for each run of
-    /// indexes its first and how many there are (u32 each), then the length of the reason (u32) and the
-    /// reason, a status (RFC 3463), a blank, and text.
+    /// Recipients refused at acceptance that must be reported. Each run of indexes has its first index and its length
+    /// (u32 each), then the length of the reason (u32) and the reason. The reason is a status (RFC 3463), a blank, and
+    /// text.
     pub const REFUSED: u16 = 27;
-    /// Of a message that a check held: an octet (1: it may be returned to its sender), then three lines: the
-    /// domain of its sender, that of its author, and the reason.
+    /// Data of a message held by a check: an octet (1: it may be returned to its sender), then three lines. They are
+    /// the domain of its sender, that of its author, and the reason.
     pub const HELD: u16 = 28;
 }
 
-/// How a recipient was done with.
+/// The result of a settled recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SettleKind {
     /// In a mailbox here (maildir, discard, LMTP).
@@ -153,9 +150,9 @@ pub enum SettleKind {
 /// Recipients are done with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settle {
-    /// The message whose recipients these are.
+    /// The message with these recipients.
     pub id: MessageId,
-    /// When they were settled.
+    /// Time of the settlement.
     pub at: Wall,
     /// Recipient index and how it ended.
     pub recipients: Vec<(u32, SettleKind)>,
@@ -164,43 +161,43 @@ pub struct Settle {
 /// Recipients were tried without success and stay open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The message whose recipients these are.
+    /// The message with these recipients.
     pub id: MessageId,
-    /// When the attempt ended.
+    /// End of the attempt.
     pub at: Wall,
     /// Their indices in the envelope.
     pub recipients: Vec<u32>,
     /// Attempts so far, this one counted.
     pub attempts: u16,
-    /// When the next is due.
+    /// Due time of the next one.
     pub next_try: Wall,
-    /// Why it failed, for `queue why` after a restart; cut at 512 bytes.
+    /// Reason of the failure, for `queue why` after a restart; cut at 512 bytes.
     pub reason: Box<str>,
 }
 
 /// [`State::overrides`] are cut here.
 pub const OVERRIDES_BYTES_MAX: usize = 512;
 
-/// What an operator or a timer changed; `None` leaves a field as it was.
+/// A change made by an operator or a timer; `None` leaves a field as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// The message whose recipients these are.
+    /// The message with these recipients.
     pub id: MessageId,
     /// `Some(Some(reason))` holds, `Some(None)` releases.
     pub hold: Option<Option<Box<str>>>,
     /// All open recipients are due then.
     pub next_try: Option<Wall>,
-    /// What an operator chose in place of what the message says, in words that mean nothing to the spool:
-    /// at most [`OVERRIDES_BYTES_MAX`]; `Some(None)` takes it back.
+    /// Operator overrides of a message's settings, opaque to the spool: at most [`OVERRIDES_BYTES_MAX`]. `Some(None)`
+    /// removes them.
     pub overrides: Option<Option<Box<str>>>,
     /// A delay notice was sent.
     pub delay_notice_sent: Option<bool>,
 }
 
-/// Why something can't be read.
+/// Reasons of a failed read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
-    /// No open recipient of such a message, or no such blob.
+    /// No message with open recipients, or no blob, has this number.
     NotFound,
     /// It is there, and its checksum or form is wrong.
     Damaged(Box<str>),

@@ -1,13 +1,12 @@
-//! The register: which segments must be there, so that one that was removed is missed.
+//! The register: the list of segments that must exist, so that a removed one is noticed.
 //!
-//! A segment is entered when it has its name durably, and struck out durably before its file is
-//! renamed or removed. So a segment that is entered and not there was not taken by us. After an
-//! orderly stop it also says where the data of the segment written last ends.
+//! A segment is entered once its name is durable, and removed from the register durably before its file is renamed or
+//! removed. A segment that is entered but missing was therefore not removed by the spool. After an orderly stop the
+//! register also holds the end of the data in the last segment.
 //!
-//! The file has two copies, written and synced one after the other, in place: a crash tears one of
-//! them at most, and on a full disk segments can still be freed. It gets its name when both are whole.
-//! A start makes it anew: a sync that failed before may have left one copy torn, and a crash in the next
-//! write in place would tear the other.
+//! The file has two copies, written and synced one after the other, in place. A crash tears at most one copy, and on a
+//! full disk segments can still be freed. The file gets its name when both are whole. A start creates it anew: a failed
+//! sync may have left one copy torn, and a crash during the next write in place would tear the other.
 
 use crate::block::{VERSION, u16_at, u32_at, u64_at};
 use crate::disk::{Disk, DiskError, DiskErrorKind, read_full};
@@ -29,20 +28,20 @@ const MARKS_BYTES: usize = 36;
 /// If there are more segments, the oldest are not entered.
 const ENTRIES_MAX: usize = (COPY_BYTES - HEAD_BYTES - 4 - MARKS_BYTES) / ENTRY_BYTES;
 
-/// What the file is called while it is made.
+/// Name of the file during creation.
 const FRESH: &str = "register.new";
 
-/// Why a register is of no use that can be read.
+/// Damage text of a register that is readable but unusable.
 pub(crate) const UNUSABLE: &str = "neither of its two copies is whole: segments are taken as they are found, and \
                         one that is missing is not missed";
 
-/// What the register says of a segment.
+/// A segment's entry in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegisterEntry {
     pub salt: u64,
     /// Of the file, in bytes.
     pub length: u64,
-    /// Where its data ends at least; 0: not known.
+    /// Lower bound of the end of its data; 0: unknown.
     pub end: u64,
 }
 
@@ -151,7 +150,7 @@ impl Register {
         self.encode()
     }
 
-    /// Strikes out a segment whose file is about to be used for something else, if it is entered. Of a start.
+    /// Removes a segment from the register, if entered, before its file is reused at a start.
     pub(crate) fn strike(
         &mut self,
         disk: &dyn Disk,
@@ -165,7 +164,7 @@ impl Register {
     }
 }
 
-/// What follows the entries: their checksum, the marks, and a checksum over both.
+/// Decodes the marks after the entries and their checksum; checks the checksum over both.
 fn decode_marks(bytes: &[u8]) -> Option<Marks> {
     let end = MARKS_BYTES;
     if u32_at(bytes, end)? != crc32c::crc32c(bytes.get(..end)?) {
@@ -179,8 +178,7 @@ fn decode_marks(bytes: &[u8]) -> Option<Marks> {
     })
 }
 
-/// Writes both copies, making the file if there is none. `false`: there is no room for it, and the
-/// file is gone.
+/// Writes both copies and creates the file if missing. Returns `false` if the disk was full and the file is gone.
 pub(crate) fn write(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<bool, DiskError> {
     match write_copies(disk, bytes, sync) {
         Err(error) if error.kind == DiskErrorKind::Full => {
@@ -200,7 +198,7 @@ pub(crate) fn write(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<bool, D
     }
 }
 
-/// Makes the file anew, for the first writes of a start; in place where there is no room for a second file.
+/// Creates the file anew, for the first write of a start; writes in place if a second file does not fit.
 pub(crate) fn renew(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<bool, DiskError> {
     match make(disk, bytes, sync) {
         Err(error) if error.kind == DiskErrorKind::Full => match disk.remove(FRESH) {

@@ -8,7 +8,7 @@ use crate::segment::Marks;
 use crate::table::Segment;
 use std::mem::take;
 
-/// The register, and the segments that wait to be struck out of it.
+/// The register, and the segments waiting to be removed from it.
 #[derive(Debug, Default)]
 pub(crate) struct Registrar {
     register: Register,
@@ -17,7 +17,7 @@ pub(crate) struct Registrar {
     busy: bool,
     changed: bool,
     leaving: Vec<Leaving>,
-    /// Those that the write under way strikes out.
+    /// Segments removed by the pending write.
     struck: Vec<Leaving>,
 }
 
@@ -27,12 +27,12 @@ pub(crate) struct Leaving {
     pub generation: u32,
     /// It becomes a spare.
     pub spare: bool,
-    /// What makes an end of it.
+    /// The operation that disposes of the file.
     pub op: Op,
 }
 
 impl Registrar {
-    /// Enters all segments that are there, with what was known of them; `sequence` goes on.
+    /// Enters all existing segments, with their known lengths and ends; `sequence` continues.
     pub(crate) fn recovered<'a>(
         known: Register,
         segments: impl Iterator<Item = &'a Segment>,
@@ -53,7 +53,7 @@ impl Registrar {
         self.changed = true;
     }
 
-    /// What was used so far, for the next write.
+    /// Sets the marks of used numbers for the next write.
     pub(crate) fn note_marks(&mut self, marks: Marks) {
         self.register.marks = marks;
     }
@@ -86,7 +86,7 @@ impl Registrar {
         gone
     }
 
-    /// What must be written, when something changed and no write is under way.
+    /// Returns the content to write, if it has changed and no write is pending.
     pub(crate) fn poll_write(&mut self) -> Option<Vec<u8>> {
         if self.off || self.busy || !self.changed {
             return None;
@@ -96,13 +96,13 @@ impl Registrar {
         Some(self.register.next())
     }
 
-    /// A write was performed; `kept` is what it came to.
+    /// A write was performed; `kept` is false if the register could not be kept.
     pub(crate) fn handle_written(&mut self, kept: bool) {
         self.busy = false;
         self.off = !kept;
     }
 
-    /// What an orderly stop leaves: the active segment's data ends there.
+    /// Content of the register after an orderly stop: includes the end of the active segment's data.
     pub(crate) fn closing(&mut self, generation: u32, end: u64) -> Option<Vec<u8>> {
         if self.off {
             return None;

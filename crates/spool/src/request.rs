@@ -1,4 +1,4 @@
-//! What the spool is asked, and what it answers.
+//! Requests to the spool, and its answers.
 
 use crate::checksums::Piece;
 use crate::record::{BlobId, LoadError, Meta, Record};
@@ -7,14 +7,14 @@ use mail::{ContentFacts, Domain, Envelope, MessageId, Wall};
 use std::fmt;
 use std::sync::Arc;
 
-/// Names a request; chosen by the caller, given back with the completion.
+/// Identifies a request; chosen by the caller, returned with the completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
 /// Asked of [`crate::Spool::handle_request`]. Every request with a ticket gets one [`Completion`].
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Make these records durable together: all of them or none.
+    /// Make these records durable together: all or none.
     Submit {
         /// Comes back with the completion: `Durable` or `Refused`.
         ticket: Ticket,
@@ -27,11 +27,11 @@ pub enum Request {
         ticket: Ticket,
         /// The message, which must have an open recipient.
         id: MessageId,
-        /// One whose record is longer is not read.
+        /// A longer record is not read.
         bytes_max: u64,
     },
-    /// Write the next piece of a body into a file of its own: `BlobDone` or `Refused`. Pieces may
-    /// be sent without waiting for each other. The first creates the file.
+    /// Write the next piece of a body into a separate file: `BlobDone` or `Refused`. Pieces may be sent without waiting
+    /// for each other. The first creates the file.
     BlobAppend {
         /// Comes back with the completion.
         ticket: Ticket,
@@ -40,27 +40,27 @@ pub enum Request {
         /// The next bytes of the body, at least one.
         data: Bytes,
     },
-    /// After the last piece: wait for all of them, sync the file and its name. After `BlobDone` an
-    /// accept may name the blob.
+    /// After the last piece: wait for all pieces, sync the file and its name. After `BlobDone` an accept may name the
+    /// blob.
     BlobSeal {
         /// Comes back with the completion.
         ticket: Ticket,
-        /// The blob whose last piece was appended.
+        /// The blob with all pieces appended.
         blob: BlobId,
     },
-    /// Read a piece: `BlobData`, all of it, or `LoadFailed` when it is not what was written.
+    /// Read a piece: `BlobData` with all bytes, or `LoadFailed` if it differs from the data written.
     BlobRead {
         /// Comes back with the completion.
         ticket: Ticket,
         /// The blob to read from.
         blob: BlobId,
-        /// Where the piece begins, in bytes.
+        /// Start of the piece, in bytes.
         offset: u64,
-        /// How long it is and its checksum: see [`crate::checksums::piece`].
+        /// Its length and checksum: see [`crate::checksums::piece`].
         piece: Piece,
     },
-    /// Forget a blob that no accept names (the transaction was given up). The blob of a message
-    /// that is settled goes by itself.
+    /// Drop a blob that no accept names (its transaction was aborted). The blob of a settled message is removed
+    /// automatically.
     BlobDrop {
         /// The blob to forget.
         blob: BlobId,
@@ -70,17 +70,16 @@ pub enum Request {
 /// Answer to a request.
 #[derive(Clone, Debug)]
 pub enum Completion {
-    /// The records are on stable storage (as far as [`crate::Durability`] says).
+    /// The records are on stable storage (as defined by [`crate::Durability`]).
     Durable {
-        /// Number of the submit's first record in this log; the others follow it. Rises for ever.
+        /// Number of the submit's first record in this log; the rest follow. Increases for ever.
         position: u64,
     },
-    /// Nothing of the request took effect, and nothing of it will be there after a restart (for
-    /// `Poisoned`: it may be, nobody knows).
+    /// The request had no effect and will have none after a restart (for `Poisoned` this is unknown).
     Refused(Refusal),
-    /// The message that was to be loaded.
+    /// The loaded message.
     Loaded(Box<Loaded>),
-    /// The record of the message has so many octets, which are more than were to be loaded.
+    /// The message's record has this many octets, more than the request allows.
     TooLong(u64),
     /// The message or blob can't be had.
     LoadFailed(LoadError),
@@ -90,18 +89,18 @@ pub enum Completion {
     BlobData(Bytes),
 }
 
-/// Why nothing was made durable.
+/// Reason of a refusal: the records were not made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The disk is nearly full: 452 4.3.1. Settles still go through. Reports (an accept with the
-    /// settle of recipients that failed), attempts and changes of state do as long as a segment can
-    /// be had, or the last one has room beside what settles will need.
+    /// The disk is nearly full: 452 4.3.1. Settles are still accepted. Reports (an accept with the settle of failed
+    /// recipients), attempts and changes of state need an available segment, or space in the last one beyond the
+    /// reserve for settles.
     Full,
     /// The process has no descriptor or memory for it now: 452 4.3.1.
     Scarce,
     /// A write or sync failed: no more promises from this log, 451 4.3.0.
     Poisoned,
-    /// A write or sync of this blob failed, 451 4.3.0. What the log holds is not concerned.
+    /// A write or sync of this blob failed, 451 4.3.0. The log is not affected.
     BlobFailed,
     /// The submit does not fit into a segment: the body should have been a blob.
     TooLarge,
@@ -128,7 +127,7 @@ impl std::error::Error for Refusal {}
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub id: MessageId,
-    /// When its content was complete.
+    /// Time at which its content was complete.
     pub received_at: Wall,
     /// All recipients, the settled ones too: indices stay.
     pub envelope: Arc<Envelope>,
@@ -138,18 +137,18 @@ pub struct Loaded {
     pub prefix: Bytes,
     /// The content as it arrived.
     pub body: LoadedBody,
-    /// What intake found out about the body while it came in.
+    /// Facts about the body found during intake.
     pub facts: ContentFacts,
-    /// Why the last attempt failed, if that is remembered: one reason for all recipients.
+    /// Reason of the last failed attempt, if remembered: one reason for all recipients.
     pub last_reason: Option<Box<str>>,
-    /// What an operator chose in place of what the message says.
+    /// Operator overrides of the message's settings.
     pub overrides: Option<Box<str>>,
 }
 
-/// Where a loaded body is.
+/// Storage of a loaded body.
 #[derive(Clone, Debug)]
 pub enum LoadedBody {
-    /// In memory, all of it.
+    /// Completely in memory.
     Memory(Bytes),
     /// To be read piece by piece with [`Request::BlobRead`].
     Blob {
@@ -164,21 +163,21 @@ pub enum LoadedBody {
 #[derive(Clone, Debug)]
 pub struct RecoveredMessage {
     pub id: MessageId,
-    /// When its content was complete.
+    /// Time at which its content was complete.
     pub received_at: Wall,
     /// Facts that are not in the envelope.
     pub meta: Meta,
-    /// It was sent from `<>`: nobody is told of failures (RFC 5321, 4.5.5).
+    /// The sender is `<>`: failures are not reported (RFC 5321 §4.5.5).
     pub reverse_path_is_null: bool,
     /// Recipients that are not settled, at least one.
     pub open: Vec<RecoveredRecipient>,
-    /// Why it is held; `None` if it is not.
+    /// Reason of the hold; `None` if not held.
     pub hold: Option<Box<str>>,
-    /// What an operator chose in place of what the message says.
+    /// Operator overrides of the message's settings.
     pub overrides: Option<Box<str>>,
-    /// The sender was told of the delay.
+    /// The delay notice was sent.
     pub delay_notice_sent: bool,
-    /// Why the last attempt failed.
+    /// Reason of the last failed attempt.
     pub last_reason: Option<Box<str>>,
     /// Length of the body in bytes.
     pub body_bytes: u64,
@@ -189,10 +188,10 @@ pub struct RecoveredMessage {
 pub struct RecoveredRecipient {
     /// Its index in the envelope.
     pub index: u32,
-    /// Where it goes; equal domains share one allocation.
+    /// Recipient domain; equal domains share one allocation.
     pub domain: Domain,
-    /// How often it was tried so far.
+    /// Attempts made so far.
     pub attempts: u16,
-    /// When the next is due, `None` for at once.
+    /// Due time of the next attempt; `None` for at once.
     pub next_try: Option<Wall>,
 }

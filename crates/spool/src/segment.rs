@@ -17,12 +17,12 @@ pub(crate) struct Header {
     pub log: u8,
     /// There was a register when it was begun.
     pub registered: bool,
-    /// Where the first batch begins.
+    /// Start of the first batch.
     pub first_offset: u64,
     /// The segment that was full before this one was begun. Says that nothing before its end can be a
     /// torn tail.
     pub previous: SegmentEnd,
-    /// What was used before the first batch: so much is known even if all else is freed.
+    /// Numbers used before the first batch: known even if all other segments are freed.
     pub marks: Marks,
 }
 
@@ -88,9 +88,9 @@ impl Header {
 /// The last block of a segment's file, written when it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
-    /// Where its data ends.
+    /// End of its data.
     pub end: u64,
-    /// Where its last index batch begins.
+    /// Start of its last index batch.
     pub index_offset: u64,
 }
 

@@ -1,9 +1,9 @@
-//! Files that are ready to become segments, and whether there is room for more mail.
+//! Files ready to become segments, and the free space for more mail.
 
 use crate::name::SegmentKey;
 use std::collections::{BTreeSet, VecDeque};
 
-/// How much is zero-written in one operation.
+/// Bytes zero-written in one operation.
 pub(crate) const ZERO_STEP_BYTES: u64 = 4 << 20;
 
 /// Zero-written files and free disk space.
@@ -11,11 +11,11 @@ pub(crate) const ZERO_STEP_BYTES: u64 = 4 << 20;
 pub(crate) struct Space {
     /// Generations of `.spare` files; all have the full length.
     pub spares: VecDeque<u32>,
-    /// Those of them of which every block was written once, as far as is known.
+    /// Spares with every block written once, as far as is known.
     pub written: BTreeSet<u32>,
     /// The segment that is used next, its name durable.
     pub next: Option<SegmentKey>,
-    /// Every block of it was written once.
+    /// Every block of the next segment was written once.
     pub next_written: bool,
     /// The next segment is being given its name.
     pub naming: bool,
@@ -23,7 +23,7 @@ pub(crate) struct Space {
     pub zeroing: Option<(u32, u64)>,
     /// Segments that are being turned into spares.
     pub recycling_count: usize,
-    /// Free disk space when it was last asked for.
+    /// Free disk space at the last query.
     pub free_bytes: u64,
     /// The disk is being asked.
     pub asking: bool,
@@ -31,25 +31,25 @@ pub(crate) struct Space {
     pub written_bytes: u64,
     /// The last file could not be zero-written; no other is begun until the disk was asked again.
     pub failed: bool,
-    /// How many more answers about disk space to let pass before the next try, and how many after
-    /// the next failure: what fails for another reason than space must not be tried without end.
+    /// Queries of disk space to skip before the next try, and the number after the next failure. Failures with another
+    /// cause than space must not be retried without a pause.
     pub patience: (u32, u32),
     /// Something needs a segment, and none can be had.
     pub exhausted: bool,
-    /// A file could not be made for want of room, whatever the disk says of free space (a quota, a
-    /// thin volume), and none has been made since.
+    /// A file could not be made because the disk was full, whatever free space it reports (a quota, a thin volume), and
+    /// none has been made since.
     pub no_room: bool,
     /// Free space when that happened.
     pub failed_at_bytes: u64,
 }
 
 impl Space {
-    /// Whether a segment can be used after the active one, now or as soon as it is renamed.
+    /// Returns true if a segment is available after the active one, now or once renamed or recycled.
     pub(crate) fn has_next(&self) -> bool {
         self.ready_count() > 0 || self.naming || self.recycling_count > 0
     }
 
-    /// Whether there will be more segments to use, by themselves.
+    /// Returns true if further segments are being prepared.
     pub(crate) fn is_more_coming(&self) -> bool {
         self.coming_count() > self.ready_count()
     }
@@ -67,8 +67,8 @@ impl Space {
             + self.recycling_count
     }
 
-    /// Whether a batch with accepts may begin the next segment. The last one is the reserve: only
-    /// settles and compaction may, unless there is disk space for another one beyond doubt.
+    /// Returns true if a batch with accepts may begin the next segment. The last segment is the reserve for settles and
+    /// compaction, unless disk space for another one is certain.
     pub(crate) fn may_accept_roll(&self, reserve_bytes: u64, segment_bytes: u64) -> bool {
         let ample = reserve_bytes.saturating_add(segment_bytes.saturating_mul(2));
         self.next.is_some()
@@ -76,7 +76,7 @@ impl Space {
                 || (self.coming_count() >= 2 && !self.failed && self.free_bytes >= ample))
     }
 
-    /// A file could not be made; `for_room` when the disk said that it is full.
+    /// A file could not be made; `for_room` if the disk was full.
     pub(crate) fn note_failed(&mut self, for_room: bool) {
         self.failed = true;
         self.no_room |= for_room;
@@ -91,7 +91,7 @@ impl Space {
         if bytes < keep.saturating_add(segment_bytes) {
             return;
         }
-        // Somebody made room: that is worth a try at once.
+        // Space was freed: retry at once.
         let is_roomier = bytes > self.failed_at_bytes.saturating_add(segment_bytes / 16);
         if self.patience.0 > 0 && !is_roomier {
             self.patience.0 -= 1;
@@ -109,12 +109,12 @@ impl Space {
         self.patience = (0, 0);
     }
 
-    /// A file was made: there is room.
+    /// A file was made: the disk is not full.
     pub(crate) fn note_made(&mut self) {
         self.no_room = false;
     }
 
-    /// Whether accepts are to be refused.
+    /// Returns true if accepts must be refused.
     pub(crate) fn is_full(&self, reserve_bytes: u64) -> bool {
         self.exhausted || self.no_room || self.free_bytes < reserve_bytes
     }

@@ -1,4 +1,4 @@
-//! What is known of each segment while the log runs.
+//! Accounting of each segment while the log runs.
 
 use crate::block::SECTOR_BYTES;
 use crate::name::{FileName, SegmentKey};
@@ -17,7 +17,7 @@ impl IdRange {
     }
 }
 
-/// What is known of one segment.
+/// Accounting of one segment.
 #[derive(Debug)]
 pub(crate) struct Segment {
     pub key: SegmentKey,
@@ -26,7 +26,7 @@ pub(crate) struct Segment {
     pub length: u64,
     /// No more is written to it.
     pub sealed: bool,
-    /// Messages whose newest accept record is here.
+    /// Messages with their newest accept record here.
     pub live_count: u64,
     /// Bytes of these records.
     pub live_bytes: u64,
@@ -36,23 +36,23 @@ pub(crate) struct Segment {
     pub filled: bool,
     /// Bytes of the records that are not accepts.
     pub small_bytes: u64,
-    /// Bytes and number of those that say how things are with a message: attempts and residues.
+    /// Bytes and number of the records of a message's state: attempts and residues.
     pub statements_bytes: u64,
     pub statements_count: u64,
     /// Messages of which the newest complete statement is here, be it the accept.
     pub stated_count: u64,
-    /// Older segments with accept records of messages that a record here says more about: while
-    /// one of them can be read again, this one must be, too.
+    /// Older segments with accept records of messages that have further records here. While one of those segments is
+    /// readable, this one must be too.
     pub depends_on: BTreeSet<u32>,
     /// Smallest and largest message id accepted here.
     pub ids: Option<IdRange>,
-    /// Reads of it that are under way: it stays until they end.
+    /// Pending reads: the file stays until they end.
     pub readers_count: u32,
-    /// Part of it can't be read: never recycled.
+    /// A part is unreadable: never recycled.
     pub damaged: bool,
     /// Compaction has moved all that is needed.
     pub evacuated: bool,
-    /// It holds what can't be moved: not tried again until the next start.
+    /// It holds a record that cannot be moved: not compacted again until the next start.
     pub stuck: bool,
     /// The disk failed to read it: not tried again for so many ticks.
     pub resting_ticks: u32,
@@ -86,8 +86,8 @@ impl Segment {
         }
     }
 
-    /// Bytes of those records that are not accepts and may be needed: of the statements about as many
-    /// as there are messages that nothing newer speaks of.
+    /// Bytes of non-accept records that may be needed. Of the state records, an average share is counted for each
+    /// message without newer state.
     pub(crate) fn needed_small_bytes(&self) -> u64 {
         let others = self.small_bytes.saturating_sub(self.statements_bytes);
         let all = u128::from(self.statements_bytes) * u128::from(self.stated_count);
@@ -95,13 +95,13 @@ impl Segment {
         others + u64::try_from(newest).unwrap_or(u64::MAX).min(self.statements_bytes)
     }
 
-    /// Where the footer goes; data ends before.
+    /// Start of the footer; data ends before.
     pub(crate) fn footer_offset(&self) -> u64 {
         self.length.saturating_sub(SECTOR_BYTES)
     }
 
-    /// Written again it would take as much room as it does: all that was accepted here is live, and
-    /// most of what was said here is not said anew elsewhere.
+    /// Rewriting it would need as much space as it takes: all accepts in it are live, and most of its other records are
+    /// not replaced by newer ones.
     pub(crate) fn is_dense(&self) -> bool {
         self.filled
             && self.live_bytes == self.accepted_bytes
@@ -175,9 +175,8 @@ impl SegmentTable {
         segment.depends_on.iter().copied().filter(|on| self.map.contains_key(on)).collect()
     }
 
-    /// Nothing in the segment will be needed again: it holds no live message, and each record in
-    /// it that says something about a message is about one whose accept is durably gone (or was
-    /// copied on by compaction). Only to be asked when all that is known is durable.
+    /// The segment is no longer needed. It holds no live message, and each other record in it is about a message with
+    /// an accept that is durably gone or was copied by compaction. Call only if all known state is durable.
     pub(crate) fn is_releasable(&self, generation: u32) -> bool {
         let Some(segment) = self.map.get(&generation) else { return false };
         segment.sealed

@@ -1,4 +1,4 @@
-//! Reads a log that nobody has open and says what is in it.
+//! Verification: reads a log that is not open and reports its content.
 
 use crate::checksums::{self, Piece};
 use crate::codec::{self, RawRecord, SmallRecord, kind};
@@ -14,18 +14,18 @@ use crate::table::Segment;
 use mail::MessageId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is in a log, and what is wrong with it: see [`verify`].
+/// Content and damage of a log: see [`verify`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VerifyReport {
     /// Segments that were read from end to end.
     pub segments_count: u64,
-    /// Records whose checksum is right.
+    /// Records with a valid checksum.
     pub records_count: u64,
     /// Messages with open recipients.
     pub live_count: u64,
-    /// Open recipients of these.
+    /// Open recipients of these messages.
     pub open_recipients_count: u64,
-    /// Messages whose accept is still there and all of whose recipients are settled.
+    /// Messages with an existing accept and all recipients settled.
     pub settled_count: u64,
     /// Messages that compaction has copied from a segment that is still there.
     pub copied_count: u64,
@@ -63,7 +63,7 @@ pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
             Name::Spare(_) | Name::Unfinished(_) | Name::Other => {}
         }
     }
-    // What a restart would find, from the indices; it must agree with what all records say.
+    // The result of a restart by the indices; it must agree with the records.
     let recovery = Recovery::new().read(disk, None)?;
     verifier.report.quarantined_count = aside.len() as u64;
     let survey = scan::survey(disk, keys.into_values(), &aside)?;
@@ -86,9 +86,9 @@ struct Verifier {
     live: Live,
     report: VerifyReport,
     accepted: BTreeSet<u64>,
-    /// Length of the body of each message with a blob, and what its accept says of it.
+    /// Length and accept meta of the body of each message with a blob.
     bodies: BTreeMap<u64, (u64, Meta)>,
-    /// What was said to be damaged, by generation: first and last octet.
+    /// Ranges reported as damaged, by generation: first and last octet.
     damaged: Vec<(u32, u64, u64)>,
 }
 
@@ -170,7 +170,7 @@ impl Verifier {
         legal
     }
 
-    /// The transitions of docs/spool.md. A message whose accept was freed already is no error.
+    /// Checks the transitions of docs/spool.md. A message without its accept, already freed, is no error.
     fn check_transition(&self, record: &SmallRecord) -> Result<(), String> {
         let id = record.id();
         let Some(entry) = self.live.index.get(id.0) else {
@@ -199,7 +199,7 @@ impl Verifier {
         }
     }
 
-    /// What the indices say must be what the records say, of every message.
+    /// Compares indices and records of every message.
     fn compare(&mut self, indexed: &Live) {
         for id in self.accepted.clone() {
             match self.live.index.get(id) {
@@ -263,7 +263,7 @@ impl Verifier {
 
 const INDEX_ONLY: &str = "it is in the index only";
 
-/// What the indices say of a message that the records don't, the first of it.
+/// The first difference between the indices' and the records' state of a message.
 fn difference(records: &Live, indexed: &Live, id: u64) -> Option<&'static str> {
     let (by_records, by_index) = match (records.index.get(id), indexed.index.get(id)) {
         (Some(by_records), Some(by_index)) => (by_records, by_index),
@@ -289,8 +289,8 @@ fn difference(records: &Live, indexed: &Live, id: u64) -> Option<&'static str> {
     .find_map(|(agrees, what)| (!agrees).then_some(what))
 }
 
-/// Reads a blob and checks it against the checksums in its accept: where the first wrong piece is,
-/// how long it is, and what is wrong.
+/// Reads a blob and checks it against the checksums in its accept. Returns offset, length and description of the first
+/// wrong piece.
 fn wrong_body(
     disk: &dyn Disk,
     file: &str,
@@ -310,7 +310,7 @@ fn wrong_body(
         let read = read_around(disk, file, offset, &mut buffer, &mut unreadable)?;
         buffer.truncate(read);
         count += 1;
-        // What can't be read is zeros here: of a piece of zeros they are right.
+        // Unreadable sectors are zeros here, which would match a piece of zeros.
         if !unreadable.is_empty() || !checksums::is_right(&buffer, piece) {
             wrong_count += 1;
             first.get_or_insert((offset, piece.bytes as u64));

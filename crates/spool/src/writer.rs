@@ -15,17 +15,17 @@ use bytes::Bytes;
 use mail::MessageId;
 use std::mem::take;
 
-/// Up to this size of batches, on the average, zeros are written ahead of them.
+/// Zeros are written ahead of batches up to this average size.
 const SMALL_BATCH_BYTES: u64 = 8 << 10;
-/// So many at a time.
+/// Length of one run of zeros.
 const ZERO_AHEAD_BYTES: u64 = 256 << 10;
 
-/// Where the next batch goes.
+/// The active segment and the position of the next batch.
 #[derive(Debug)]
 pub(crate) struct Writer {
     pub key: SegmentKey,
     pub file: FileName,
-    /// Where the next batch begins; everything before is durable, unless a batch is under way.
+    /// Start of the next batch; everything before is durable, except for a pending batch.
     pub offset: u64,
     footer_offset: u64,
     last_index: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Writer {
     log: u8,
     block_bytes: u64,
     index_every_bytes: u64,
-    /// Where the last index batch ended.
+    /// End of the last index batch.
     indexed_to: u64,
     /// Every block of the active segment before this was written once.
     pub written_to: u64,
@@ -51,9 +51,9 @@ pub(crate) struct Writer {
 pub(crate) struct Batch {
     pub buffer: WriteBuffer,
     builder: BatchBuilder,
-    /// Where the write begins in the segment.
+    /// Start of the write in the segment.
     pub write_offset: u64,
-    /// Where the batch begins.
+    /// Start of the batch.
     offset: u64,
     /// Number of its first record.
     position: u64,
@@ -103,9 +103,9 @@ impl Writer {
         self.written_to = 0;
     }
 
-    /// How many zeros to write behind a batch, in the same write. Blocks that were never written
-    /// make a sync dearer: the file system has to note that they are now. Small batches are spared
-    /// that by zeros; large ones would only write everything twice.
+    /// Zeros to write after a batch, in the same write. Blocks never written before make a sync more expensive, because
+    /// the file system must mark them as written. Zeros save small batches this cost; large ones would only be written
+    /// twice.
     fn zeros_ahead(&mut self, write_offset: u64) -> u64 {
         let bytes = self.offset - write_offset;
         self.typical_bytes = (self.typical_bytes * 7 + bytes) / 8;
@@ -117,27 +117,26 @@ impl Writer {
         self.written_to - self.offset
     }
 
-    /// What a segment of this length has room for in one submit, its share of the index included.
+    /// Maximum bytes of one submit in a segment of this length, with its share of the index.
     pub(crate) fn submit_bytes_max(length: u64, block_bytes: u64) -> u64 {
-        // A quarter is left for what compaction has to write along with a message.
+        // A quarter is left for the records that compaction writes with a message.
         length.saturating_sub(overhead(block_bytes) + block_bytes + 512) / 4 * 3
     }
 
-    /// Whether so many bytes of records and index entries fit into the active segment, after the
-    /// `used` bytes of the batch so far.
+    /// Returns true if this many bytes of records and index entries fit into the active segment, after the `used` bytes
+    /// of the batch so far.
     pub(crate) fn fits(&self, used: u64, bytes: u64) -> bool {
         let needed = used + bytes + self.catalog.bytes_max() + overhead(self.block_bytes);
         self.offset + needed <= self.footer_offset
     }
 
-    /// About what the active segment has room for, less what settles need meanwhile.
+    /// Approximate space in the active segment, less a reserve for settles.
     pub(crate) fn room_bytes(&self) -> u64 {
         let used = self.offset + self.catalog.bytes_max() + overhead(self.block_bytes);
         self.footer_offset.saturating_sub(used + self.footer_offset / 16)
     }
 
-    /// Whether a quarter of the active segment, and no less than `rest` bytes, is left behind so many
-    /// bytes more.
+    /// Returns true if a quarter of the active segment, and at least `rest` bytes, remain after this many bytes more.
     pub(crate) fn leaves(&self, used: u64, bytes: u64, rest: u64) -> bool {
         self.offset + used + bytes + rest.max(self.footer_offset / 4) <= self.footer_offset
     }
@@ -217,9 +216,8 @@ impl Writer {
         bytes
     }
 
-    /// Begins a batch; before it goes the segment's header, or an index batch if one is due. The
-    /// index is written before anything of this batch takes effect: it must not leave out what
-    /// only this batch settles.
+    /// Begins a batch, preceded by the segment's header or by an index batch if one is due. The index is written before
+    /// this batch takes effect: it must include messages that only this batch settles.
     pub(crate) fn begin_batch(
         &mut self,
         live: &Live,
@@ -263,8 +261,8 @@ impl Writer {
         (buffer, records)
     }
 
-    /// Adds the records of a submit that say something new, and lets them take effect. Returns the
-    /// number of the first. `restates`: there is room for [`Writer::restated_bytes`].
+    /// Adds and applies the records of a submit that change the state. Returns the number of the first. `restates`: the
+    /// space for [`Writer::restated_bytes`] is available.
     pub(crate) fn add_submit(
         &mut self,
         live: &mut Live,
@@ -309,9 +307,9 @@ impl Writer {
         live.accept(self.key.generation, &head);
     }
 
-    /// What an attempt takes at most, with its index entry, when instead of it all that is known of
-    /// the message is said: the first time in each segment in which an attempt alone does not say
-    /// it all. So of a message that is tried for days the newest segment is needed, and no other.
+    /// Upper bound of the bytes of an attempt, with its index entry, that restates the message's complete state. This
+    /// is done for the first attempt in each segment that does not contain the complete state itself. A message tried
+    /// for days then needs only the newest segment.
     pub(crate) fn restated_bytes(&self, live: &Live, attempt: &Attempt) -> Option<usize> {
         let entry = live.index.get(attempt.id.0)?;
         if entry.stated() >= self.key.generation || entry.is_stated_by_attempt(&attempt.recipients)
@@ -368,7 +366,7 @@ impl Writer {
         }
         let mut open = settle.clone();
         open.recipients.retain(|&(index, _)| entry.is_open(index));
-        // The first word on a recipient counts.
+        // The first settle of a recipient counts.
         open.recipients.sort_by_key(|&(index, _)| index);
         open.recipients.dedup_by_key(|&mut (index, _)| index);
         self.add_settle(live, batch, &open);
@@ -430,13 +428,13 @@ impl Writer {
         }
     }
 
-    /// Says again what is known of a message whose accept stays where it is.
+    /// Restates a message's state; its accept stays in place.
     pub(crate) fn add_residue(&mut self, live: &mut Live, batch: &mut Batch, residue: &Residue) {
         batch.group_open = false;
         self.put_residue(live, batch, residue);
     }
 
-    /// Says again that a message is settled whose accept can still be read somewhere.
+    /// Restates that a message is settled while its accept is still readable in a segment.
     pub(crate) fn add_gone(&mut self, live: &mut Live, batch: &mut Batch, id: MessageId) {
         batch.group_open = false;
         self.add_small(live, batch, id, kind::GONE, |out| {
@@ -461,7 +459,7 @@ impl Batch {
     }
 }
 
-/// What a batch and the index batches around it take beside records and index entries.
+/// Overhead of a batch and the index batches around it, besides records and index entries.
 fn overhead(block_bytes: u64) -> u64 {
     // A due index batch, the data batch, the index batch that seals: headers and padding.
     align(3 * BATCH_HEADER_BYTES as u64, block_bytes) + 3 * block_bytes

@@ -82,7 +82,7 @@ pub(super) struct AcceptParts<'a> {
     pub blob: Option<(BlobId, u64)>,
     pub envelope: &'a [u8],
     pub meta: &'a [u8],
-    /// Where the prefix begins and ends within the record body; the inline body follows.
+    /// Start and end of the prefix within the record body; the inline body follows.
     pub prefix: (usize, usize),
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn read_loaded(body: &Bytes) -> Option<Loaded> {
         prefix: body.slice(parts.prefix.0..parts.prefix.1),
         body: content,
         facts: parts.facts,
-        // The caller knows, who has the index.
+        // Filled in by the caller from the index.
         last_reason: None,
         overrides: None,
     })

@@ -95,7 +95,7 @@ pub(super) fn meta_bytes(meta: &Meta) -> usize {
     meta.fields.iter().map(|(_, value)| 2 + varint_bytes(value.len()) + value.len()).sum()
 }
 
-/// What the queue needs of a meta: all but what only a channel does, which may be long.
+/// The fields of a meta that the queue needs: all except those used only by a channel, which may be long.
 pub(super) fn meta_of_queue(bytes: &[u8]) -> Cow<'_, [u8]> {
     let mut r = FieldReader { rest: bytes };
     let mut others = Vec::new();
@@ -107,7 +107,7 @@ pub(super) fn meta_of_queue(bytes: &[u8]) -> Cow<'_, [u8]> {
         }
         let Some(field) = r.u16() else { return Cow::Borrowed(bytes) };
         let length = r.varint().and_then(|length| usize::try_from(length).ok());
-        // One that is malformed is as it is to whoever reads it.
+        // A malformed meta is kept as it is.
         if length.and_then(|length| r.take(length)).is_none() {
             return Cow::Borrowed(bytes);
         }

@@ -38,7 +38,7 @@ pub(super) fn optional_bytes(text: Option<&str>) -> usize {
     text.map_or(1, |text| varint_bytes(text.len() + 1) + text.len())
 }
 
-/// The text, cut at a character boundary to what a record takes of it.
+/// The text, cut at a character boundary to the maximum length in a record.
 pub(crate) fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or("")
 }

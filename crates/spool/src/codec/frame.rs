@@ -1,4 +1,4 @@
-//! What every record begins with, and the checksum that tells a whole one.
+//! Record headers and checksums.
 
 use crate::block::u32_at;
 use crate::name::SegmentKey;
@@ -17,21 +17,21 @@ pub(crate) mod kind {
     pub(crate) const SETTLE: u8 = 3;
     /// Hold, next try, overrides, delay notice.
     pub(crate) const STATE: u8 = 4;
-    /// An accept that compaction moved here; what it says replaces what was said before.
+    /// An accept that compaction moved here; it replaces earlier records of the message.
     pub(crate) const COPY: u8 = 5;
     /// All that is known of a message beside its accept.
     pub(crate) const RESIDUE: u8 = 6;
-    /// A message is settled; what compaction leaves of its settles.
+    /// A message is settled; replaces its settles at compaction.
     pub(crate) const GONE: u8 = 7;
     /// In index batches: an accept or copy, without its content.
     pub(crate) const INDEXED: u8 = 8;
 }
 
-/// The record begins a group: what one submit made durable together.
+/// The record begins a group: the records of one submit, made durable together.
 pub(crate) const FLAG_FIRST: u8 = 1;
 
-/// Fills in the header of a record whose bytes begin at `start` of `out` and lie at `offset` of the
-/// segment, the `tail` not included in `out`. Returns the checksum.
+/// Fills in the header of the record that starts at `start` of `out` and at `offset` of the segment. `tail` holds
+/// further bytes not included in `out`. Returns the checksum.
 pub(crate) fn finish_record(
     out: &mut [u8],
     start: usize,
@@ -56,7 +56,7 @@ pub(crate) fn finish_record(
     crc
 }
 
-/// A record whose checksum is right.
+/// A record with a valid checksum.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawRecord<'a> {
     pub kind: u8,
@@ -95,7 +95,7 @@ fn raw_record(record: &[u8], key: SegmentKey, offset: u64) -> Option<RawRecord<'
     Some(RawRecord { kind, first: flags & FLAG_FIRST != 0, offset, length, crc, body })
 }
 
-/// A planted fault: as [`read_record`], whatever the checksum says.
+/// A planted fault: as [`read_record`], ignoring the checksum.
 #[cfg(feature = "planted")]
 pub(crate) fn read_torn_record(
     bytes: &[u8],

@@ -1,4 +1,4 @@
-//! Accept records as index batches have them: without content. And what is read first of either.
+//! Accept records in index batches, without content, and the header fields common to both forms.
 
 use super::accept::{HAS_BLOB, NULL_PATH, read_parts};
 use super::envelope::{envelope_domains, meta_of_queue, read_meta};
@@ -15,7 +15,7 @@ pub(super) const INDEXED_FIXED_BYTES: usize = 8 + 8 + 8 + 8 + 4 + 4 + 4 + 4;
 /// The accept record was moved here by compaction.
 const COPIED: u32 = 32;
 
-/// What recovery needs first of an accept record.
+/// The fields of an accept record that recovery needs first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AcceptHead {
     pub id: MessageId,
@@ -23,13 +23,13 @@ pub(crate) struct AcceptHead {
     pub blob: Option<BlobId>,
     /// Moved by compaction.
     pub copied: bool,
-    /// Where the record is.
+    /// Offset of the record.
     pub offset: u64,
     /// Its length, header included.
     pub length: u32,
 }
 
-/// What recovery hands to the queue of an accept record.
+/// The part of an accept record that recovery hands to the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AcceptSummary {
     pub received_at: Wall,
@@ -40,7 +40,7 @@ pub(crate) struct AcceptSummary {
     pub domains: Vec<Domain>,
 }
 
-/// What [`put_indexed`] takes from an encoded accept.
+/// Input of [`put_indexed`], taken from an encoded accept.
 #[derive(Debug)]
 pub(crate) struct IndexSource<'a> {
     pub received_at: u64,
@@ -124,8 +124,8 @@ pub(crate) fn read_head(record: &RawRecord<'_>) -> Option<AcceptHead> {
     })
 }
 
-/// What is handed to the queue of an accept, copy or indexed record. `intern` turns the domain in
-/// an address into one.
+/// Reads the summary for the queue from an accept, copy or indexed record. `intern` maps the domain of an address to a
+/// shared one.
 pub(crate) fn read_summary(
     record: &RawRecord<'_>,
     intern: &mut dyn FnMut(&str) -> Option<Domain>,
@@ -163,7 +163,7 @@ pub(crate) fn read_summary(
     })
 }
 
-/// What the index says of an accept or copy record that was read (or just written).
+/// Returns the index fields of an accept or copy record that was read or just written.
 pub(crate) fn index_source(body: &[u8]) -> Option<IndexSource<'_>> {
     let parts = read_parts(body)?;
     Some(IndexSource {

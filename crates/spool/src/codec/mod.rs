@@ -27,7 +27,7 @@ pub(crate) use small::{
     Residue, Retry, SmallRecord, put_attempt, put_residue, put_settle, put_state, read_small,
 };
 
-/// The length of a record on disk, exact for an accept, an upper bound for the others.
+/// The length of a record on disk, exact for an accept and an upper bound for other kinds.
 pub(crate) fn record_bytes(record: &Record) -> usize {
     RECORD_HEADER_BYTES
         + match record {
@@ -53,7 +53,7 @@ pub(crate) fn record_bytes(record: &Record) -> usize {
         }
 }
 
-/// No less than what a record adds to the index.
+/// Upper bound of the bytes that a record adds to the index.
 pub(crate) fn indexed_bytes_max(record: &Record) -> usize {
     match record {
         Record::Accept(accept) => {
@@ -67,7 +67,7 @@ pub(crate) fn indexed_bytes_max(record: &Record) -> usize {
     }
 }
 
-/// No less than what [`super::put_residue`] writes, with the record header.
+/// Upper bound of the bytes written by [`super::put_residue`], with the record header.
 pub(crate) fn residue_bytes_max(residue: &Residue) -> usize {
     RECORD_HEADER_BYTES
         + 64
@@ -80,7 +80,7 @@ pub(crate) fn residue_bytes_max(residue: &Residue) -> usize {
             .sum::<usize>()
 }
 
-/// How much longer what is known of a message is after an attempt, at most.
+/// Upper bound of the growth of a message's state by an attempt.
 pub(crate) fn retried_bytes_max(attempt: &Attempt) -> usize {
     attempt.reason.len().min(TEXT_BYTES_MAX) + 4 + attempt.recipients.len() * 17
 }

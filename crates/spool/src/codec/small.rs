@@ -1,4 +1,4 @@
-//! Records without content: attempts, settles, states, and what compaction says again.
+//! Records without content: attempts, settles, states, and the summaries written by compaction.
 
 use super::field::{FieldReader, cut, put_optional, put_text, put_varint};
 use super::frame::kind;

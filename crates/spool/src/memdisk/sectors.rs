@@ -1,12 +1,12 @@
-//! A set of sectors, kept as runs: what is written is mostly long and in order.
+//! A set of sectors, kept as runs: writes are usually long and in order.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Which sectors of a file are in it, in order.
+/// A set of sectors of a file, in order.
 #[derive(Debug, Default)]
 pub(super) struct Sectors {
-    /// Where each run begins and ends; no two of them meet.
+    /// Start and end of each run; runs never touch.
     runs: BTreeMap<usize, usize>,
 }
 
@@ -16,7 +16,7 @@ impl Sectors {
         if start >= end {
             return;
         }
-        // Whatever it meets becomes one run with it.
+        // Adjacent and overlapping runs are merged.
         while let Some((&from, &to)) = self.runs.range(..=end).next_back() {
             if to < start {
                 break;

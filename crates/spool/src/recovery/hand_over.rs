@@ -52,7 +52,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// The blob of a message that has not the length that its record says, and how that is told.
+    /// Checks that the blob of a message has the length in its record; returns the blob and the text of the error if
+    /// not.
     fn short_blob(
         &self,
         disk: &dyn Disk,
@@ -65,7 +66,7 @@ impl Recovery {
         Some((id.0, blob, what))
     }
 
-    /// The message whose newest accept this record is, if it is one; the outer `None` is damage.
+    /// Reads the record if it is the newest accept of a message; the outer `None` is damage.
     fn message(
         &self,
         record: &RawRecord<'_>,
@@ -112,7 +113,7 @@ fn visit_segment(
     Ok(())
 }
 
-/// What is wrong with a blob of `found` bytes, if anything is.
+/// Returns an error text if a blob of `found` bytes has the wrong length.
 pub(crate) fn wrong_length(id: MessageId, body_bytes: u64, found: u64) -> Option<String> {
     (found != body_bytes)
         .then(|| format!("the body of message {id} has {found} bytes instead of {body_bytes}"))
@@ -163,9 +164,9 @@ impl Domains {
 }
 
 impl Recovery {
-    /// Removes the blobs that no record names, last of all: a settle that was read may have been in
-    /// memory only until [`Recovery::make_durable`] came to its end, and until the new segment's
-    /// header is durable the next start may see the log as this one did.
+    /// Removes the blobs that no record names. This comes last: a settle that was read may have been in memory only
+    /// until the end of [`Recovery::make_durable`]. Also, until the new segment's header is durable, the next start may
+    /// see the log as this one did.
     pub(crate) fn remove_orphans(&mut self, disk: &dyn Disk) -> Result<(), DiskError> {
         let named: BTreeSet<u64> = self.live.blobs.values().map(|blob| blob.0).collect();
         let kept_below = self.orphans_kept_below();
@@ -181,8 +182,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// What was lost may have named blobs that were begun before the segment after it: they are kept
-    /// for the operator.
+    /// Lost records may have named blobs begun before the next segment: those blobs are kept for the operator.
     fn orphans_kept_below(&self) -> u64 {
         let Some(last) = self.lossy.last() else { return 0 };
         let after = self.blob_marks.range(last.saturating_add(1)..).next();

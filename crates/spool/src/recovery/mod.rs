@@ -1,5 +1,5 @@
-//! Finds out what the log says after a restart. Reads in two passes, so that the memory it needs
-//! is that of the live index: the first tells what is live, the second hands it over.
+//! Recovery: restores the state of the log after a restart. It reads in two passes, so that it needs only the memory of
+//! the live index. The first pass finds the live messages, the second hands them over.
 
 mod hand_over;
 mod read;

@@ -15,7 +15,7 @@ use crate::table::Segment;
 use mail::MessageId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What recovery makes of a directory.
+/// The state recovered from a directory.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     pub live: Live,
@@ -31,20 +31,20 @@ pub(crate) struct Recovery {
     pub last: SegmentEnd,
     pub(super) doubtful: Doubtful,
     pub(super) unfinished: Vec<String>,
-    /// Segments that were put aside because of damage, or are missing and were told of.
+    /// Segments set aside because of damage, or missing and already reported.
     aside: BTreeSet<SegmentKey>,
     /// Segments that must be there and are not.
     pub(super) missing: Vec<SegmentKey>,
-    /// What the register said.
+    /// The content of the register.
     pub register: Register,
     pub(super) blob_files: BTreeSet<u64>,
-    /// Messages whose blob is missing or of another length.
+    /// Messages with a missing blob or one of the wrong length.
     pub lost_bodies: BTreeSet<u64>,
-    /// Generations of segments that may have held more than can be read of them.
+    /// Generations of segments that may have held more than is readable.
     pub(super) lossy: BTreeSet<u32>,
     /// Of each segment with a header: the first blob number that was not used when it was begun.
     pub(super) blob_marks: BTreeMap<u32, u64>,
-    /// How each segment is to be read in the second pass.
+    /// End of the data of each segment, for the second pass.
     pub(super) ends: BTreeMap<u32, u64>,
     pub(super) indexed: BTreeSet<u32>,
     /// See [`crate::SpoolConfig::trusts_torn_tail`].
@@ -127,7 +127,7 @@ impl Recovery {
         }
     }
 
-    /// A segment is there; nothing of it is read yet but its ends.
+    /// Enters a segment, from its header and footer only.
     fn enter(&mut self, extent: &Extent, owner: Option<(u16, u8)>) -> Result<(), SpoolError> {
         let generation = extent.key.generation;
         if let Some(header) = extent.header {
@@ -142,7 +142,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// What the names in the directory say, and all segments.
+    /// Reads the names in the directory and all segments.
     fn read_names(&mut self, disk: &dyn Disk) -> Result<BTreeMap<u32, SegmentKey>, SpoolError> {
         let mut keys: BTreeMap<u32, SegmentKey> = BTreeMap::new();
         for name in disk.list()? {
@@ -266,7 +266,7 @@ impl Recovery {
         Ok(true)
     }
 
-    /// How a segment is read from end to end; a planted fault takes a torn batch for a whole one.
+    /// The function that reads a segment from end to end; a planted fault accepts a torn batch as a whole one.
     fn scanner(&self) -> Scanner {
         #[cfg(feature = "planted")]
         if self.trusts_torn_tail {
@@ -305,8 +305,8 @@ impl Recovery {
         }
     }
 
-    /// Messages whose blob is not there are handed over like any other: they are listed, wait for a
-    /// body that can be read, and are reported at their age.
+    /// Messages with a missing blob are handed over like any other message: they are listed, wait for a readable body,
+    /// and expire by age.
     fn check_blobs(&mut self) {
         let missing: Vec<(u64, BlobId)> = self
             .live
@@ -337,7 +337,7 @@ impl Recovery {
     }
 }
 
-/// Where a record is whose content makes no sense, its length, and what that is called.
+/// Offset, length and description of a record with malformed content.
 fn malformed(record: &RawRecord<'_>) -> (u64, u64, String) {
     (record.offset, u64::from(record.length), "malformed".into())
 }
@@ -345,7 +345,7 @@ fn malformed(record: &RawRecord<'_>) -> (u64, u64, String) {
 /// Of four thousand million generations, sixteen millions are left for the log to go on in.
 const GENERATION_MAX: u32 = u32::MAX - (1 << 24);
 
-/// What is told of a segment that the register names and that is not there.
+/// Damage text of a segment that is in the register but missing.
 pub(crate) const MISSING: &str = "the segment is missing";
 
 fn check_header(file: &str, header: Header, owner: Option<(u16, u8)>) -> Result<(), SpoolError> {

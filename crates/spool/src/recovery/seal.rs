@@ -1,4 +1,4 @@
-//! Makes what was read durable, and seals every segment: the log goes on in a new one.
+//! Makes the recovered data durable and seals every segment; the log continues in a new one.
 
 use super::read::Recovery;
 use crate::batch::BatchHeader;
@@ -16,8 +16,7 @@ use std::collections::BTreeSet;
 use std::io::IoSlice;
 
 impl Recovery {
-    /// Makes what was read durable, and seals every segment: after this the log can go on in a new
-    /// one.
+    /// Makes the recovered data durable and seals every segment. The log can continue in a new one after this.
     pub(crate) fn make_durable(
         &mut self,
         disk: &dyn Disk,
@@ -34,7 +33,7 @@ impl Recovery {
         if sync {
             self.write_again(disk)?;
         }
-        // All of it first: the index that seals one segment leaves out what another one settles.
+        // All segments first: the index that seals one segment leaves out messages that another one settles.
         for segment in self.live.segments.map.values() {
             if sync && self.ends.contains_key(&segment.key.generation) {
                 disk.sync_data(&segment.file)?;
@@ -53,9 +52,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Writes once more what was accepted and never known to be synced. If a sync failed and only
-    /// the process came to its end, the system still shows what it failed to write, and holds it
-    /// for clean: another sync alone would do nothing.
+    /// Rewrites data that was read but may never have been synced. If a sync failed and only the process ended, the
+    /// system still returns the unwritten data and treats it as clean: another sync alone would have no effect.
     fn write_again(&self, disk: &dyn Disk) -> Result<(), DiskError> {
         let Some(segment) = self.live.segments.get(self.last.generation) else { return Ok(()) };
         let file = &segment.file;
@@ -76,9 +74,9 @@ impl Recovery {
         disk.sync_data(file)
     }
 
-    /// Writes the last index batch and the footer of a segment that a crash left without, so that
-    /// the next start need not read all of it, and cuts the file behind them: on a full disk that is
-    /// room for the segment that the log goes on in. Only the torn tail is overwritten.
+    /// Writes the missing last index batch and footer of a segment after a crash, so that the next start need not read
+    /// the whole segment. Then it cuts the file after them: on a full disk this frees space for the next segment. Only
+    /// the torn tail is overwritten.
     fn seal(
         &mut self,
         disk: &dyn Disk,
@@ -155,9 +153,8 @@ impl Recovery {
     }
 }
 
-/// The records of a segment that no index batch speaks of, and where its last index batch begins (0 for
-/// none); `None` when there is damage. It could be read a moment ago: an index of what can be read now
-/// would hide the rest.
+/// The unindexed records of a segment, and the start of its last index batch (0 for none); `None` if there is damage.
+/// The segment was readable earlier in this start: an index of the records readable now would hide the rest.
 fn unindexed(
     disk: &dyn Disk,
     file: &str,
@@ -194,7 +191,7 @@ fn note_record(catalog: &mut Catalog, record: &RawRecord<'_>) {
     }
 }
 
-/// Writes at `offset` what is not unreadable, as [`read_around`] noted it.
+/// Writes data at `offset` except the unreadable sectors found by [`read_around`].
 fn write_around(
     disk: &dyn Disk,
     file: &str,

@@ -8,8 +8,8 @@ use crate::disk::{Disk, DiskError, DiskErrorKind};
 use crate::name::SegmentKey;
 use crate::segment::Footer;
 
-/// The index batches of a sealed segment, oldest first; `None` when there is damage in one of them.
-/// Each is read and checked here, and none is kept: those of a large segment are large.
+/// The index batches of a sealed segment, oldest first; `None` if one is damaged. Each is read and checked here, and
+/// none is kept: those of a large segment are large.
 pub(crate) fn find_index(
     disk: &dyn Disk,
     file: &str,
@@ -44,7 +44,7 @@ pub(crate) fn find_index(
     Ok(Some(places))
 }
 
-/// Where a whole index batch is.
+/// Position of a whole index batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexPlace {
     pub header: BatchHeader,
@@ -65,8 +65,8 @@ impl IndexPlace {
         Ok(is_whole(&payload, key, self.payload_offset, &self.header).then_some(payload))
     }
 
-    /// Visits its records, in order. It was whole when it was found: if it is not now the disk
-    /// fails, for what was said by batches before it can't be taken back.
+    /// Visits its records, in order. It was whole when found. If it no longer is, the disk fails, because the records
+    /// already visited cannot be undone.
     pub(crate) fn visit(
         &self,
         disk: &dyn Disk,

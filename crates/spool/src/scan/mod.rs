@@ -1,4 +1,4 @@
-//! Reads segments: tells whole batches, damage and a torn tail apart.
+//! Reading of segments: distinguishes whole batches, damage and a torn tail.
 
 mod index;
 mod survey;

@@ -1,4 +1,4 @@
-//! All segments at a glance, and the register: what is there, and what is missing.
+//! Survey of all segments and the register: existing and missing segments.
 
 use super::index::find_index;
 use super::walk::{ScanItem, scan};
@@ -20,9 +20,9 @@ pub(crate) struct Survey {
     pub extents: Vec<Extent>,
     /// Those that must be there and are not.
     pub missing: Vec<SegmentKey>,
-    /// What the register says; empty if it says nothing of use.
+    /// The content of the register; empty if unusable.
     pub register: Register,
-    /// Why the register can't be read.
+    /// Error of reading the register.
     pub register_error: Option<DiskError>,
 }
 
@@ -69,8 +69,8 @@ pub(crate) fn survey(
     Ok(Survey { extents, missing, register, register_error })
 }
 
-/// Whether a program that keeps no register was here since the register was written: what it freed is
-/// still entered.
+/// Returns true if a version without a register ran since the register was written: segments that it freed are still
+/// entered.
 fn goes_on_without(register: &Register, extents: &[Extent]) -> bool {
     let newest = register.entries.keys().max().copied();
     extents.iter().any(|extent| {
@@ -79,8 +79,7 @@ fn goes_on_without(register: &Register, extents: &[Extent]) -> bool {
     })
 }
 
-/// Where the register says that the data of `extent` ends, if it says so. `said_end` is what the
-/// segment after it says.
+/// End of the data of `extent` according to the register, if known. `said_end` is the end in the next segment's header.
 fn entered_end(entry: &mut RegisterEntry, extent: &Extent, said_end: Option<u64>) -> Option<u64> {
     let is_cut = extent.footer.is_none() && extent.length < entry.length;
     if entry.end == 0 && said_end.is_none() && is_cut {
@@ -91,14 +90,14 @@ fn entered_end(entry: &mut RegisterEntry, extent: &Extent, said_end: Option<u64>
     (entry.end > 0).then_some(entry.end)
 }
 
-/// A segment file and what it, the one after it and the register say about its end.
+/// A segment file and its known end, from the file, the next one and the register.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Extent {
     pub key: SegmentKey,
     pub length: u64,
     pub header: Option<Header>,
     pub footer: Option<Footer>,
-    /// Where the header of the segment after it, or the register, says that its data ends.
+    /// End of its data according to the next segment's header, or the register.
     pub said_end: Option<u64>,
 }
 
@@ -111,8 +110,8 @@ impl Extent {
         }
     }
 
-    /// Everything before here was synced. A footer may have arrived without the index that was
-    /// written with it; what comes before that index was synced earlier.
+    /// Everything before this offset was synced. A footer may have arrived without the index written with it; data
+    /// before that index was synced earlier.
     pub(crate) fn known_end(&self) -> Option<u64> {
         match self.footer {
             Some(footer) if self.is_confirmed() => Some(footer.end),
@@ -140,8 +139,7 @@ pub(crate) fn read_ends(
     Ok((header.or_else(|| Header::decode(end, key)), footer))
 }
 
-/// Messages within `ranges` that the segment says something about beside accepting them, by
-/// ascending id.
+/// Messages within `ranges` about which the segment has records other than their accepts, by ascending id.
 pub(crate) fn mentioned_ids(
     disk: &dyn Disk,
     file: &str,

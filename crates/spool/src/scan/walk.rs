@@ -10,7 +10,7 @@ use crate::name::SegmentKey;
 use crate::segment::Header;
 use std::io::IoSlice;
 
-/// What a walk comes across, in order.
+/// An item found by a walk, in order.
 #[derive(Debug)]
 pub(crate) enum ScanItem<'a> {
     /// The header of a batch with at least one valid record, or of an index batch.
@@ -19,22 +19,22 @@ pub(crate) enum ScanItem<'a> {
     Record(RawRecord<'a>),
     /// A copy of which the state that was written with it may be lost.
     LoneCopy(RawRecord<'a>),
-    /// Something synced is not what it was, or can't be read.
+    /// Synced data has changed or is unreadable.
     Damage { offset: u64, bytes: u64, what: String },
 }
 
-/// How a walk ended.
+/// Result of a walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScanEnd {
-    /// Where the valid data ends.
+    /// End of the valid data.
     pub end: u64,
     /// Something that was never acknowledged comes after it.
     pub torn: bool,
-    /// Some of what comes before it is not what it was, or a sector anywhere can't be read.
+    /// Data before the end has changed, or any sector is unreadable.
     pub damaged: bool,
     /// A sector can't be read.
     pub unreadable: bool,
-    /// Everything before here was synced, says a later batch.
+    /// Everything before here was synced, according to a later batch.
     pub proven: u64,
 }
 
@@ -43,8 +43,8 @@ const RECORD_BYTES_MAX: u64 = 4 << 20;
 
 /// Reads a segment from end to end.
 ///
-/// `known_end` is where its data is known to end (its footer, or the header of the segment after
-/// it, says so): everything before was synced.
+/// `known_end` is the known end of its data, from its footer or the header of the next segment: everything before was
+/// synced.
 pub(crate) fn scan(
     disk: &dyn Disk,
     file: &str,
@@ -76,7 +76,7 @@ struct Walk<'a> {
     key: SegmentKey,
     /// Of the file, in bytes.
     length: u64,
-    /// Where its footer begins: no batch goes beyond.
+    /// Start of its footer: no batch extends beyond.
     limit: u64,
     #[cfg(feature = "planted")]
     trusts_torn: bool,
@@ -152,7 +152,7 @@ impl<'a> Walk<'a> {
         Ok(result)
     }
 
-    /// Notes in `result.end` where the first batch begins; `false` when there is none to be read.
+    /// Sets `result.end` to the start of the first batch; `false` if none can be read.
     fn find_first(
         &mut self,
         known_end: Option<u64>,
@@ -189,9 +189,8 @@ impl<'a> Walk<'a> {
         Ok(true)
     }
 
-    /// What is at `result.end` is no whole batch, though it may have a `header`. It is damage if it
-    /// was synced once: then the walk goes on behind it. `false` when it is the torn tail, or when
-    /// nothing was written here.
+    /// Handles an invalid batch at `result.end`, which may have a valid `header`. If it was synced once it is damage,
+    /// and the walk continues after it. Returns `false` for the torn tail, or for space never written.
     fn pass_invalid(
         &mut self,
         header: Option<BatchHeader>,
@@ -204,7 +203,7 @@ impl<'a> Walk<'a> {
         let (next, is_synced) = self.find(after, offset)?;
         let is_readable = !self.window.is_unreadable(offset, after);
         if !is_synced && is_readable && known <= offset {
-            // What lies behind damage without a header belongs to it.
+            // Data after damage without a header belongs to the damage.
             result.torn =
                 header.is_some() || next.is_some() || (!result.damaged && self.is_begun(offset)?);
             return Ok(false);
@@ -222,9 +221,8 @@ impl<'a> Walk<'a> {
         Ok(true)
     }
 
-    /// No header can be read from `offset` on; whether something of a batch is there all the same:
-    /// it was torn, or its header was damaged. In a file that was used for another segment before
-    /// only a record of this one tells so; in any other, all that isn't zeros.
+    /// Returns true if a batch was begun at `offset` although no header is readable: it was torn, or its header was
+    /// damaged. In a reused file only a valid record of this segment proves this; in a new file, any non-zero byte.
     fn is_begun(&mut self, offset: u64) -> Result<bool, DiskError> {
         let (key, limit) = (self.key, self.limit);
         let at = offset + BATCH_HEADER_BYTES as u64;
@@ -271,7 +269,7 @@ impl<'a> Walk<'a> {
         Ok((self.window.get(at, header.payload_bytes as usize)?, at))
     }
 
-    /// The batch at `offset` and whether all of it is right; `None` when its header is not.
+    /// The batch at `offset`, and true if it is valid as a whole; `None` if its header is invalid.
     fn batch(&mut self, offset: u64) -> Result<Option<(BatchHeader, bool)>, DiskError> {
         let Some(header) = self.header(offset)? else { return Ok(None) };
         let key = self.key;
@@ -280,7 +278,7 @@ impl<'a> Walk<'a> {
         Ok(Some((header, self.takes_for_whole(whole))))
     }
 
-    /// Whether a batch counts as whole; a planted fault lets a torn one.
+    /// Returns true if a batch counts as whole; a planted fault includes torn ones.
     fn takes_for_whole(&self, is_whole: bool) -> bool {
         #[cfg(feature = "planted")]
         let is_whole = is_whole || self.trusts_torn;
@@ -306,9 +304,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Visits what is left of a damaged batch. Of a group with a damaged record only accepts
-    /// count: a settle without the DSN that belonged to it would lose the recipient, without the
-    /// settle the recipient is tried once more.
+    /// Visits the rest of a damaged batch. In a group with a damaged record only accepts count. A settle without its
+    /// DSN would lose the recipient; without the settle the recipient is tried once more.
     fn salvage(
         &mut self,
         offset: u64,
@@ -335,8 +332,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// The first batch header at or after `from`, and whether a batch from there on says that the
-    /// segment was synced beyond `offset`.
+    /// The first batch header at or after `from`, and true if a later batch proves that the segment was synced beyond
+    /// `offset`.
     fn find(&mut self, from: u64, offset: u64) -> Result<(Option<u64>, bool), DiskError> {
         let mut first = None;
         let mut at = from.next_multiple_of(SECTOR_BYTES);
@@ -355,8 +352,8 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Hands over what counts of a batch in which not every record is right: groups that are whole, and of
-/// the others what does no harm by itself. `is_short`: records are missing at the end.
+/// Visits the usable records of a batch with damaged records: whole groups, and from other groups only records that are
+/// harmless alone. `is_short`: records are missing at the end.
 fn visit_groups(
     all: &[Result<RawRecord<'_>, u64>],
     is_short: bool,
@@ -406,8 +403,8 @@ fn visit_torn(
     }
 }
 
-/// Makes all batches at and after `from` invalid: what was cut must not come back when something
-/// else is written in front of it. They were never acknowledged.
+/// Invalidates all batches at and after `from`: a cut batch must not become valid again after new data is written
+/// before it. They were never acknowledged.
 pub(crate) fn cut(
     disk: &dyn Disk,
     file: &str,
@@ -428,8 +425,8 @@ pub(crate) fn cut(
     if changed && sync { disk.sync_data(file) } else { Ok(()) }
 }
 
-/// The records of a batch whose payload lies at `offset`: `Err`, where it is, for one that is damaged but has its length; stops at one that
-/// has not.
+/// The records of a batch with its payload at `offset`. A damaged record with a valid length is an `Err` with its
+/// offset; a record without one ends the iteration.
 pub(super) fn records(
     payload: &[u8],
     key: SegmentKey,
@@ -456,7 +453,7 @@ pub(super) fn records(
     })
 }
 
-/// Whether all records are there and right, as the batch's header says.
+/// Returns true if all records are present and valid, according to the batch's header.
 pub(super) fn is_whole(payload: &[u8], key: SegmentKey, offset: u64, header: &BatchHeader) -> bool {
     let (mut count, mut crc) = (0, 0);
     for record in records(payload, key, offset) {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// The fuzzer's segments are small: there, more than one window shall be needed.
 pub(super) const WINDOW_BYTES: usize = if cfg!(fuzzing) { 4 << 10 } else { 1 << 20 };
 
-/// Reads a file through a buffer of at least a mebibyte, or of what is left of the file.
+/// Reads a file through a buffer of at least a mebibyte, or the rest of the file.
 pub(super) struct Window<'a> {
     disk: &'a dyn Disk,
     file: &'a str,
@@ -15,7 +15,7 @@ pub(super) struct Window<'a> {
     length: u64,
     start: u64,
     buffer: Vec<u8>,
-    /// So much of the buffer is of the file.
+    /// Bytes of the buffer that are filled from the file.
     filled: usize,
     /// Sectors that can't be read, by offset.
     unreadable: BTreeSet<u64>,
@@ -47,7 +47,7 @@ impl<'a> Window<'a> {
         Ok(self.buffer.get(from..to).unwrap_or(&[]))
     }
 
-    /// Whether a sector between the two can't be read.
+    /// Returns true if a sector between the two is unreadable.
     pub(super) fn is_unreadable(&self, from: u64, to: u64) -> bool {
         self.unreadable.range(from / SECTOR_BYTES * SECTOR_BYTES..to).next().is_some()
     }
@@ -65,7 +65,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Reads a range, `None` when a sector of it can't be read.
+/// Reads a range; `None` if one of its sectors is unreadable.
 pub(super) fn read_range(
     disk: &dyn Disk,
     file: &str,

@@ -1,5 +1,5 @@
-//! Who may write into which segment: what is urgent finds room as long as there is any, and every
-//! submit is written or refused. `docs/spool.md`, "Space", states the rules.
+//! Admission to segments: urgent records are written while any space is left, and every submit is either written or
+//! refused. `docs/spool.md`, "Space", states the rules.
 
 use super::Spool;
 use crate::batch::BATCH_HEADER_BYTES;
@@ -9,15 +9,15 @@ use crate::request::{Completion, Refusal, Ticket};
 use crate::writer::Batch;
 use std::collections::VecDeque;
 
-/// About what a settle and its index entry take in a crowd; a lone one takes a block.
+/// Approximate bytes of a settle and its index entry in a large batch; a single one takes a block.
 const SETTLE_BYTES: u64 = 128;
 
 /// A batch before anything is in it.
 const EMPTY_BYTES: u64 = BATCH_HEADER_BYTES as u64;
 
 impl Spool {
-    /// Sees to it that the first thing that waits fits into the active segment. `None` when nothing
-    /// waits or no segment can be had; otherwise up to what may be written.
+    /// Ensures that the first waiting submit fits into the active segment. Returns `None` if none is waiting or no
+    /// segment is available, otherwise the least urgent kind that may be written.
     pub(super) fn make_room(&mut self) -> Option<(Option<SealWrite>, SubmitKind)> {
         if let Some(bytes) = self.next_copy_bytes() {
             if self.writer.fits(EMPTY_BYTES, bytes) {
@@ -26,8 +26,8 @@ impl Spool {
             if let Some(begun) = self.begin_next(SubmitKind::Settle) {
                 return Some(begun);
             }
-            // Nobody waits for a copy, so nobody waits behind it. If no room comes for it, another
-            // segment, of which less is needed, may do.
+            // No caller waits for a copy, so no submit waits behind it. If no space is expected, a different segment
+            // with fewer needed bytes may fit.
             if !self.space.is_more_coming() {
                 self.compaction.give_up(self.room_bytes());
             }
@@ -41,15 +41,15 @@ impl Spool {
             if let Some(begun) = self.begin_next(kind) {
                 return Some(begun);
             }
-            // What is more urgent need not wait behind what has no room. Where settles find none
-            // they wait for it; nothing else does.
+            // More urgent submits do not wait behind one that does not fit. If even settles do not fit, they wait; all
+            // other kinds are refused.
             let more_urgent = kind.above();
             self.wait_or_refuse(kind.max(SubmitKind::Report));
             allowed = more_urgent?;
         }
     }
 
-    /// What the next copy of compaction takes, if there is one.
+    /// Bytes needed by the next copy of compaction, if any.
     fn next_copy_bytes(&mut self) -> Option<u64> {
         loop {
             let bytes = self.compaction.first_bytes(&self.live)?;
@@ -60,8 +60,8 @@ impl Spool {
         }
     }
 
-    /// Goes on in the next segment, if there is one and it may be begun for the sake of `kind`.
-    /// What nothing else can be had after is for settles, reports and compaction.
+    /// Begins the next segment, if available and allowed for `kind`. The last available segment is reserved for
+    /// settles, reports and compaction.
     fn begin_next(&mut self, kind: SubmitKind) -> Option<(Option<SealWrite>, SubmitKind)> {
         let ample = self.space.may_accept_roll(self.reserve_bytes(), self.config.segment_bytes);
         if kind > SubmitKind::Report && !ample {
@@ -76,8 +76,8 @@ impl Spool {
         Some((first.bytes + self.restated_bytes(first).unwrap_or(0), first.kind))
     }
 
-    /// What a submit of attempts takes beside its own bytes when they say all that is known; `None`
-    /// when that is too much, or not for sure, and they say no more than they are.
+    /// Additional bytes of a submit of attempts if they restate the complete state. `None` if that is too much or
+    /// uncertain: they are then written without the state.
     fn restated_bytes(&self, submit: &Submit) -> Option<u64> {
         let mut all = 0;
         for record in &submit.records {
@@ -87,26 +87,26 @@ impl Spool {
         (all <= self.config.segment_bytes / 16).then_some(all)
     }
 
-    /// Whether a submit may be written into the active segment, behind `used` bytes of a batch.
+    /// Returns true if a submit may be written into the active segment, after `used` bytes of a batch.
     fn passes(&self, kind: SubmitKind, used: u64, bytes: u64) -> bool {
         self.writer.fits(used, bytes)
             && (kind == SubmitKind::Settle || self.leaves_reserve(used, bytes))
     }
 
-    /// Whether so many bytes, after `used` bytes of the batch, leave enough for compaction and for
-    /// the settles of what is live, if no other segment can be had.
+    /// Returns true if `bytes`, after `used` bytes of the batch, leave enough for compaction and for the settles of
+    /// live messages, assuming that no further segment becomes available.
     fn leaves_reserve(&self, used: u64, bytes: u64) -> bool {
         if self.space.has_next() {
             return true;
         }
         let live = self.live.index.count();
         let crowd = live.saturating_mul(SETTLE_BYTES);
-        // Settles free segments as they go: not all of them need a block of their own.
+        // Settles free segments as they go, so not every settle needs a block.
         let lone = live.saturating_mul(self.config.block_bytes).min(self.writer.length() / 2);
         self.writer.leaves(used, bytes, crowd.max(lone))
     }
 
-    /// What is of this kind waits for a segment that is in the making; if none is, it is refused.
+    /// Submits of this kind wait for a segment in preparation; without one they are refused.
     fn wait_or_refuse(&mut self, kind: SubmitKind) {
         if self.space.is_more_coming() {
             return;
@@ -116,7 +116,7 @@ impl Spool {
         self.ask_for_space();
     }
 
-    /// Refuses what waits, from `kind` on.
+    /// Refuses waiting submits of `kind` and less urgent ones.
     pub(super) fn refuse_pending(&mut self, refusal: Refusal, kind: SubmitKind) {
         for submit in std::mem::take(&mut self.pending) {
             if submit.kind >= kind {
@@ -128,7 +128,7 @@ impl Spool {
         }
     }
 
-    /// Moves what waits and is `allowed` into the batch while there is room.
+    /// Moves waiting submits that are `allowed` into the batch while they fit.
     pub(super) fn add_pending(
         &mut self,
         batch: &mut Batch,
@@ -169,7 +169,7 @@ impl Spool {
     }
 }
 
-/// What waits to be written.
+/// A submit waiting to be written.
 #[derive(Debug)]
 pub(super) struct Submit {
     pub ticket: Ticket,
@@ -179,10 +179,10 @@ pub(super) struct Submit {
     pub kind: SubmitKind,
 }
 
-/// What a submit does to the space, the more urgent first.
+/// Effect of a submit on space, the more urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SubmitKind {
-    /// It ends recipients and adds no message: what makes room. Only a disk that fails refuses it.
+    /// Ends recipients and adds no message, so it frees space. Refused only if the disk fails.
     Settle,
     /// It ends recipients that can't be settled without the message that comes with it.
     Report,

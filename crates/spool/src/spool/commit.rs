@@ -1,4 +1,4 @@
-//! Batches: what waits is put together, written, and answered when it is durable.
+//! Batches: waiting submits are collected, written, and completed once durable.
 
 use super::admission::SubmitKind;
 use super::{BulkPurpose, Commit, Spool, Stalled};
@@ -12,8 +12,7 @@ use crate::table::Segment;
 use crate::writer::Batch;
 
 impl Spool {
-    /// The next batch, if there is something to write and none is under way. What is submitted
-    /// after this goes into the next.
+    /// The next batch, if records are waiting and none is pending. Later submits go into the batch after it.
     pub fn poll_log_io(&mut self) -> Option<Io> {
         if let Some(stalled) = self.stalled.as_mut().filter(|stalled| stalled.due) {
             stalled.due = false;
@@ -32,7 +31,7 @@ impl Spool {
         let submits = self.add_pending(&mut batch, allowed);
         let is_empty = batch.records_count() == 0 && !has_copies;
         if is_empty && seal.is_none() && self.writer.offset == before {
-            // All that was said is known already, and what is known is durable.
+            // All records are known already and durable.
             self.buffer = Some(batch.buffer);
             for (ticket, position) in submits {
                 self.complete(ticket, Completion::Durable { position });
@@ -99,7 +98,7 @@ impl Spool {
         Io { ticket, op: Op::Commit { seal, file, offset, data, sync: self.is_sync() } }
     }
 
-    /// The operation can't be done now. Behind a batch nobody is made to wait who can be told so.
+    /// The operation cannot be performed now. Submits waiting behind a stalled batch are refused, except settles.
     pub(super) fn put_off(&mut self, io: Io, error: &DiskError) {
         #[cfg(feature = "planted")]
         if self.config.poisons_when_scarce && error.kind == DiskErrorKind::Scarce {

@@ -68,7 +68,7 @@ impl Spool {
     }
 }
 
-/// What a read of a piece of a blob comes to.
+/// Completion of a blob read.
 pub(super) fn blob_data(result: Result<OpResult, DiskError>) -> Completion {
     match result {
         Ok(OpResult::Data(data)) => Completion::BlobData(data),

@@ -28,7 +28,7 @@ use admission::{Submit, SubmitKind};
 use mail::MessageId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// A log that is open: what is live, where the next batch goes, and what is under way.
+/// An open log: live messages, the position of the next batch, and pending operations.
 #[derive(Debug)]
 pub struct Spool {
     config: SpoolConfig,
@@ -40,10 +40,10 @@ pub struct Spool {
     compaction: Compaction,
     memory: Option<Memory>,
     pending: VecDeque<Submit>,
-    /// How many of them have an accept.
+    /// Number of pending submits with an accept.
     pending_accepts_count: usize,
     commit: Option<Commit>,
-    /// The batch under way could not be written for want of something; it is tried again.
+    /// The pending batch could not be written because a resource ran out; it will be retried.
     stalled: Option<Stalled>,
     /// Other operations that wait for the same.
     put_off: Vec<Io>,
@@ -54,10 +54,10 @@ pub struct Spool {
     next_ticket: u64,
     pub(crate) next_generation: u32,
     completions: VecDeque<(Ticket, Completion)>,
-    /// Loads that wait until the batch under way is written.
+    /// Loads waiting until the pending batch is written.
     parked_loads: Vec<(Ticket, MessageId, u64)>,
     poisoned: Option<Box<str>>,
-    /// Messages whose blob was lost at the start.
+    /// Messages that lost their blob, found at the start.
     pub(crate) lost_bodies: BTreeSet<u64>,
     status: SpoolStatus,
 }
@@ -66,27 +66,27 @@ pub struct Spool {
 #[derive(Debug)]
 struct Commit {
     ticket: IoTicket,
-    /// Whom to tell, and the position of each one's first record.
+    /// The tickets to complete, with the position of each one's first record.
     submits: Vec<(Ticket, u64)>,
     dropped_blobs: Vec<BlobId>,
     records_count: u64,
     bytes: u64,
-    /// Where it begins: nothing from here on can be read yet.
+    /// Start of the batch: data from here on cannot be read yet.
     offset: u64,
 }
 
-/// A batch that found no room, or no descriptor, and waits.
+/// A batch waiting for disk space or a descriptor.
 #[derive(Debug)]
 struct Stalled {
     /// `None` while it is tried again.
     io: Option<Io>,
     /// It may be tried again now.
     due: bool,
-    /// What is said to those who would have to wait behind it.
+    /// Refusal for submits that would have to wait behind it.
     refusal: Refusal,
 }
 
-/// What an operation of the bulk lane was for.
+/// Purpose of an operation of the bulk lane.
 #[derive(Debug)]
 enum BulkPurpose {
     Load { ticket: Ticket, id: MessageId, segment: u32, offset: u64 },
@@ -158,8 +158,7 @@ impl Spool {
         self.live.next_blob
     }
 
-    /// To be called about twice a second, whatever else happens: looks for room that others took or
-    /// gave back.
+    /// Call about twice a second: checks for disk space used or freed by other programs.
     pub fn handle_tick(&mut self) {
         if self.poisoned.is_some() {
             return;
@@ -172,14 +171,14 @@ impl Spool {
         }
     }
 
-    /// The batch under way waits for room or for descriptors, and with it all else.
+    /// The pending batch, and everything after it, waits for disk space or descriptors.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         self.stalled.is_some()
     }
 
-    /// Somebody waits for the next batch: it holds an accept. Otherwise it may be put off for a few
-    /// milliseconds to gather more.
+    /// The next batch contains an accept with a waiting client. Without one it may be delayed by a few milliseconds to
+    /// gather more.
     #[must_use]
     pub fn has_urgent(&self) -> bool {
         self.pending_accepts_count > 0
@@ -194,7 +193,7 @@ impl Spool {
         Writer::submit_bytes_max(self.config.segment_bytes, self.config.block_bytes)
     }
 
-    /// About what can be written without another segment being made.
+    /// Approximate bytes that can be written without preparing another segment.
     fn room_bytes(&self) -> u64 {
         self.writer.room_bytes() + self.space.ready_count() as u64 * self.config.segment_bytes
     }
@@ -215,8 +214,8 @@ impl Spool {
         self.completions.pop_front()
     }
 
-    /// Nothing that anybody waits for is under way or waits to be written. What goes on in the
-    /// background (preparing segments, compaction) may be broken off at any time.
+    /// Returns true if no requested operation is pending or waiting to be written. Background work (preparing segments,
+    /// compaction) may be interrupted at any time.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         let asked = |waiting: &BulkPurpose| {
@@ -232,7 +231,7 @@ impl Spool {
             && !self.waiting.values().any(asked)
     }
 
-    /// How the log is doing.
+    /// Returns the status of the log.
     #[must_use]
     pub fn status(&self) -> SpoolStatus {
         let segments = self.live.segments.map.values();
@@ -262,7 +261,7 @@ impl Spool {
         self.live.index.count()
     }
 
-    /// Whether accepts are refused for lack of space.
+    /// Returns true if accepts are refused because the disk is full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.memory.is_none()
@@ -289,7 +288,7 @@ impl Spool {
         self.bulk.push_back(Io { ticket, op });
     }
 
-    /// No more promises: what the disk holds now is not known.
+    /// Makes no more promises: the content of the disk is unknown.
     fn poison(&mut self, error: &DiskError) {
         self.poisoned.get_or_insert_with(|| error.text.clone());
         self.refuse_pending(Refusal::Poisoned, SubmitKind::Settle);

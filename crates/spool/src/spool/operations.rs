@@ -1,4 +1,4 @@
-//! Operations that were performed: each goes to what it was for, and what is due next begins.
+//! Completed operations: dispatches each to its purpose and starts due work.
 
 use super::load::blob_data;
 use super::{BulkPurpose, Spool};
@@ -76,7 +76,7 @@ impl Spool {
         }
     }
 
-    /// Starts what is due in the background.
+    /// Starts due background work.
     pub(crate) fn go_on(&mut self) {
         if self.poisoned.is_some() || self.memory.is_some() {
             return;

@@ -6,7 +6,7 @@ use crate::io::{Op, OpResult};
 use crate::name::{SegmentKey, spare_name, unfinished_name};
 use crate::space::ZERO_STEP_BYTES;
 
-/// With no less room in the active segment the next but one can wait.
+/// With this much space in the active segment the segment after the next can wait.
 const ROOMY_BYTES: u64 = 64 << 20;
 
 impl Spool {
@@ -26,8 +26,8 @@ impl Spool {
         if coming >= self.config.spare_segments_max || self.space.zeroing.is_some() {
             return;
         }
-        // Mail that passes through frees segments as fast as it fills them: as long as there is much
-        // room, none is zero-written that one of these may save.
+        // Mail in transit frees segments as fast as it fills them. With plenty of space none is zero-written that a
+        // freed one may replace.
         let roomy = if self.writer.length() < self.config.segment_bytes {
             self.writer.length() / 2
         } else {
@@ -36,7 +36,7 @@ impl Spool {
         if coming > 0 && !self.space.no_room && self.writer.room_bytes() > roomy {
             return;
         }
-        // The reserve may be made of the last disk space, the others not.
+        // The reserve may use the last disk space; further segments may not.
         let keep = if coming == 0 { 0 } else { self.reserve_bytes() };
         let enough = self.space.free_bytes >= keep.saturating_add(self.config.segment_bytes);
         if enough && !self.space.failed {

@@ -42,7 +42,7 @@ impl Spool {
         self.keep_register();
     }
 
-    /// Writes the register when it has changed, and makes an end of what it no longer names.
+    /// Writes the register if it has changed, and disposes of segments removed from it.
     pub(super) fn keep_register(&mut self) {
         for Leaving { generation, spare, op } in self.registrar.take_struck() {
             self.push_bulk(op, BulkPurpose::Retire { generation, spare });
@@ -55,7 +55,7 @@ impl Spool {
     }
 
     pub(super) fn compact(&mut self) {
-        // With space left, only what is really sparse is worth writing again.
+        // With space left, only very sparse segments are worth rewriting.
         let reserve = self.reserve_bytes();
         let tight = self.space.exhausted
             || self.space.failed
@@ -63,7 +63,7 @@ impl Spool {
             || self.space.coming_count() == 0
             || self.space.free_bytes < reserve.saturating_mul(2);
         let percent = if tight { 90 } else { self.config.compact_below_percent };
-        // What does not fit is not begun: it would take the last room from the settles.
+        // Does not begin a copy that does not fit: it would take the last space from the settles.
         let room = if tight { self.room_bytes() } else { u64::MAX };
         self.compaction.choose(&self.live, percent, tight, room);
         if let Some(op) = self.compaction.poll_op(&mut self.live, &self.config) {
@@ -77,9 +77,9 @@ impl Spool {
         }
     }
 
-    /// The last operation, for an orderly stop: notes where the log ends, so that it is noticed if
-    /// its last segment is cut or emptied. To be performed after all others; nothing may be
-    /// submitted any more. `None` while a batch is under way, or when there is nothing to note.
+    /// The last operation of an orderly stop: records the end of the log, so that a cut or emptied last segment is
+    /// noticed. Perform it after all other operations; no submit may follow. `None` while a batch is pending, or if
+    /// there is nothing to record.
     pub fn close(&mut self) -> Option<Io> {
         let waits = self.commit.is_some() || self.poisoned.is_some() || self.memory.is_some();
         if waits {

@@ -1,4 +1,4 @@
-//! Requests as they come in: each is taken up or refused.
+//! Incoming requests: each is accepted or refused.
 
 use super::admission::{Submit, SubmitKind};
 use super::{BulkPurpose, Spool};
@@ -50,7 +50,7 @@ impl Spool {
         }
     }
 
-    /// Whether new mail may come in.
+    /// Returns an error if new mail cannot be accepted.
     fn check_accepting(&self) -> Result<(), Refusal> {
         if self.poisoned.is_some() {
             Err(Refusal::Poisoned)
