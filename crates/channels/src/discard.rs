@@ -30,7 +30,7 @@ impl ChannelSection for DiscardText {
     }
 }
 
-/// What a route is told that throws mail away.
+/// Settings of a route that discards mail.
 #[derive(Debug, PartialEq, Eq)]
 struct Nowhere {
     before_queue: bool,

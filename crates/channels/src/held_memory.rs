@@ -1,18 +1,18 @@
-//! Memory that is held for a peer, and let go for others while that is silent.
+//! Memory held for a peer, and released to other connections while the peer is silent.
 
 use mail::Mono;
 use mta::line::{Permit, TrustLevel};
 use std::task::Context;
 use std::time::Duration;
 
-/// For so long it is held whatever others need, for a peer that is known to answer.
+/// Minimum time for which memory is held for a peer that is known to answer, whatever other connections need.
 const KEPT_FOR: Duration = Duration::from_secs(5);
 /// The same for another peer, the first time; each further time for twice as long, up to the same.
 const KEPT_FIRST_FOR: Duration = Duration::from_millis(500);
 /// A peer for which it is held longer is silent, or as good as.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// How long it is held.
+/// Timer of memory held for one peer.
 #[derive(Debug)]
 pub(crate) struct HeldMemory {
     since: Mono,
@@ -21,27 +21,27 @@ pub(crate) struct HeldMemory {
 }
 
 impl HeldMemory {
-    /// From `now` on. What can be made without the disk is made again as soon as the peer asks for it.
+    /// Starts at `now`. Data that can be made again without the disk (`is_made`) may be released at once.
     pub(crate) fn new(now: Mono, is_made: bool) -> HeldMemory {
         let kept_for = if is_made { Duration::ZERO } else { KEPT_FIRST_FOR };
         HeldMemory { since: now, kept_for }
     }
 
-    /// What was let go is here again.
+    /// Released memory has been allocated again.
     pub(crate) fn again(&mut self, now: Mono) {
         self.since = now;
         self.kept_for = (self.kept_for * 2).clamp(KEPT_FIRST_FOR, KEPT_FOR);
     }
 
-    /// Whether it is to be let go: it was held for long, and somebody waits for it who holds less. When to look again
-    /// otherwise.
+    /// Returns true if the memory must be released: it was held for the minimum time, and a connection that holds less
+    /// waits for memory. The second value is the time of the next check.
     pub(crate) fn poll_give_way(
         &self,
         memory: &mut Permit,
         cx: &mut Context<'_>,
         now: Mono,
     ) -> (bool, Mono) {
-        // Whoever is not known to answer is doubtful as soon as its connection is.
+        // A peer that is not known to answer is doubtful as soon as its connection is.
         let (kept_for, silence) = match memory.standing() {
             TrustLevel::Good => (KEPT_FOR, SILENCE),
             TrustLevel::Unknown | TrustLevel::Doubtful => (self.kept_for, KEPT_FOR),

@@ -1,5 +1,5 @@
-//! Whatever speaks: the ways out of the mail switch, and the ways in. Each kind is a file or folder of
-//! its own, and a line in each list below.
+//! Channels, listener protocols, stages and tables: all code that talks to peers. Each kind is a file or folder, and a
+//! line in the lists below.
 
 mod discard;
 mod held_memory;
@@ -35,14 +35,14 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 
-/// What may stand in the configuration, as far as it is known here.
+/// Sections and keys of the configuration that this crate and the crates below it define.
 #[must_use]
 pub fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(sections);
     &SCHEMA
 }
 
-/// The same, for whoever knows of more.
+/// The same schema by value, for crates that add sections.
 #[must_use]
 pub fn sections() -> Schema {
     protocols::keys(stages::keys(mta::sections()).section::<X400>())
@@ -62,18 +62,18 @@ pub fn sections() -> Schema {
         .table::<tables::UnionText>()
 }
 
-/// How the files of mailboxes on this machine are kept, as one route has it.
+/// User, group and mode of mailbox files on this machine, as one route sets them.
 #[derive(Debug)]
 pub struct RouteKeeping<'a> {
     /// The route.
     pub route: &'a config::Route,
-    /// What it says itself.
+    /// Settings of the route itself.
     pub keeping: &'a Keeping,
     /// The key, as it is written, by which it leaves user or group to the recipients' entries.
     pub by_entry: Option<String>,
 }
 
-/// How the files of mailboxes on this machine are kept, by the routes of `config` that have some.
+/// User, group and mode of mailbox files, for each route of `config` with mailboxes on this machine.
 pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
     config.routes.iter().filter_map(|route| {
         let (keeping, by_entry) = route.channel.of::<maildir::Maildir>()?.keeping();
@@ -97,7 +97,7 @@ pub fn key_files(config: &Config) -> impl Iterator<Item = &Arc<KeyFile>> {
     seals.map(|seal| &seal.key).chain(signers.flat_map(stages::Signer::files))
 }
 
-/// The keys that sign for authors of this domain, and the names of the tables that have others.
+/// Keys that sign for authors of this domain, and names of the tables that hold further keys.
 #[must_use]
 pub fn signing_names<'c>(config: &'c Config, author: &str) -> (Vec<SigningName<'c>>, Vec<&'c str>) {
     let signers = || config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
@@ -105,14 +105,14 @@ pub fn signing_names<'c>(config: &'c Config, author: &str) -> (Vec<SigningName<'
     (signers().flat_map(|signer| signer.names(author)).collect(), tables.collect())
 }
 
-/// Whose mail each signer signs, and with which keys, as far as the configuration tells.
+/// Author domains and keys of each signer, as far as the configuration lists them.
 pub fn signing_scopes(config: &Config) -> impl Iterator<Item = SigningScope<'_>> {
     let signers = config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
     signers.map(stages::Signer::scope)
 }
 
-/// In whose names mail of authors of this domain is signed, each once; where a table has the keys, if it has
-/// the domain.
+/// Signing domains (d=) for authors of this domain, without duplicates. A table of keys counts only if it has the
+/// domain.
 #[must_use]
 pub fn signing_domains(config: &Config, author: &str) -> Vec<String> {
     let signers = config.stages.iter().filter_map(|entry| entry.settings.of::<stages::Signer>());
@@ -131,7 +131,7 @@ pub fn stages<W: World>() -> StageKinds<W> {
     stages::kinds()
 }
 
-/// All ways out, for one shard.
+/// All channels, for one shard.
 #[must_use]
 pub fn channels<W: World>() -> Channels<W> {
     vec![

@@ -13,9 +13,9 @@ use std::rc::Rc;
 
 /// A recipient was delivered to.
 pub(crate) struct Delivered {
-    /// What the event log shows as the answer.
+    /// Shown as the reply in the event log.
     pub(crate) reply: Reply,
-    /// Where to, for the event log.
+    /// Destination, for the event log.
     pub(crate) place: String,
 }
 
@@ -24,31 +24,30 @@ pub(crate) enum NotDelivered {
     /// The place failed.
     Failed {
         failure: Failure,
-        /// Which place, for the event log.
+        /// Destination, for the event log.
         place: String,
     },
-    /// Which place it would be can't be known now: that says nothing of any place.
+    /// The destination can't be determined now, so the failure is not counted against any.
     Unknown {
         failure: Failure,
-        /// What is known of it, for the event log.
+        /// The known part of the destination, for the event log.
         place: String,
     },
     /// The spool could not read the body.
     Unreadable(LoadError),
 }
 
-/// What became of one recipient.
+/// Result of a delivery attempt to one recipient.
 pub(crate) type Attempt = Result<Delivered, NotDelivered>;
 
-/// Works off the slot's ready queue until it is empty, or until others wait for their first
-/// worker. `deliver` takes the message to the recipient of the given index, in the turn of its origin, as the route's
-/// settings have it.
+/// Works through the slot's ready queue until it is empty, or until other routes wait for their first worker. `deliver`
+/// delivers the message to the recipient with the given index, in the turn of its origin, by the route's settings.
 pub(crate) async fn run<W: World, S: Settings>(
     slot: Slot<W>,
     deliver: impl AsyncFn(&Slot<W>, &S, &Rc<Message>, (u32, Origin)) -> Attempt,
 ) {
     let hop = Rc::clone(slot.hop());
-    // Always its own: the key of a route says whose the settings are.
+    // Never `None`: the key of a route selects the channel that its settings belong to.
     let Some(settings) = hop.channel.of::<S>() else { return };
     let mut permit = slot.worker().await;
     slot.opened();
@@ -103,9 +102,9 @@ async fn deliver_each<W: World, S: Settings>(
     }
 }
 
-/// Tells how this machine bore a delivery: a disk that is full or gone suspends the route, as a peer
-/// that refuses everything does, instead of deferring each message by itself. So does, later,
-/// mailbox after mailbox that can't be written. One that has no room, or returns a message, works.
+/// Reports to the slot whether this machine can deliver: a full or missing disk suspends the route, as a peer that
+/// refuses everything does, instead of deferring each message by itself. A series of mailboxes that can't be written
+/// does the same, but later. A mailbox that is full, or that returns a message, counts as working.
 fn tell_bearing<W: World>(slot: &Slot<W>, result: &Result<Reply, Failure>) {
     match result {
         // RFC 3463 §3.3: X.2 is the mailbox, X.2.2 a full one.

@@ -1,4 +1,4 @@
-//! An OAuth 2.0 server that is asked whose a token is.
+//! OAuth 2.0 token introspection (RFC 7662): the server returns the user of a token.
 
 use config::{Reader, WebPlace};
 use mta::seams::Introspection;
@@ -43,7 +43,7 @@ impl Default for IntrospectionText {
 }
 
 impl IntrospectionText {
-    /// `None` when there is a mistake in it, which `reader` was told.
+    /// Returns `None` after an error, which `reader` has reported.
     pub(super) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<Arc<Introspection>> {
         const AT: &str = "logins.introspection";
         let place = WebPlace::parse(&self.url);

@@ -1,4 +1,4 @@
-//! How users may prove who they are, and who speaks with them about it.
+//! SASL mechanisms, and the party that runs the exchange with the client: this server, or an authentication server.
 
 use auth::sasl::Mechanism;
 use config::Reader;
@@ -88,16 +88,16 @@ impl MechanismText {
     }
 }
 
-/// Who speaks with a client.
+/// The party that runs the exchange with a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Speaker<'a> {
     /// We do.
     Here(Mechanism),
-    /// What it says is carried to and fro.
+    /// Messages are forwarded between the client and the server.
     There(&'a LoginServer),
 }
 
-/// Who speaks with clients by a mechanism; `None`: nobody can.
+/// The party that runs this mechanism with clients. `None` if the mechanism is unavailable.
 pub(crate) fn speaker<'a>(name: &str, logins: &'a Logins) -> Option<Speaker<'a>> {
     let ours = Mechanism::ALL.into_iter().find(|mechanism| mechanism.name() == name);
     let here = |is_known: bool| ours.filter(|_| is_known).map(Speaker::Here);
@@ -117,9 +117,9 @@ pub(crate) fn speaker<'a>(name: &str, logins: &'a Logins) -> Option<Speaker<'a>>
     }
 }
 
-/// Whether a mechanism can be used with a server that offers these.
+/// Returns true if a mechanism can be used with a server that offers these.
 pub(crate) fn is_offered(name: &str, offered: &[Box<str>]) -> bool {
-    // A password that a client has told is told the server in one way.
+    // LOGIN of a client is passed to the server as PLAIN.
     let asked = if name == Mechanism::Login.name() { Mechanism::Plain.name() } else { name };
     offered.iter().any(|one| **one == *asked)
 }

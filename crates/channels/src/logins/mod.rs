@@ -1,4 +1,4 @@
-//! How users log in at a listener, whatever its protocol: who knows them, and by which mechanisms they prove who they are.
+//! Login at a listener, for all protocols: the source of users and passwords, and the SASL mechanisms.
 
 mod introspection;
 mod mechanism;
@@ -72,7 +72,7 @@ impl Default for LoginsText {
 const TIMEOUT_MAX: Duration = Duration::from_secs(90);
 
 impl LoginsText {
-    /// So long a server's answer is waited for.
+    /// Timeout for a server's reply.
     fn patience(&self, reader: &mut Reader<'_, '_>) -> Duration {
         let patience = reader.timeout("logins.timeout", &self.timeout);
         if patience > TIMEOUT_MAX {
@@ -82,7 +82,7 @@ impl LoginsText {
         patience
     }
 
-    /// How salts look that are made up; `None`: as usual.
+    /// Form of salts made up for unknown users. `None` for the default.
     fn salts(&self) -> Option<SaltForm> {
         if self.scram_iterations.is_none() && self.scram_salt_bytes.is_none() {
             return None;
@@ -94,7 +94,7 @@ impl LoginsText {
         })
     }
 
-    /// Who says whose tokens are, if anybody. `None` when there is a mistake in it, which `reader` was told.
+    /// The introspection server, if one is configured. Returns `None` after an error, which `reader` has reported.
     fn tokens(&self, reader: &mut Reader<'_, '_>) -> Option<Option<Arc<Introspection>>> {
         let Some(text) = &self.introspection else { return Some(None) };
         if self.dovecot.is_some() {
@@ -105,7 +105,7 @@ impl LoginsText {
         text.read(reader).map(Some)
     }
 
-    /// `None` when there is a mistake in it, which `reader` was told.
+    /// Returns `None` after an error, which `reader` has reported.
     fn read(&self, reader: &mut Reader<'_, '_>) -> Option<LoginSource> {
         match (&self.table, &self.ldap, &self.dovecot) {
             (Some(table), None, None) => {
@@ -145,7 +145,7 @@ impl LoginKeys<'_> {
         self.mechanisms.contains(&MechanismText::External)
     }
 
-    /// `None` when there is a mistake in them, which `reader` was told.
+    /// Returns `None` after an error, which `reader` has reported.
     pub(crate) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<Logins> {
         let is_external = |mechanism: &MechanismText| *mechanism == MechanismText::External;
         let patience = self.logins.map_or(Duration::ZERO, |one| one.patience(reader));

@@ -1,8 +1,8 @@
 //! The Maildir++ folder that a recipient's tag names: `user+Lists@` is for `.Lists`.
 
-/// What divides a local part from its tag.
+/// Separates a local part from its tag.
 const DELIMITER: char = '+';
-/// What divides the levels of a folder in a tag; Maildir++ itself has `.`.
+/// Separate the levels of a folder in a tag; Maildir++ itself uses `.`.
 const LEVELS: [char; 3] = ['.', '/', '+'];
 /// Folders of folders, at most.
 const LEVELS_MAX: usize = 8;

@@ -60,7 +60,7 @@ async fn deliver<W: World>(
     }
 }
 
-/// The mailbox of a recipient, as its entry has it now, where that says anything of it.
+/// The mailbox of a recipient, from its current table entry where the route uses values of the entry.
 async fn place_of<W: World>(
     slot: &Slot<W>,
     maildir: &Maildir,
@@ -86,7 +86,7 @@ async fn place_of<W: World>(
     place.map_err(|error| NotDelivered::Failed { failure: error.failure(), place: template() })
 }
 
-/// Why a message was not written.
+/// Reason for which a message was not written.
 enum WriteError {
     /// The mailbox failed.
     Mailbox(MailboxError),
@@ -136,7 +136,7 @@ async fn into_maildir<W: World>(
     }
 }
 
-/// Appends what goes on top, and a body that is in a file of its own.
+/// Appends the fields at the top, and a body from its blob.
 async fn append_all<W: World>(
     slot: &Slot<W>,
     message: &Message,
@@ -161,9 +161,9 @@ async fn append_all<W: World>(
     Ok(())
 }
 
-/// The start of a body without the Return-Path fields that it came with: whoever reads the mailbox
-/// takes the field for ours (RFC 5321 §4.4: at final delivery there is one). An error if it was
-/// delivered to this recipient before.
+/// The start of a body without the Return-Path fields that it arrived with. At final delivery there is exactly one, and
+/// mail readers would take an old one for ours (RFC 5321 §4.4). Returns an error if the message was delivered to this
+/// recipient before.
 fn as_delivered(start: &Bytes, recipient: &Mailbox) -> Result<Vec<Bytes>, WriteError> {
     let mut pieces = Vec::with_capacity(1);
     let mut kept = 0;
@@ -217,7 +217,7 @@ fn status_of(error: &io::Error) -> EnhancedStatus {
     }
 }
 
-/// So much of the host's name is in file names: with it they fit into 255 octets.
+/// Maximum length of the host name in file names, so that they fit into 255 octets.
 const HOST_CHARS_MAX: usize = 128;
 
 /// The same again when a crash makes us deliver a second time. Ids are counted from 1 by each new spool,

@@ -1,4 +1,4 @@
-//! What a `maildir` route is told.
+//! Settings of a `maildir` route.
 
 use super::folder;
 use super::template::{MaildirTemplate, Owner, PlaceError};
@@ -168,7 +168,7 @@ fn template_of(
 #[derive(Debug, PartialEq)]
 pub(crate) struct Maildir {
     template: MaildirTemplate,
-    /// Where the recipients' entries are.
+    /// The table of recipients' entries.
     entries: Option<EntryTable>,
     /// Something stands there that must be known of each.
     has_values: bool,
@@ -179,11 +179,11 @@ pub(crate) struct Maildir {
 }
 
 impl Maildir {
-    /// The mailbox of this recipient; `values` are those of its entry in a table. `is_users_tag`: that is the entry
-    /// of the address without its tag, so the mailbox is, too.
+    /// The mailbox of this recipient. `values` are from its table entry. `is_users_tag` is set if the entry was found
+    /// under the address without its tag; the mailbox is then also that of the address without the tag.
     ///
     /// # Errors
-    /// When there is no path for it, or a value is not what it should be.
+    /// The path can't be built, or a value is invalid.
     pub(super) fn place_for(
         &self,
         recipient: &Mailbox,
@@ -204,7 +204,7 @@ impl Maildir {
         })
     }
 
-    /// Where the entry of a recipient is, if it is needed.
+    /// The table with the recipient's entry, if delivery needs it.
     pub(super) fn entries_for(&self, recipient: &Mailbox) -> Option<&EntryTable> {
         let is_tagged = || folder::split_tag(&recipient.local_unquoted()).1.is_some();
         let is_needed = self.has_values || self.folders == Folders::None && is_tagged();
@@ -216,7 +216,7 @@ impl Maildir {
         self.template.as_str()
     }
 
-    /// How long a message may wait for room in its mailbox; `None`: as long as for anything.
+    /// Maximum time for which a message waits for a full mailbox. `None`: until the message expires.
     pub(super) fn quota_grace(&self) -> Option<Duration> {
         self.quota_grace
     }
@@ -226,12 +226,12 @@ impl Maildir {
         mta::seams::required_directory(self.template.root(), self.template.is_one_maildir())
     }
 
-    /// How its files are kept, and the key, as it is written, by which recipients' entries say more.
+    /// User, group and mode of its files, and the key, as written, that refers to values of recipients' entries.
     pub(crate) fn keeping(&self) -> (&Keeping, Option<String>) {
         self.terms.keeping()
     }
 
-    /// Whose mailbox the mail for this recipient goes to.
+    /// Owner of the mailbox that this recipient's mail goes to.
     fn owner_of(&self, recipient: &Mailbox) -> Owner {
         let owner = Owner::of(recipient);
         if self.folders == Folders::Tag { without_tag(owner) } else { owner }

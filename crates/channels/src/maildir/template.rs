@@ -15,12 +15,12 @@ const PART_BYTES_MAX: usize = 255;
 const PATH_BYTES_MAX: usize = 4_096;
 /// Digits of one `{hash:N}`: at most 65,536 directories in one.
 const HASH_DIGITS_MAX: u32 = 4;
-/// Digits of all of them: as many as the hash has.
+/// Digits of all `{hash:N}` together, as many as the hash has.
 const ALL_HASH_DIGITS_MAX: u32 = 16;
-/// An address up to this fits into a file name, every octet of it escaped.
+/// An address up to this length fits into a file name even with every octet escaped.
 const SHORT_ADDRESS_BYTES: usize = 80;
 
-/// Whose Maildir a path is for: a recipient without what follows the delimiter, if there is one.
+/// Owner of the Maildir at a path: a recipient without its tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     /// In lower case and without quotes.
@@ -51,9 +51,9 @@ impl Owner {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MaildirTemplate {
     written: String,
-    /// What stands before the first placeholder, up to a `/`.
+    /// The part before the first placeholder, up to a `/`.
     root: PathBuf,
-    /// What follows; empty: all recipients share the root.
+    /// The part after the root. Empty if all recipients share the root.
     pieces: Vec<TemplatePiece>,
 }
 
@@ -63,7 +63,7 @@ enum TemplatePiece {
     Literal(String),
     Domain,
     Local,
-    /// So many digits of the hash, after so many that others took.
+    /// `digits` digits of the hash, after the `taken` ones that earlier placeholders used.
     Hash {
         taken: u32,
         digits: u32,
@@ -72,10 +72,10 @@ enum TemplatePiece {
     Value(String),
 }
 
-/// Why there is no place for a recipient.
+/// Reason for which a recipient has no path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum PlaceError {
-    /// A value of the recipient's entry is missing, or can't be what it should be.
+    /// A value of the recipient's entry is missing or unusable.
     Value(ValueError),
     /// A file name of more than 255 octets, or a path of more than 4,096; whether a value made it.
     TooLong { by_value: bool },
@@ -101,8 +101,8 @@ impl From<ValueError> for PlaceError {
 }
 
 impl PlaceError {
-    /// What becomes of the message. A table can be put right, and is about this mailbox alone
-    /// (RFC 3463 §3.3: X.2.0); an address stays too long (§3.2: X.1.3).
+    /// The failure for the message. A wrong table can be corrected, and concerns this mailbox only (RFC 3463 §3.3:
+    /// X.2.0). An address that is too long stays so (§3.2: X.1.3).
     pub(super) fn failure(&self) -> Failure {
         let (class, status) = match self {
             PlaceError::TooLong { by_value: false } => {
@@ -148,7 +148,7 @@ impl MaildirTemplate {
         &self.written
     }
 
-    /// What stands before the first placeholder.
+    /// The part before the first placeholder.
     pub(super) fn root(&self) -> &Path {
         &self.root
     }
@@ -158,19 +158,19 @@ impl MaildirTemplate {
         self.pieces.is_empty()
     }
 
-    /// Each recipient has a Maildir of his own, as far as the template can tell.
+    /// Returns true if each recipient has a separate Maildir, as far as the template shows.
     pub(super) fn tells_recipients_apart(&self) -> bool {
         self.pieces
             .iter()
             .any(|piece| matches!(piece, TemplatePiece::Local | TemplatePiece::Value(_)))
     }
 
-    /// Whether it has values of the recipient's entry.
+    /// Returns true if the template refers to values of the recipient's entry.
     pub(super) fn has_values(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, TemplatePiece::Value(_)))
     }
 
-    /// Whether this recipient's Maildir can have its name: escapes make long local parts longer.
+    /// Returns true if the recipient's Maildir name fits: escapes lengthen long local parts.
     pub(super) fn fits(&self, owner: &Owner) -> bool {
         if owner.local.len() + owner.domain.len() <= SHORT_ADDRESS_BYTES {
             return true;
@@ -180,10 +180,10 @@ impl MaildirTemplate {
         self.path_for(owner, &|_| &some).err() != Some(too_long)
     }
 
-    /// The way from the root to a Maildir; `values` are those of the recipient's entry in a table.
+    /// Path from the root to a Maildir. `values` are those of the recipient's table entry.
     ///
     /// # Errors
-    /// When a value is missing, or leads elsewhere, or the path is longer than paths can be.
+    /// A value is missing or leads out of the root, or the path is too long.
     pub(super) fn path_for(
         &self,
         owner: &Owner,
@@ -211,7 +211,7 @@ impl MaildirTemplate {
         if bytes > PATH_BYTES_MAX || path.split('/').any(|part| part.len() > PART_BYTES_MAX) {
             return Err(PlaceError::TooLong { by_value: last_value.is_some() });
         }
-        // What stands beside a value can make such a name of it: `.{name}` of `.`.
+        // A literal beside a value can produce `..`: `.{name}` with the value `.`.
         match last_value {
             Some(name) if path.split('/').any(|part| matches!(part, "" | "." | "..")) => {
                 Err(ValueError::bad(name, "makes a name that is empty, `.` or `..`").into())
@@ -264,8 +264,8 @@ fn pieces_of(below: &str, names: &ValueNames<'_>) -> Result<Vec<TemplatePiece>, 
     Ok(pieces)
 }
 
-/// An entry in which what came from the key, and so from whoever wrote the address, is part of one file name, as
-/// `{local}` is: a slash in it leads into nobody's mailbox.
+/// An entry with its filled-in parts escaped to be part of one file name, as `{local}` is. They are taken from the key,
+/// and so from the sender's choice of address: a slash must not lead into another mailbox.
 pub(super) fn with_names_of_keys(entry: &Entry) -> Cow<'_, Entry> {
     if entry.filled.is_empty() {
         return Cow::Borrowed(entry);
@@ -283,8 +283,7 @@ pub(super) fn with_names_of_keys(entry: &Entry) -> Cow<'_, Entry> {
     Cow::Owned(Entry::text(text))
 }
 
-/// A value that names a path from the root on, without the `/` at its end by which some directories
-/// tell Maildirs.
+/// A value that is a relative path below the root, without a final `/`, which some directories use to mark Maildirs.
 fn checked<'v>(name: &str, value: &'v str) -> Result<&'v str, ValueError> {
     let bad = |why: &str| Err(ValueError::bad(name, why));
     let trimmed = value.strip_suffix('/').unwrap_or(value);
@@ -301,7 +300,7 @@ fn checked<'v>(name: &str, value: &'v str) -> Result<&'v str, ValueError> {
     }
 }
 
-/// Appends a text as part of one file name: what a path gives a meaning to, and `%`, as `%XX`.
+/// Appends a text as part of one file name. `%` and characters with a meaning in paths are escaped as `%XX`.
 fn push_file_name(path: &mut String, text: &str) {
     if text.is_empty() {
         path.push_str("%00");

@@ -1,5 +1,5 @@
-//! On which terms a mailbox is kept: whose its files are, and how much it may have. Either the route
-//! says so for all, or the entry of each recipient.
+//! Owner of a mailbox's files, and its quota. Both are set by the route for all recipients, or by each recipient's
+//! table entry.
 
 use super::settings::MaildirText;
 use crate::values::{self, Setting, ValueError, ValueNames};
@@ -40,7 +40,7 @@ pub(super) struct MailboxTerms {
     user: Option<Setting<String>>,
     group: Option<Setting<String>>,
     quota_bytes: Option<Setting<u64>>,
-    /// What the route itself says.
+    /// The fixed settings of the route.
     keeping: Arc<Keeping>,
 }
 
@@ -50,7 +50,7 @@ impl MailboxTerms {
         MailboxTerms { quota_bytes: Some(Setting::Fixed(quota_bytes)), ..MailboxTerms::default() }
     }
 
-    /// Reads them; what is wrong is told.
+    /// Reads the terms and reports errors.
     pub(super) fn read(
         text: &MaildirText,
         names: &ValueNames<'_>,
@@ -71,18 +71,17 @@ impl MailboxTerms {
         MailboxTerms { user, group, quota_bytes, keeping }
     }
 
-    /// Whether a value of the recipient's entry is among them.
+    /// Returns true if a term refers to a value of the recipient's entry.
     pub(super) fn have_values(&self) -> bool {
         self.names_a_user() || self.quota_bytes.as_ref().is_some_and(|it| it.value().is_some())
     }
 
-    /// Whether recipients' entries say whose their mailboxes are.
+    /// Returns true if the user or group is taken from recipients' entries.
     fn names_a_user(&self) -> bool {
         [&self.user, &self.group].into_iter().flatten().any(|account| account.value().is_some())
     }
 
-    /// What the route itself says of users and groups, and the key, as it is written, by which tables
-    /// name others.
+    /// The route's fixed user and group, and the key, as written, that refers to a value of recipients' entries.
     pub(crate) fn keeping(&self) -> (&Keeping, Option<String>) {
         let keys = [("user", &self.user), ("group", &self.group)].into_iter();
         let named = |(key, setting): (_, &Option<Setting<String>>)| {
@@ -92,7 +91,7 @@ impl MailboxTerms {
         (&self.keeping, { keys }.find_map(named))
     }
 
-    /// Whose a mailbox's files are.
+    /// User and group of a mailbox's files.
     ///
     /// # Errors
     /// A value is missing, or can't be the name of a user or group.
@@ -115,8 +114,7 @@ impl MailboxTerms {
         }))
     }
 
-    /// How many octets a mailbox may have. An entry without the value, or with 0, says nothing of it,
-    /// as directories have it.
+    /// Quota of a mailbox in octets. An entry without the value, or with 0, sets none, as directory servers have it.
     ///
     /// # Errors
     /// The value is not a size.
@@ -136,7 +134,7 @@ impl MailboxTerms {
         }
     }
 
-    /// Whether there is a quota, for some recipients at least.
+    /// Returns true if some recipients, at least, have a quota.
     pub(super) fn have_quota(&self) -> bool {
         self.quota_bytes.is_some()
     }
@@ -236,7 +234,7 @@ fn quota(
     Some(Setting::Fixed(reader.size("quota", text)))
 }
 
-/// The mode of files that their user can read and write, nobody runs, and not everybody writes.
+/// Parses a file mode: readable and writable for the user, not executable, not writable for all.
 fn mode_of(text: &str) -> Result<u32, &'static str> {
     let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|c| matches!(c, b'0'..=b'7'));
     match u32::from_str_radix(text, 8) {

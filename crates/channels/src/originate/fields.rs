@@ -1,4 +1,4 @@
-//! Headers of messages of clients that may relay: what they lack is added, and what nobody is to see is left out.
+//! Completes the header of messages from clients that may relay: adds missing fields, removes Bcc.
 
 use mail::field_watch::{FieldWatch, WatchedField};
 use mail::transfer_encoding::LINE_BYTES_MAX;
@@ -12,12 +12,12 @@ use std::rc::Rc;
 pub(super) const TOO_MANY_FIELDS: Refusal =
     Refusal::permanent((6, 0), "Too many fields of one name");
 
-/// What is done.
+/// Changes made to headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldRules {
     pub(crate) add_missing: bool,
     pub(crate) remove_bcc: bool,
-    /// The domain of authors who have none, in ASCII.
+    /// Domain added to authors without one, in ASCII.
     pub(crate) origin: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl<W: World> Stage for FieldStage<W> {
     }
 
     fn observe(&self, transaction: &Rc<TransactionView>) -> Option<Box<dyn Observer>> {
-        // What strangers send is as they sent it.
+        // Mail of clients that may not relay stays as it was sent.
         let is_wanted = transaction.session.may_relay();
         is_wanted.then(|| Box::new(OriginateWatch::new(&WATCHED[..])) as _)
     }
@@ -63,7 +63,7 @@ impl<W: World> Stage for FieldStage<W> {
 }
 
 impl<W: World> FieldStage<W> {
-    /// Adds what the header lacks, and leaves out what nobody is to see.
+    /// Adds missing fields, and removes Bcc fields.
     fn mend(&self, draft: &mut Draft, fields: &[WatchedField]) {
         let FieldRules { add_missing, origin, remove_bcc } = &self.rules;
         let named = |name: usize| fields.iter().filter(move |field| field.name == name);
@@ -83,7 +83,7 @@ impl<W: World> FieldStage<W> {
         }
         let now = self.world.time().wall();
         if !named(MESSAGE_ID).any(is_message_id) {
-            // RFC 6409 §8.3: one that is none is replaced. Some providers refuse mail with such.
+            // RFC 6409 §8.3: an invalid Message-ID is replaced. Some providers refuse mail with an invalid one.
             for field in named(MESSAGE_ID) {
                 draft.omit(field.range.clone());
             }
@@ -98,7 +98,7 @@ impl<W: World> FieldStage<W> {
     }
 }
 
-/// Whether the value has an id in brackets, with an `@` within (RFC 5322 §3.6.4).
+/// Returns true if the value has an id in brackets, with an `@` within (RFC 5322 §3.6.4).
 fn is_message_id(field: &WatchedField) -> bool {
     let value = field.value();
     let inner = value.iter().position(|byte| *byte == b'<').and_then(|start| {
@@ -111,7 +111,7 @@ fn is_message_id(field: &WatchedField) -> bool {
     at.is_some_and(|at| at > 0 && at + 1 < inner.len()) && inner.iter().all(is_fit)
 }
 
-/// The value of a From field whose authors lacked a domain; it goes into one line.
+/// The value of a From field with the domain added to authors without one. It goes into one line.
 pub(super) fn completed(field: &WatchedField, domain: &str) -> Option<String> {
     let value = field.value();
     let text = std::str::from_utf8(&value).ok().filter(|text| text.is_ascii() && !field.is_cut)?;
@@ -122,7 +122,6 @@ pub(super) fn completed(field: &WatchedField, domain: &str) -> Option<String> {
 /// Reads the header as it comes.
 pub(super) type OriginateWatch = FieldWatch<&'static [&'static str]>;
 
-/// What is looked for.
 const WATCHED: [&str; 5] = ["Date", "Message-ID", "From", "Bcc", "Resent-Bcc"];
 const DATE: usize = 0;
 const MESSAGE_ID: usize = 1;

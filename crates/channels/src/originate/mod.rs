@@ -1,5 +1,5 @@
-//! What is done at a listener to messages of those who originate them, whatever its protocol: users (RFC 6409 §8), and
-//! devices, which can't do better.
+//! Stages for messages at their origin, for all protocols: those of users (RFC 6409 §8), and of devices with limited
+//! mail software.
 
 mod fields;
 mod senders;
@@ -16,7 +16,7 @@ use senders::SenderStage;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The stages for what a listener is told of it.
+/// The stages for a listener's settings.
 pub(crate) fn stages<W: World>(
     (senders, fields): (Option<&Arc<SenderRules>>, &FieldRules),
     config: &Config,

@@ -1,4 +1,4 @@
-//! In whose name users may send.
+//! Sender addresses that a user may send from.
 
 use super::fields::{OriginateWatch, TOO_MANY_FIELDS, completed};
 use config::{Config, TableEntry};
@@ -35,18 +35,18 @@ pub(crate) enum AuthorsText {
     Any,
 }
 
-/// In whose name users may send, and what is said of them.
+/// Sender addresses that users may use, and information about users that is removed.
 #[derive(Debug)]
 pub(crate) struct SenderRules {
     /// From users to the addresses and domains that they may send from; `None`: any.
     pub(crate) senders: Option<Arc<TableEntry>>,
     pub(crate) authors: Option<AuthorsText>,
     pub(crate) hide_client: bool,
-    /// The domain of authors who have none, in ASCII.
+    /// Domain added to authors without one, in ASCII.
     pub(crate) origin: Option<String>,
 }
 
-/// Looks at who sends, and hides where from.
+/// Checks the sender and the authors, and hides the client's address.
 pub(super) struct SenderStage<W: World> {
     rules: Arc<SenderRules>,
     /// Authors must be among these.
@@ -64,7 +64,7 @@ impl<W: World> SenderStage<W> {
     ) -> SenderStage<W> {
         let is_checked = match rules.authors {
             Some(authors) => authors == AuthorsText::Senders,
-            // Tenants are strangers to each other: one must not write in another's name.
+            // Tenants do not trust each other: none may write as an author of another.
             None => !config.tenants.is_empty(),
         };
         SenderStage {
@@ -82,7 +82,7 @@ impl<W: World> Stage for SenderStage<W> {
     }
 
     fn sender<'a>(&'a self, transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
-        // Reports and receipts are nobody's (RFC 8098 §3).
+        // Reports and receipts have a null sender, which no user owns (RFC 8098 §3).
         let (Some(senders), Some(sender)) = (&self.rules.senders, &transaction.sender) else {
             return Decision::pass();
         };
@@ -149,7 +149,7 @@ impl<W: World> SenderStage<W> {
         })
     }
 
-    /// Everybody whom a header names as its author or sender. `None`: that can't be read, or not by all alike.
+    /// All authors and senders named by a header. `None` if it can't be parsed, or receivers could read it differently.
     fn authors_of(&self, fields: &[WatchedField]) -> Option<Vec<Mailbox>> {
         let mut authors = Vec::new();
         for field in fields {
@@ -179,11 +179,12 @@ fn mailbox_of(author: &address_list::Address) -> Option<Mailbox> {
     Mailbox::parse(&text, true).ok()
 }
 
-/// From, Sender, and those of whoever sends a message again (RFC 5322 §3.6.2, §3.6.6).
+/// From, Sender, and the fields for resent messages (RFC 5322 §3.6.2, §3.6.6).
 const WATCHED: [&str; 4] = ["From", "Sender", "Resent-From", "Resent-Sender"];
 const FROM: usize = 0;
 
-/// Whether one of these addresses and domains is the sender's. A tag (`user+tag@`) is the user's.
+/// Returns true if the sender matches one of these addresses and domains. An address with a tag (`user+tag@`) belongs
+/// to the user.
 fn is_among(granted: &[Cow<'_, str>], sender: &Mailbox) -> bool {
     let keys = tables::keys_of(sender, false);
     granted.iter().any(|word| {

@@ -1,5 +1,5 @@
-//! Ways in, a line each. A protocol that only takes mail is a file or folder here; SMTP and X.400, which are ways out as
-//! well, have folders beside this one.
+//! Listener protocols, one line each. A protocol that only receives mail is a file or folder here. SMTP and X.400,
+//! which also send, have folders beside this one.
 
 use crate::{smtp, x400};
 use config::Schema;
@@ -7,15 +7,15 @@ use mta::ingress::Protocols;
 use mta::seams::World;
 use std::rc::Rc;
 
-/// The list: the keys that a listener of each has in the configuration, and what serves its connections.
+/// The list: configuration keys of a listener of each protocol, and the type that serves its connections.
 macro_rules! protocols {
     ($($keys:ty => $protocol:expr,)*) => {
-        /// The keys of all of them.
+        /// Adds the keys of all protocols.
         pub(crate) fn keys(schema: Schema) -> Schema {
             schema$(.protocol::<$keys>())*
         }
 
-        /// All ways in, for one shard.
+        /// All listener protocols, for one shard.
         #[must_use]
         pub fn protocols<W: World>() -> Protocols<W> {
             vec![$(Rc::new($protocol)),*]

@@ -7,10 +7,10 @@ use std::fmt;
 /// Hosts that the values of one name may be.
 const HOSTS_MAX: usize = 16;
 
-/// What the name of a host has at most (RFC 1035 §2.3.4), and more than a socket's path.
+/// Maximum length of a host name (RFC 1035 §2.3.4); also more than a socket's path has.
 const HOST_BYTES_MAX: usize = 255;
 
-/// What a host may be.
+/// Permitted forms of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostTerms {
     /// The port of a host that is named without one.
@@ -57,7 +57,7 @@ impl fmt::Display for Hosts {
 }
 
 impl Hosts {
-    /// Reads the key `hosts`; what is wrong with it is told.
+    /// Reads the key `hosts` and reports errors.
     pub(super) fn read(written: &[String], terms: HostTerms, reader: &mut Reader<'_, '_>) -> Hosts {
         if written.is_empty() {
             let help = "give it hosts = [\"host:port\"]";
@@ -84,7 +84,7 @@ impl Hosts {
         }
     }
 
-    /// All of them are addresses of this machine.
+    /// Returns true if all hosts are loopback addresses.
     pub(super) fn are_here(&self) -> bool {
         let is_here = |host: &HostPort| matches!(host.host, Host::Address(ip) if ip.is_loopback());
         matches!(self, Hosts::Fixed(hosts) if hosts.iter().all(is_here))
@@ -101,10 +101,10 @@ impl Hosts {
         }
     }
 
-    /// The hosts of the recipient whose entry has these values, in the order given, each once.
+    /// The hosts of the recipient with these values, in the order given, without duplicates.
     ///
     /// # Errors
-    /// A value is missing, or is no host.
+    /// A value is missing, or is not a host.
     pub(super) fn of(&self, values: Values<'_, '_>) -> Result<Vec<HostPort>, ValueError> {
         let (settings, takes_sockets) = match self {
             Hosts::Fixed(hosts) => return Ok(hosts.clone()),

@@ -7,7 +7,7 @@ pub mod settings;
 mod smarthost;
 mod smarthost_login;
 
-/// How long a TLS handshake may take, in either direction; less where a command has less.
+/// Timeout for a TLS handshake, as client and as server. A shorter command timeout takes precedence.
 const HANDSHAKE_MAX: std::time::Duration = std::time::Duration::from_secs(30);
 
 pub(crate) use inbound::{Inbound, SmtpListenerText, SubmissionText};

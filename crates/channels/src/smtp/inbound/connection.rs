@@ -1,4 +1,4 @@
-//! What a session reads and writes, and what it waits for meanwhile.
+//! Reads input and writes replies of a session, and waits for timeouts and shutdown.
 
 use super::session::SmtpSession;
 use crate::smtp::HANDSHAKE_MAX;
@@ -15,19 +15,19 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::futures::Notified;
 
-/// How long a client that still sends is read before its connection is closed on it: a close with
-/// input unread may take away the last reply before the client has seen it.
+/// Maximum time for which a client that still sends is read before its connection is closed. Closing with unread input
+/// may discard the last reply before the client has received it.
 const LINGER: Duration = Duration::from_secs(1);
-/// How much of it is read.
+/// Maximum number of octets read in that time.
 const LINGER_BYTES: usize = 1024 * 1024;
 
-/// How much of what may be commands is handled before their replies are looked at.
+/// Maximum number of octets of commands handled before their replies are checked.
 const COMMANDS_BYTES: usize = 4 * 1024;
-/// Replies that are due are written before more commands are handled: a client that reads none
-/// gets no more memory than this and what the replies to `COMMANDS_BYTES` add.
+/// Pending replies are written before more commands are handled. A client that reads no replies gets no more memory
+/// than this and the replies to `COMMANDS_BYTES`.
 const REPLIES_BYTES: usize = 16 * 1024;
 
-/// Whether anything is said after what is written.
+/// Indicates the last write before the connection is closed.
 #[derive(Clone, Copy)]
 enum Writing {
     More,
@@ -47,7 +47,7 @@ impl<W: World> ContentSink for IntakeSink<'_, W> {
 }
 
 impl<W: World> SmtpSession<W> {
-    /// Whether the client says anything before it is greeted. A stop ends the wait.
+    /// Returns true if the client sends anything before it is greeted. A stop ends the wait.
     pub(super) async fn speaks_within<'n>(
         &mut self,
         delay: Duration,
@@ -93,8 +93,8 @@ impl<W: World> SmtpSession<W> {
         progress.need
     }
 
-    /// Waits for input, if it `reads`, and for open recipients to be decided. `None`: the session
-    /// ends (timeout or shutdown), its last words are in the output.
+    /// Waits for input, if it `reads`, and for open recipients to be decided. `None`: the session ends (timeout or
+    /// shutdown), and its final reply is in the output.
     pub(super) async fn wait<'n>(
         &mut self,
         reads: bool,
@@ -118,7 +118,7 @@ impl<W: World> SmtpSession<W> {
                 return Poll::Ready(done);
             }
             if self.is_stalled() {
-                // What it holds goes to disk.
+                // The content in memory goes to disk.
                 return Poll::Ready(Ok(Some(Need::Input)));
             }
             // One registration serves the whole session; it wakes when the stop begins, and once
@@ -155,19 +155,19 @@ impl<W: World> SmtpSession<W> {
         Poll::Ready(Ok(Some(progress.need)))
     }
 
-    /// Whether the server stops, and nothing here must be finished first, or no more time is left.
+    /// Returns true if the server stops and the session has no transaction to finish, or the grace period is over.
     fn is_over(&self) -> bool {
         self.stopping
             .until()
             .is_some_and(|until| !self.machine.in_transaction() || self.connection.now() >= until)
     }
 
-    /// Whether what the content holds should go to disk.
+    /// Returns true if the content in memory should go to disk.
     fn is_stalled(&mut self) -> bool {
         self.intake().is_some_and(|intake| intake.is_stalled())
     }
 
-    /// Whether the session ends without further input.
+    /// Ready when the session ends without further input, or its content should go to disk.
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Need>>> {
         loop {
             let look = self.intake().map_or(Mono::NEVER, |intake| intake.next_look());
@@ -184,7 +184,7 @@ impl<W: World> SmtpSession<W> {
         }
     }
 
-    /// Says the last words; to a client that still sends so that it hears them.
+    /// Writes the final replies. A client that still sends is read for a while, so that it receives them.
     pub(super) async fn end(&mut self) -> io::Result<()> {
         if !self.machine.was_cut() {
             return self.write_out(Writing::Last).await;
@@ -255,7 +255,7 @@ impl<W: World> SmtpSession<W> {
     }
 
     pub(super) async fn encrypt(&mut self) -> io::Result<()> {
-        // What came in clear behind STARTTLS is not part of the encrypted session (RFC 3207 §4.2).
+        // Input in clear after STARTTLS is not part of the encrypted session (RFC 3207 §4.2).
         self.drop_rest();
         let stream = self.stream.take().ok_or(io::ErrorKind::NotConnected)?;
         let until = self.machine.deadline().min(self.connection.now() + HANDSHAKE_MAX);

@@ -1,4 +1,4 @@
-//! How a client of a session logs in.
+//! Login of a client in an SMTP session (AUTH, RFC 4954).
 
 use super::Can;
 use super::session::SmtpSession;
@@ -15,22 +15,22 @@ use mta::seams::{Conversation, LoginServer, LoginTerms, Stream as _, World};
 use smtp::server::{LoginAnswer, LoginSaid, Need, ServerConfig};
 use std::sync::Arc;
 
-/// What is not what the mechanism has.
+/// Reply to a message that the mechanism does not have.
 const BAD_FORM: &str = "This is not what the mechanism has here";
 
-/// An exchange that is under way.
+/// State of the SASL exchange of a session.
 #[derive(Debug, Default)]
 pub(super) struct SaslExchange {
     /// The mechanism of the exchange that was begun last.
     mechanism: Option<&'static str>,
     under_way: Option<UnderWay>,
-    /// From the moment at which the client has said who it is, if the exchange goes on behind that.
+    /// Set once the client has named its user, if the exchange continues after that.
     attempt: Option<Attempt>,
-    /// Who the client said to be last, until that is refused.
+    /// The user last named by the client, until a login for it is refused.
     user: Option<Box<str>>,
 }
 
-/// Who has the client's next answer.
+/// The party that gets the client's next response.
 #[derive(Debug)]
 enum UnderWay {
     Here(Box<Exchange>),
@@ -38,26 +38,26 @@ enum UnderWay {
 }
 
 impl SaslExchange {
-    /// Who the client said to be; not told twice.
+    /// The user named by the client. Returned once only.
     pub(super) fn take_user(&mut self) -> Option<Box<str>> {
         self.user.take()
     }
 }
 
 impl<W: World> SmtpSession<W> {
-    /// Answers what was said in an exchange.
+    /// Answers a client's message in an exchange.
     pub(super) async fn answer_login(&mut self, said: LoginSaid) -> Need {
-        // What was refused before has no user.
+        // Earlier refusals have no user.
         self.account_refusals();
         let answer = self.log_in(said).await;
         self.machine.answer_login(self.connection.now(), answer);
         self.account_refusals();
-        // Who got in is the session's from here on.
+        // A user that has logged in is recorded by the session from here on.
         self.dialogue.user = None;
         self.resume()
     }
 
-    /// What is told to this client: as it is known now.
+    /// The server settings for this client, as it is known now.
     pub(super) fn server(&self) -> Arc<ServerConfig> {
         let (connection, now) = (&self.connection, self.connection.wall());
         let require_tls = connection.may_require_tls();
@@ -65,7 +65,7 @@ impl<W: World> SmtpSession<W> {
         self.settings.server(connection.session().may_relay(), can, now)
     }
 
-    /// Offers what can be used on this connection, once it is encrypted.
+    /// Offers the mechanisms that can be used on this connection, once it is encrypted.
     pub(super) async fn offer_logins(&mut self) {
         let Some(submission) = self.settings.submission.as_ref().map(Arc::clone) else { return };
         let source = &submission.logins.source;
@@ -76,7 +76,7 @@ impl<W: World> SmtpSession<W> {
         let is_known = self.connection.certified_user().is_some();
         let is_bindable = self.channel_binding().is_some();
         self.machine.offer_logins(|name| match speaker(name, &submission.logins) {
-            // RFC 4422 appendix A.1: there is somebody to be.
+            // RFC 4422 appendix A.1: the certificate must identify a user.
             Some(Speaker::Here(Mechanism::External)) => is_known,
             Some(Speaker::Here(Mechanism::ScramSha256Plus)) => is_bindable,
             Some(_) => offered.as_deref().is_none_or(|offered| is_offered(name, offered)),
@@ -84,7 +84,7 @@ impl<W: World> SmtpSession<W> {
         });
     }
 
-    /// What the client is answered.
+    /// The answer to the client's message.
     async fn log_in(&mut self, said: LoginSaid) -> LoginAnswer {
         let submission = self.settings.submission.as_ref().map(Arc::clone);
         let Some(submission) = submission else { return bad_form() };
@@ -126,7 +126,7 @@ impl<W: World> SmtpSession<W> {
     fn exchange(&self, mechanism: Mechanism) -> Exchange {
         let channel = match (mechanism, self.channel_binding()) {
             (Mechanism::ScramSha256Plus, Some(exported)) => Channel::Bound(exported),
-            // What is not offered is not begun.
+            // A mechanism that is not offered can't be started.
             _ if self.machine.offers_login(Mechanism::ScramSha256Plus.name()) => Channel::Declined,
             _ => Channel::Unbound,
         };
@@ -163,7 +163,7 @@ impl<W: World> SmtpSession<W> {
         initial: Option<Vec<u8>>,
     ) -> Result<LoginAnswer, Refusal> {
         let logins = &submission.logins;
-        // Where the first message says who it is, the limits of that user hold from the beginning.
+        // If the first message names the user, that user's limits apply from the beginning.
         let user = initial.as_deref().and_then(|first| sasl::claimed_user(mechanism, first));
         self.dialogue.user = user.as_deref().map(Box::from);
         let mut attempt = self.connection.begin_login(logins, user.as_deref()).await?;
@@ -209,7 +209,7 @@ impl<W: World> SmtpSession<W> {
         })
     }
 
-    /// Does what a step asks for.
+    /// Carries out a step of the exchange.
     async fn follow(
         &mut self,
         submission: &Submission,
@@ -229,7 +229,7 @@ impl<W: World> SmtpSession<W> {
                 self.dialogue.user = Some(user.as_str().into());
                 let mut attempt = self.connection.begin_login(logins, Some(&user)).await?;
                 let keys = self.connection.scram_keys(logins, &user, &mut attempt).await;
-                // That nobody knows is no failure of his.
+                // A failed lookup is not the client's failure.
                 let keys = keys.inspect_err(|_| attempt.forgive())?;
                 self.dialogue.attempt = Some(attempt);
                 match exchange.handle_keys(keys) {
@@ -263,7 +263,7 @@ impl<W: World> SmtpSession<W> {
         })
     }
 
-    /// Logs in whose certificate it is, if that is who the client says to be.
+    /// Logs in the user of the client's certificate, if that is the identity that the client claims.
     fn take_certificate(&mut self, named: Option<String>) -> LoginAnswer {
         let known = self.connection.certified_user().map(str::to_owned);
         let is_his =
@@ -278,7 +278,7 @@ impl<W: World> SmtpSession<W> {
         }
     }
 
-    /// Logs in whose token it is, or has the exchange say that it is nobody's.
+    /// Logs in the user of the token, or has the exchange refuse an invalid token.
     async fn take_token(
         &mut self,
         submission: &Submission,

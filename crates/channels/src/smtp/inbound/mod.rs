@@ -1,4 +1,4 @@
-//! SMTP as a way in.
+//! SMTP listeners: servers (RFC 5321) and submission by users (RFC 6409).
 
 mod connection;
 mod login;
@@ -55,9 +55,9 @@ impl<W: World> Protocol<W> for Inbound {
             starttls: listener.tls == ListenerTls::StartTls,
             ..told.map(|told| told.server.clone()).unwrap_or_default()
         };
-        // Whoever may ask for reports makes us send them: to a reverse-path that a stranger
-        // forges, one for each recipient (RFC 3461 §10.1).
-        // Where strangers may not send at all they may be offered everything.
+        // A client that may request DSNs makes this server send them to a reverse-path that it can forge, one for each
+        // recipient (RFC 3461 §10.1). So DSN is not offered to clients that may not relay. A submission listener
+        // accepts no mail from them, and may offer all extensions.
         let submission = told.and_then(|told| told.submission.clone());
         let stranger = match submission {
             Some(_) => server.clone(),
@@ -85,7 +85,7 @@ impl<W: World> Protocol<W> for Inbound {
     }
 }
 
-/// What of its listener's offers can be had now.
+/// Offers of the listener that are available now.
 #[derive(Clone, Copy, Debug)]
 struct Can {
     /// There is a certificate.
@@ -94,17 +94,17 @@ struct Can {
     require_tls: bool,
 }
 
-/// What a listener asks of its sessions.
+/// Settings of a listener's sessions.
 #[derive(Debug)]
 struct Settings {
     /// For clients that may relay.
     server: Dated,
-    /// For all others.
+    /// For clients that may not relay.
     stranger: Dated,
-    /// Of strangers.
+    /// For clients that may not relay.
     greeting_delay: Duration,
     listener: Arc<Listener>,
-    /// `None`: nobody logs in.
+    /// `None` if the listener has no logins.
     submission: Option<Arc<Submission>>,
     fields: FieldRules,
 }
@@ -120,14 +120,14 @@ impl<W: World> Handler<W> for Settings {
     }
 
     fn serve(self: Rc<Self>, connection: Connection<W>, stream: <W::Net as Net>::Stream) -> Task {
-        // In a place of its own: whatever moves what serves it would move it as well.
+        // Boxed, so that moving the task does not move the session.
         let mut session = Box::new(SmtpSession::new(self, connection, stream));
         Box::pin(async move { session.run().await })
     }
 }
 
 impl Settings {
-    /// So long it is seen whether the client speaks before it is greeted.
+    /// Time for which a client is watched before it is greeted (early-talker detection).
     fn greeting_delay(&self, client: IpAddr) -> Duration {
         let listener = &self.listener;
         match listener.relay_network(client).is_some() || listener.is_exempt(client) {
@@ -136,7 +136,7 @@ impl Settings {
         }
     }
 
-    /// What a session with a client is told.
+    /// Server settings of a session with a client.
     fn server(&self, may_relay: bool, can: Can, now: Wall) -> Arc<ServerConfig> {
         let server = if may_relay { &self.server } else { &self.stranger };
         let server = server.at(now);
@@ -152,14 +152,14 @@ impl Settings {
     }
 }
 
-/// For so long the same is told.
+/// Time for which dated settings stay the same.
 const HOUR_MS: u64 = 3_600_000;
 
 /// The settings of sessions, made anew every hour where they name a time of day.
 #[derive(Debug)]
 struct Dated {
     undated: Arc<ServerConfig>,
-    /// The hour, and what is told in it.
+    /// The last hour asked about, and its settings.
     last: RefCell<(u64, Arc<ServerConfig>)>,
 }
 
@@ -174,7 +174,7 @@ impl Dated {
         &self.undated.hostname
     }
 
-    /// What is told now.
+    /// The settings at this time.
     fn at(&self, now: Wall) -> Arc<ServerConfig> {
         let Some(HoldMax { interval, .. }) = self.undated.future_release else {
             return Arc::clone(&self.undated);

@@ -1,4 +1,4 @@
-//! One session on its connection: feeds the machine, answers what it needs.
+//! One SMTP session on its connection: feeds the state machine and answers its requests.
 
 use super::login::SaslExchange;
 use super::{Can, Settings, greeting, last_words};
@@ -39,11 +39,11 @@ pub(super) struct SmtpSession<W: World> {
     pub(super) hears_stop: bool,
     /// Input behind a need, kept while the need is answered.
     pub(super) rest: Vec<u8>,
-    /// How much of `rest` the machine has taken.
+    /// Octets of `rest` that the machine has consumed.
     pub(super) rest_from: usize,
     /// Recipients that are not decided, at most [`smtp::server::RECIPIENTS_OPEN_MAX`].
     open: Vec<PendingRecipient>,
-    /// How the client logs in, as far as it has come.
+    /// State of the client's login.
     pub(super) dialogue: SaslExchange,
     pub(super) settings: Rc<Settings>,
 }
@@ -106,11 +106,11 @@ impl<W: World> SmtpSession<W> {
             self.machine = ServerSession::encrypted(self.server(), self.connection.now());
             Box::pin(self.offer_logins()).await;
         }
-        // An error here is the client's going away; what it had begun is dropped with the session.
+        // An error here means that the client closed the connection. An open transaction is dropped with the session.
         let _ = self.serve(greeting_delay).await;
     }
 
-    /// Where content goes while a transaction is open.
+    /// Destination of content while a transaction is open.
     pub(super) fn intake(&mut self) -> Option<&mut Intake<W>> {
         self.transaction.as_deref_mut().map(Transaction::intake)
     }
@@ -123,7 +123,7 @@ impl<W: World> SmtpSession<W> {
         }
     }
 
-    /// Whether the session may proceed.
+    /// Returns an error if the session must not proceed.
     pub(super) async fn admit(&mut self) -> Result<(), Refusal> {
         self.connection.admit().await?;
         self.connection.give_way();
@@ -133,7 +133,7 @@ impl<W: World> SmtpSession<W> {
         }
     }
 
-    /// The client hears this instead of a greeting.
+    /// Sends the client this reply instead of a greeting.
     pub(super) fn turn_away(&mut self, reply: Reply) {
         self.machine = ServerSession::refused(self.server(), reply, self.connection.now());
     }
@@ -149,7 +149,7 @@ impl<W: World> SmtpSession<W> {
         self.offer_xclient();
         // Held from MAIL to the final reply is written: a stop waits for that.
         let mut busy = None;
-        // A session that was turned away needs nothing of the client: it says so at once.
+        // A refused session needs no input from the client: its reply is written at once.
         let mut need = self.resume();
         loop {
             need = match need {
@@ -173,7 +173,7 @@ impl<W: World> SmtpSession<W> {
                         None => return self.end().await,
                     }
                 }
-                // What few sessions need has a place of its own: no other session keeps room for it.
+                // Needs of few sessions have a separate allocation, which other sessions do not pay for.
                 Need::Login(said) => Box::pin(self.answer_login(said)).await,
                 Need::Xclient(said) => Box::pin(self.answer_xclient(*said)).await,
                 Need::Mail(command) => {
@@ -209,7 +209,7 @@ impl<W: World> SmtpSession<W> {
         }
     }
 
-    /// Input came behind what is answered now.
+    /// Returns true if unhandled input follows the command that is answered now.
     fn has_more(&self) -> bool {
         self.rest_from < self.rest.len()
     }
@@ -238,7 +238,7 @@ impl<W: World> SmtpSession<W> {
         self.machine.answer_mail(self.connection.now(), answer.map_err(Reply::from));
     }
 
-    /// Answers for a recipient, at once or when it is decided: others are asked about meanwhile.
+    /// Answers for a recipient, at once or when the decision arrives. Further recipients are looked up in parallel.
     fn ask_about(&mut self, number: u32, recipient: Recipient) {
         let decision = match &self.transaction {
             Some(transaction) => transaction.recipient(&recipient),
@@ -262,7 +262,7 @@ impl<W: World> SmtpSession<W> {
             Some(transaction) => transaction.keep(recipient, resolved),
             None => Err(NO_TRANSACTION),
         });
-        // What stands for it is the core's to know, for all protocols.
+        // Aliases are expanded by the core, for all protocols.
         self.machine.answer_rcpt(self.connection.now(), number, kept.map_err(Reply::from));
     }
 
@@ -281,14 +281,14 @@ impl<W: World> SmtpSession<W> {
         self.open.len() < before
     }
 
-    /// Makes the message durable; the reply says whether it is.
+    /// Makes the message durable. The reply reports success or failure.
     async fn submit(&mut self, complete: smtp::server::Transaction) -> Reply {
         let smtp::server::Transaction {
             envelope,
             facts,
             require_tls: requires_tls,
             wishes,
-            // Of the session, which has said so.
+            // Known from the session.
             protocol: _,
             helo: _,
         } = complete;
@@ -328,12 +328,12 @@ impl<W: World> SmtpSession<W> {
         self.settings.server.hostname().to_owned()
     }
 
-    /// Tells the core what the client calls itself now.
+    /// Passes the client's current HELO name and protocol to the core.
     fn introduce(&mut self) {
         self.connection.introduce(self.machine.helo(), self.machine.protocol());
     }
 
-    /// RFC 5321 §3.1: no mail from whoever does not wait for the greeting.
+    /// RFC 5321 §3.1: clients that do not wait for the greeting may not send mail.
     fn refuse_early_talker(&mut self) {
         let early = Refusal::permanent((5, 1), "You spoke before you were greeted");
         let reply = greeting(&self.host(), early);
@@ -349,7 +349,7 @@ impl<W: World> SmtpSession<W> {
         self.turn_away(reply);
     }
 
-    /// Puts what the machine refused into the account.
+    /// Reports the machine's refusals to the core.
     pub(super) fn account_refusals(&mut self) {
         if !self.machine.has_refusals() {
             return;
@@ -369,8 +369,8 @@ impl<W: World> SmtpSession<W> {
     /// RFC 3207 §4.
     async fn starttls(&mut self) -> io::Result<Need> {
         if let Err(refusal) = self.connection.may_encrypt() {
-            // Whatever stands behind it was said for an encrypted session, or put there by another
-            // (RFC 3207 §6): it is not heard in this one either.
+            // Input after STARTTLS was meant for an encrypted session, or inserted by an attacker (RFC 3207 §6). This
+            // session must not handle it either.
             self.drop_rest();
             let refusal = Refusal { chosen_code: Some(454), ..refusal };
             self.machine.answer_starttls(self.connection.now(), Err(refusal.into()));
@@ -380,14 +380,14 @@ impl<W: World> SmtpSession<W> {
         self.flush().await?;
         self.encrypt().await?;
         self.machine.handle_tls_started(self.connection.now());
-        // A certificate may have told who the client is.
+        // A certificate may have identified the client.
         self.machine.obey(self.server());
         self.offer_logins().await;
         Ok(Need::Input)
     }
 }
 
-/// What the parameters of MAIL ask for, as times of day.
+/// Converts delivery options of MAIL to times of day.
 fn steering_of(wishes: DeliveryOptions, now: Wall) -> Steering {
     let hold = wishes.hold.map(|hold| match hold {
         Hold::For(time) => now.after(time),
@@ -406,12 +406,12 @@ fn steering_of(wishes: DeliveryOptions, now: Wall) -> Steering {
 }
 
 impl<W: World> SmtpSession<W> {
-    /// Goes on with what the configuration in force has for this listener and client.
+    /// Continues with the settings in force for this listener and client.
     ///
     /// # Errors
-    /// What the client was let in by holds no more.
+    /// The client is no longer admitted.
     pub(super) async fn renew(&mut self) -> Result<(), Refusal> {
-        // A listener that speaks another protocol now is another one.
+        // A listener with another protocol now counts as another listener.
         if let Ok(settings) = self.connection.follow()?.into_any().downcast::<Settings>() {
             self.settings = settings;
         }

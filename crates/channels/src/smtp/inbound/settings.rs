@@ -1,4 +1,4 @@
-//! What a listener is told of SMTP.
+//! SMTP settings of a listener.
 
 use crate::originate::{FieldRules, SenderRules};
 use config::quantity::{DurationText, SizeText};
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// RFC 5321 §4.5.3.2.1: a client waits five minutes; one of them is enough to see what it does.
+/// RFC 5321 §4.5.3.2.1: a client waits five minutes for its greeting. One minute is enough to detect early talkers.
 const GREETING_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// The keys of a `[[listener]]` that speaks SMTP.
@@ -175,24 +175,24 @@ pub(crate) enum Nul {
     Keep,
 }
 
-/// What a listener that speaks SMTP is told.
+/// Settings of a listener for SMTP.
 #[derive(Debug)]
 pub(super) struct SmtpListener {
-    /// What its sessions are told, but for what all listeners have.
+    /// Settings of its sessions, without those that listeners of all protocols have.
     pub(super) server: ServerConfig,
-    /// What becomes of headers of clients that may relay.
+    /// Changes made to headers from clients that may relay.
     pub(super) fields: FieldRules,
-    /// Bare newlines of strangers become CRLF, too.
+    /// Bare newlines from clients that may not relay are also converted to CRLF.
     pub(super) normalizes_all: bool,
-    /// So long it is seen whether a stranger speaks before it is greeted; nothing: not at all.
+    /// Time for which a client that may not relay is watched before it is greeted. Zero: no early-talker detection.
     pub(super) greeting_delay: Duration,
-    /// Who is believed when it says for whom it speaks.
+    /// Networks trusted to use XCLIENT.
     xclient_from: Vec<IpNet>,
-    /// `None`: nobody logs in.
+    /// `None` if the listener has no logins.
     pub(super) submission: Option<Arc<Submission>>,
 }
 
-/// What a listener is told of submission.
+/// Submission settings of a listener.
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) logins: Logins,
@@ -230,7 +230,7 @@ impl ProtocolSection for SmtpListenerText {
 }
 
 impl SmtpListener {
-    /// What is not only said where users log in.
+    /// Reads the keys that listeners with and without logins share.
     pub(super) fn read(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> SmtpListener {
         reader.printable("banner", &text.banner, 400);
         let server = ServerConfig {
@@ -252,7 +252,7 @@ impl SmtpListener {
             require_tls: text.requiretls,
             mt_priority: text.mt_priority,
             deliver_by: text.deliver_by,
-            // Its end is said when it is offered.
+            // The latest time is computed when the extension is offered.
             future_release: text
                 .future_release
                 .then_some(HoldMax { interval: HOLD_MAX, until: Wall(0) }),
@@ -300,7 +300,7 @@ fn greeting_delay(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> Durat
 
 /// RFC 5321 §4.5.3.1.6: lines of 998 bytes must always pass.
 fn line_bytes(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> u64 {
-    // What is no size at all is read as nothing.
+    // An invalid size is read as 0.
     let bytes = reader.size("max_line_bytes", &text.max_line_bytes);
     if (1..998).contains(&bytes) {
         let help = "every server must take lines of 998 bytes (RFC 5321 §4.5.3.1.6)";

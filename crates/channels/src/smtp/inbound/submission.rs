@@ -1,4 +1,4 @@
-//! Submission by users who log in (RFC 6409).
+//! Submission by users with logins (RFC 6409).
 
 use super::settings::{SmtpListener, SmtpListenerText, Submission};
 use crate::logins::{LoginKeys, LoginsText, MechanismText};
@@ -131,7 +131,7 @@ impl ProtocolSection for SubmissionText {
             logins,
             takes_certificates: keys.take_certificates(),
             senders: Arc::new(SenderRules {
-                // One that isn't there is a mistake, which was told.
+                // A missing table is an error, already reported.
                 senders: senders.map_or(Some(None), |found| found.map(Some))?,
                 authors: text.authors,
                 hide_client: text.hide_client,

@@ -1,4 +1,4 @@
-//! Clients that speak for others (XCLIENT).
+//! XCLIENT: proxies and content filters announce the client that they relay for.
 
 use super::greeting;
 use super::login::SaslExchange;
@@ -10,21 +10,21 @@ use smtp::server::{Need, Xclient, XclientName};
 use std::net::SocketAddr;
 
 impl<W: World> SmtpSession<W> {
-    /// Offers it to whom the listener believes.
+    /// Offers XCLIENT to clients that the listener trusts.
     pub(super) fn offer_xclient(&mut self) {
         if self.is_believed() {
             self.machine.believe();
         }
     }
 
-    /// Returns true if the client, as it is known now, may speak for others. Behind a proxy that is asked
-    /// of the announced address: whoever the proxy passes on writes the next command.
+    /// Returns true if the client, as known now, may use XCLIENT. Behind a proxy the announced address is checked,
+    /// because that client writes the next command.
     pub(super) fn is_believed(&self) -> bool {
         let client = self.connection.session().client().address.ip();
         self.settings.listener.protocol.may_speak_for_others(client)
     }
 
-    /// Whoever speaks is another one: all that was decided about the one before is decided anew.
+    /// The session now serves another client: all decisions about the previous one are made again.
     pub(super) async fn answer_xclient(&mut self, said: Xclient) -> Need {
         // On the account of the one before.
         self.account_refusals();
@@ -61,7 +61,7 @@ impl<W: World> SmtpSession<W> {
     fn end_announced(&mut self, refusal: Refusal) -> Need {
         let reply = greeting(&self.host(), refusal);
         self.connection.turn_away(reply.clone());
-        // Replies to what came before may not be written yet.
+        // Replies to earlier commands may not be written yet.
         let mut output = std::mem::take(self.machine.output());
         self.turn_away(reply);
         output.append(self.machine.output());
@@ -70,7 +70,7 @@ impl<W: World> SmtpSession<W> {
     }
 }
 
-/// What is said of a name, as if it had been looked up here.
+/// The announced name as the result of a lookup on this server.
 fn found_of(name: &XclientName) -> iprev::IprevCheck {
     match name {
         XclientName::Is(name) => iprev::IprevCheck::of_name(name),

@@ -1,5 +1,5 @@
-//! How a peer bears what it is given: what the outcomes of a transaction, and the end of a
-//! connection, say of the host rather than of the message.
+//! Health of a host, judged by the outcomes of a transaction and by the end of a connection. Separates failures of the
+//! host from those of the message.
 
 use super::seat::{Memory, Seat};
 use mail::{Culprit, EnhancedStatus, Failure, Mailbox, Reply, Step};
@@ -7,32 +7,32 @@ use mta::delivery::Slot;
 use mta::routing::hop::NextHop;
 use mta::seams::World;
 
-/// What became of one recipient of a transaction.
+/// Outcome for one recipient of a transaction.
 type ReplyResult = Result<Reply, Failure>;
 
-/// Whom an outcome concerns.
+/// The party that an outcome concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Concerns {
     /// It was accepted, or refused for good: a verdict.
     Settled,
-    /// One recipient is put off, for its mailbox's sake or for want of acquaintance.
+    /// One recipient was deferred because of its mailbox, or by greylisting.
     Recipient,
-    /// One recipient is put off, for another reason: if all are, it is the host.
+    /// One recipient was deferred for another reason. If all were, it is the host.
     Each,
-    /// One sender is put off: the host has nothing against others.
+    /// One sender was deferred. The host may accept mail from other senders.
     Sender,
-    /// The host: no word about the message was said.
+    /// The host: the reply does not concern the message.
     Host,
     /// This server.
     Ourselves,
 }
 
-/// Whom the outcomes of one transaction concern.
+/// Parties that the outcomes of one transaction concern.
 pub(super) struct HostHealth(Vec<Concerns>);
 
 impl HostHealth {
-    /// Of outcomes of a transaction from `sender`; `is_lmtp`: each has a reply of its own behind the content (RFC
-    /// 2033 §4.2).
+    /// Judges the outcomes of a transaction from `sender`. With `is_lmtp`, each recipient has a separate reply after
+    /// the content (RFC 2033 §4.2).
     pub(super) fn of(
         outcomes: &[ReplyResult],
         sender: Option<&Mailbox>,
@@ -58,12 +58,12 @@ impl HostHealth {
         HostHealth(all)
     }
 
-    /// Whether the host broke off the transaction, or put it off, without a word about the message.
+    /// Returns true if the host ended or deferred the transaction without a verdict on the message.
     pub(super) fn is_of_host(&self) -> bool {
         self.0.contains(&Concerns::Host)
     }
 
-    /// Whether it has given a verdict on the message, or put off whom it knows.
+    /// Returns true if the host gave a verdict on the message, or deferred a sender or recipient.
     pub(super) fn has_verdict(&self) -> bool {
         self.0.iter().any(|concerns| !matches!(concerns, Concerns::Host | Concerns::Ourselves))
     }
@@ -79,8 +79,8 @@ impl HostHealth {
         (0..self.0.len()).filter(|index| may(self.0[*index])).collect()
     }
 
-    /// Says how the peer bore a transaction from `sender`: taken, or refused as a whole for now. (421 is told
-    /// when the peer goes.)
+    /// Reports to the slot that the peer accepted a transaction from `sender`, or deferred it as a whole. (421 is
+    /// reported at the end of the connection.)
     pub(super) fn tell<W: World>(
         &self,
         outcomes: &[ReplyResult],
@@ -125,7 +125,7 @@ fn concerned(failure: &Failure, sender: Option<&Mailbox>) -> Concerns {
     }
     let status = (failure.status.subject, failure.status.detail);
     match failure.step {
-        // RFC 3463 §3.2, §3.3: addresses and mailboxes; 4.7.1, and none at all, are what greylisting says.
+        // RFC 3463 §3.2, §3.3: addresses and mailboxes. Greylisting replies have 4.7.1 or no status.
         Some(Step::RcptTo) => match (status.0, reply.enhanced) {
             (1 | 2 | 7, _) | (_, None) => Concerns::Recipient,
             _ => Concerns::Each,
@@ -136,7 +136,7 @@ fn concerned(failure: &Failure, sender: Option<&Mailbox>) -> Concerns {
             _ if names(reply, sender) => Concerns::Sender,
             _ => Concerns::Host,
         },
-        // What is in the content, and rules about it.
+        // RFC 3463 §3.7, §3.8: the content, and rules about it.
         Some(Step::Data | Step::Bdat | Step::FinalDot) => match status {
             (6 | 7, _) => Concerns::Sender,
             _ => Concerns::Host,
@@ -145,7 +145,7 @@ fn concerned(failure: &Failure, sender: Option<&Mailbox>) -> Concerns {
     }
 }
 
-/// Whether a reply names the sender, or its domain.
+/// Returns true if a reply names the sender or its domain.
 fn names(reply: &Reply, sender: Option<&Mailbox>) -> bool {
     let Some(sender) = sender else { return false };
     let (text, domain) =
@@ -176,9 +176,9 @@ pub(super) fn tell_throttled<W: World>(
     }
 }
 
-/// On a connection that has carried others: the peer closed it before it could know of this
-/// transaction, or said 421 when it heard of it (which it may have said before). That is no fault of
-/// the message's, and a fresh connection may take it at once.
+/// On a connection that has carried transactions before: the peer closed it before it could know of this transaction,
+/// or replied 421 to its commands, perhaps before it read them. The message is not at fault, and a fresh connection may
+/// deliver it at once.
 pub(super) fn was_dead(outcomes: &[ReplyResult]) -> bool {
     let is_of_session = |failure: &Failure| match &failure.reply {
         Some(reply) => reply.code == 421,
@@ -187,9 +187,9 @@ pub(super) fn was_dead(outcomes: &[ReplyResult]) -> bool {
     outcomes.iter().all(|outcome| outcome.as_ref().is_err_and(is_of_session))
 }
 
-/// No word about a MAIL on a connection that has carried others, where the peer takes no more on it, and a fresh
-/// one may carry it at once: "bad sequence of commands" (RFC 5321 §4.3.2), and 4yz on account of the number of
-/// transactions (RFC 9422 §4.1 gives that limit a name).
+/// On a connection that has carried transactions before: MAIL was refused because the peer accepts no further
+/// transaction on it, and a fresh connection may deliver it at once. Replies are "bad sequence of commands" (RFC 5321
+/// §4.3.2), and 4yz for the number of transactions (RFC 9422 §4.1 names that limit).
 pub(super) fn is_spent(outcomes: &[ReplyResult]) -> bool {
     let refused_mail = |failure: &Failure| {
         failure.step == Some(Step::MailFrom)

@@ -26,18 +26,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// An open connection with what its transactions share.
+/// An open connection and the state that its transactions share.
 struct OutboundConnection<W: World> {
     dialogue: SmtpDialogue<W>,
     event_hop: Arc<Hop>,
     peer: Endpoint,
-    /// It is known who the host is, and nobody else can listen.
+    /// TLS authenticated the host.
     is_authenticated: bool,
     /// Transactions so far.
     carried: u32,
-    /// Transactions whose outcome isn't known yet, the oldest first.
+    /// Transactions without an outcome so far, the oldest first.
     in_flight: VecDeque<InFlight>,
-    /// The peer went away while nothing was asked of it: there is nobody to say QUIT to.
+    /// The peer closed an idle connection, so QUIT is not sent.
     peer_closed: bool,
     /// It carries no further message from then on.
     leave_at: Mono,
@@ -51,9 +51,9 @@ struct OutboundConnection<W: World> {
     permit: Permit,
     /// With the peer.
     patience: Patience<W>,
-    /// What it has shown of TLS, if that counts.
+    /// TLS result for reports, if the session counts.
     tls_result: Option<Box<TlsResult>>,
-    /// Last: the connection is gone when its slot is given back.
+    /// Last field, so that the connection is closed before its slot is released.
     slot: Slot<W>,
 }
 
@@ -74,14 +74,14 @@ struct Done {
     lesson: Option<HostQuirk>,
 }
 
-/// What became of transactions since one was waited for.
+/// Results of transactions since the last wait.
 #[derive(Default)]
 struct Finished {
     /// One is carried by another connection.
     gave_back: bool,
     /// One has its outcome.
     concluded: bool,
-    /// The host is to blame, and another one, or another address, is to be tried before it.
+    /// The host failed, and another host or address is tried before it.
     goes_elsewhere: bool,
     /// The content of one was cut off, since the spool could not read it.
     cut: bool,
@@ -90,7 +90,7 @@ struct Finished {
 /// Opens a connection for the slot's ready queue and works it off.
 pub(super) async fn run<W: World>(slot: Slot<W>) {
     let hop = Rc::clone(slot.hop());
-    // In a place of its own: it is large, and the connection lives long after it.
+    // // Boxed: the future is large, and the connection lives much longer.
     let opened = match Box::pin(opening::open(&slot, &hop)).await {
         Ok(opened) => opened,
         Err(OpenError::NotNeeded) => return slot.not_needed(),
@@ -151,7 +151,7 @@ impl<W: World> OutboundConnection<W> {
     /// it is time to QUIT.
     async fn next_work(&mut self, hop: &NextHop) -> Option<TransactionWork> {
         let until = self.slot.now() + relay_of(hop).peer.idle_timeout.get();
-        // Who has several goes when others wait for their first.
+        // // A next hop with several connections gives one to a next hop that waits for its first.
         if self.carried > 0 && self.permit.must_go() {
             return None;
         }
@@ -200,17 +200,17 @@ impl<W: World> OutboundConnection<W> {
         self.slot.idle(permit, end).await
     }
 
-    /// Performs a transaction, and others in flight with it for as long as there are any, and
-    /// concludes their recipients.
+    /// Performs a transaction, together with further ones in flight as long as the queue has any, and concludes their
+    /// recipients.
     ///
     /// # Errors
-    /// Why the connection must be closed.
+    /// The reason for closing the connection.
     async fn carry(&mut self, work: TransactionWork, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
         self.begin(work, hop).await?;
         loop {
             self.begin_others(hop).await?;
-            // Those that were in flight may have ended while others waited for memory, and those
-            // others may have been unreadable: the peer has nothing to say then.
+            // // Transactions in flight may have ended while later ones waited for memory, and the later ones may have
+            // been // unreadable. The peer owes no reply then.
             if self.in_flight.is_empty() {
                 return Ok(());
             }
@@ -225,7 +225,7 @@ impl<W: World> OutboundConnection<W> {
             && !self.has_carried_all()
         {
             let take = self.slot.take(self.carried);
-            // What else the queue says it will say again when nothing is in flight.
+            // // `Wait` and `Close` are returned again once nothing is in flight.
             let Take::Work(work) = take else { break };
             self.begin(work, hop).await?;
         }
@@ -237,7 +237,7 @@ impl<W: World> OutboundConnection<W> {
         self.dialogue.wire.session.capabilities().mail_max.is_some_and(|max| self.carried >= max)
     }
 
-    /// Leaves as many recipients in the transaction as the peer takes, and gives the others back.
+    /// Limits the transaction to the number of recipients that the peer accepts, and requeues the remaining ones.
     fn limit_recipients(&self, work: &mut TransactionWork, hop: &NextHop) {
         let offered =
             self.dialogue.wire.session.capabilities().recipients_max.map(|max| max as usize);
@@ -249,8 +249,8 @@ impl<W: World> OutboundConnection<W> {
         }
     }
 
-    /// Leaves the recipients that get the message from the same sender as the first of them, and gives the
-    /// others back: a transaction has one.
+    /// Limits the transaction to recipients with the same reverse-path as the first, and requeues the remaining ones. A
+    /// transaction has one reverse-path.
     fn keep_one_sender(&self, message: &Message, work: &mut TransactionWork) {
         let mut senders = work.entries.iter().map(|(_, index, _)| message.sent_by(*index));
         let Some(first) = senders.next() else { return };
@@ -264,8 +264,8 @@ impl<W: World> OutboundConnection<W> {
         self.slot.give_back_unnamed(&work.part(others));
     }
 
-    /// Leaves recipients of as many domains as the peer takes in a transaction (RFC 9422 §4.3), those of the
-    /// first among them, and gives the others back.
+    /// Limits the transaction to the number of recipient domains that the peer accepts (RFC 9422 §4.3), beginning with
+    /// the first recipient's. The remaining recipients are requeued.
     fn limit_domains(&self, message: &Message, work: &mut TransactionWork, hop: &NextHop) {
         let offered = self.dialogue.wire.session.capabilities().domains_max.map(|max| max as usize);
         let learnt = hop.memory::<Memory>().lessons.domains_max(self.slot.now(), &self.peer);
@@ -298,17 +298,17 @@ impl<W: World> OutboundConnection<W> {
         }
     }
 
-    /// A place in the line for memory to read a message into, if it must be read. Who waits for memory holds none.
+    /// A position in the queue for memory, if the message must be read. A connection that waits for memory holds none.
     ///
     /// # Errors
-    /// Why the connection must be closed; nothing is in flight then.
+    /// The reason for closing the connection; nothing is in flight then.
     async fn place_to_load(
         &mut self,
         work: &TransactionWork,
         hop: &Rc<NextHop>,
     ) -> Result<Option<PermitWaiter>, CloseReason> {
         let mut place = self.slot.place_to_load(work.id, work.origin);
-        // While the peer is silent the content before it may be let go, and waits then to be read back.
+        // // While the peer is silent, the previous content may be released and then waits to be read back.
         while place.is_some() && self.dialogue.content.is_some() && !self.in_flight.is_empty() {
             drop(place);
             self.finish_first(hop).await?;
@@ -328,10 +328,10 @@ impl<W: World> OutboundConnection<W> {
         Ok(())
     }
 
-    /// The message as internet mail. `None`: its work is concluded, or put off.
+    /// The message as internet mail. `None`: its work is concluded or deferred.
     ///
     /// # Errors
-    /// Why the connection must be closed; nothing is in flight then.
+    /// The reason for closing the connection; nothing is in flight then.
     async fn load(
         &mut self,
         work: &TransactionWork,
@@ -348,7 +348,7 @@ impl<W: World> OutboundConnection<W> {
         if !self.slot.has_to_convert(&message) {
             return Ok(Some(message));
         }
-        // As where it is read back: the content before it may be let go, and whoever waits holds none.
+        // // As for reading: the previous content may be released, and a connection that waits for memory holds none.
         while self.dialogue.content.is_some() && !self.in_flight.is_empty() {
             self.finish_first(hop).await?;
         }
@@ -416,7 +416,7 @@ impl<W: World> OutboundConnection<W> {
         Ok(())
     }
 
-    /// The transaction, as it is asked for.
+    /// Transaction parameters for the session.
     fn outgoing(
         &self,
         message: &Rc<Message>,
@@ -432,14 +432,15 @@ impl<W: World> OutboundConnection<W> {
                 (outgoing.ret, outgoing.envid) = (None, None);
             }
             let expires = self.slot.expiry(*entry);
-            // What is too old by now is having its last try, which takes as long as it takes.
+            // // An expired message has its last attempt, which has no time limit.
             let now = self.slot.now();
             outgoing.expires = expires.filter(|at| *at > now).unwrap_or(Mono::NEVER);
         }
         outgoing
     }
 
-    /// Holds a content until it is written. What is known of its message: what was read back is let go then.
+    /// Holds the content until it is written. Returns the message without a content that was read back, so that its
+    /// memory is freed then.
     fn hold(
         &mut self,
         (message, origin): (Rc<Message>, Origin),
@@ -456,7 +457,7 @@ impl<W: World> OutboundConnection<W> {
         known
     }
 
-    /// RFC 8689 §4.2.1; §5: a report goes anyhow, and so does what has come to the end of its way.
+    /// RFC 8689 §4.2.1. DSNs are sent without REQUIRETLS if need be (§5), and so is mail at its last hop (LMTP).
     fn require_tls(&self, message: &Message, hop: &NextHop) -> RequireTls {
         if message.require_tls() != mail::RequireTls::Yes {
             return RequireTls::Off;
@@ -486,20 +487,20 @@ impl<W: World> OutboundConnection<W> {
                 outgoing.facts = encoding.facts;
                 if !takes_eight_bit {
                     outgoing.body = BodyType::SevenBit;
-                    // What is left is in header fields, of which 8BITMIME doesn't speak.
+                    // // The remaining 8-bit octets are in header fields, which 8BITMIME does not cover.
                     outgoing.eight_bit_as_is = true;
                 }
                 Ok(Some(Rc::new(encoding)))
             }
             Fit::Unfit => {
-                // There is nobody to tell that a report was lost; nearly every peer takes it.
+                // // A lost DSN can't be reported to a sender, and nearly all peers accept 8-bit DSNs.
                 outgoing.eight_bit_as_is = outgoing.reverse_path.is_none();
                 Ok(None)
             }
         }
     }
 
-    /// What the session has to tell next.
+    /// The next event of the session.
     async fn next_event(&mut self) -> ClientEvent {
         let (dialogue, slot) = (&mut self.dialogue, &self.slot);
         let waiting = dialogue.next_event(slot);

@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 /// Slices handed to one vectored write at most.
 const SLICES_MAX: usize = 64;
 
-/// Why a content was not written to its end.
+/// Reason for which a content was not written completely.
 pub(super) enum WriteError {
     /// The connection or the mailbox file failed.
     Io(io::Error),
@@ -40,10 +40,10 @@ impl From<io::Error> for WriteError {
     }
 }
 
-/// Writes all of `plan`; what the peer says meanwhile goes to the session.
+/// Writes all of `plan`. Replies that arrive during the write are passed to the session.
 ///
 /// # Errors
-/// When the connection or the read of a blob fails.
+/// The connection failed, or a blob can't be read.
 pub(super) async fn write_plan<W: World>(
     slot: &Slot<W>,
     (wire, stir): (&mut SmtpTransport<W>, &Stir),
@@ -58,7 +58,7 @@ pub(super) async fn write_plan<W: World>(
             let encoding = content.as_ref().and_then(HeldContent::encoding);
             let message = content.as_ref().and_then(HeldContent::message);
             let mut pieces = gather(plan, &wire.session, message, encoding.as_deref());
-            // What others may need is no more than a piece, which is the connection's from now on.
+            // // Other connections need no more memory than a piece, which belongs to the connection from now on.
             drop(content);
             Ok(write_pieces(slot, (wire, stir), &mut pieces, None).await?)
         }
@@ -71,7 +71,7 @@ enum OutputPiece {
     Content(Bytes),
 }
 
-/// Those of one write: commands, a prefix and a body that came in one piece need no place elsewhere.
+/// Pieces of one write. Three fit without an allocation: commands, a prefix and a body in one piece.
 type Pieces = SmallVec<[OutputPiece; 3]>;
 
 impl OutputPiece {
@@ -193,10 +193,10 @@ async fn write_reading<W: World>(
     Ok(())
 }
 
-/// Whether the header that the message came with has an octet above 0x7f. What we add has none.
+/// Returns true if the header, as received, has an octet above 0x7f. Fields added by this server have none.
 ///
 /// # Errors
-/// When the body cannot be read.
+/// The body can't be read.
 pub(super) async fn has_8bit_header<W: World>(
     slot: &Slot<W>,
     message: &Message,
@@ -206,7 +206,7 @@ pub(super) async fn has_8bit_header<W: World>(
     Ok(found.unwrap_or(false))
 }
 
-/// Writes these. While the peer takes nothing, the content that they are of may be let go.
+/// Writes these pieces. While the peer accepts no data, their content may be released.
 async fn write_pieces<W: World>(
     slot: &Slot<W>,
     (wire, stir): (&mut SmtpTransport<W>, &Stir),
@@ -240,8 +240,7 @@ async fn write_pieces<W: World>(
     Ok(())
 }
 
-/// Lets the content go if others need its memory more; of the pieces that are being written there are
-/// copies then.
+/// Releases the content if another connection needs the memory more. The pieces being written are copied then.
 fn poll_give_way<W: World>(
     slot: &Slot<W>,
     wire: &mut SmtpTransport<W>,
@@ -283,8 +282,7 @@ impl Cursor {
     }
 }
 
-/// Writes what it can. While the peer takes nothing, what it says is read: it may be telling us
-/// to stop.
+/// Writes as much as the peer accepts. If it accepts nothing, input is read: it may be a reply that ends the session.
 fn poll_write<W: World>(
     slot: &Slot<W>,
     wire: &mut SmtpTransport<W>,
@@ -293,7 +291,7 @@ fn poll_write<W: World>(
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
     if wire.session.is_closed() {
-        // It refused the content, say, and may never read the rest of it.
+        // // The peer refused the content, for instance, and may never read the rest.
         return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
     }
     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
@@ -329,7 +327,7 @@ fn poll_write<W: World>(
 /// A connection of this world.
 pub(super) type StreamOf<W> = <<W as World>::Net as Net>::Stream;
 
-/// The stream, and what is spoken on it.
+/// The stream and the SMTP session on it.
 pub(super) struct SmtpTransport<W: World> {
     pub(super) stream: StreamOf<W>,
     pub(super) session: ClientSession,

@@ -1,4 +1,4 @@
-//! What is said on an open connection: writes what the session has to say, reads what the peer says.
+//! Dialogue on an open connection: writes the session's output and reads the peer's replies.
 
 use super::content::{self, SmtpTransport, WriteError};
 use super::held::HeldContent;
@@ -15,27 +15,26 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// An open connection with what is under way on it.
+/// An open connection and the state of its transaction.
 pub(super) struct SmtpDialogue<W: World> {
     pub(super) wire: SmtpTransport<W>,
     /// Scratch for the pieces to write.
     plan: Vec<Output>,
     /// The content of the transaction that was started last, until it is written.
     pub(super) content: Option<HeldContent>,
-    /// What goes on with the peer.
+    /// Progress of the dialogue with the peer.
     pub(super) stir: Rc<Stir>,
-    /// Why that content was cut off in the middle, until somebody asks.
+    /// Error that cut off that content, until it is taken.
     unreadable: Option<LoadError>,
 }
 
 impl<W: World> SmtpDialogue<W> {
-    /// Nothing was said yet.
+    /// A dialogue before its first command.
     pub(super) fn new(wire: SmtpTransport<W>, stir: Rc<Stir>) -> SmtpDialogue<W> {
         SmtpDialogue { wire, plan: Vec::new(), content: None, stir, unreadable: None }
     }
 
-    /// Why the content of the transaction that was started last was cut off, if it was since this
-    /// was last asked.
+    /// Error that cut off the content of the last transaction, if one occurred since the previous call.
     pub(super) fn take_unreadable(&mut self) -> Option<LoadError> {
         self.unreadable.take()
     }
@@ -46,13 +45,13 @@ impl<W: World> SmtpDialogue<W> {
         while !matches!(self.next_event(slot).await, ClientEvent::Closed(_)) {}
     }
 
-    /// Ready when the peer says anything, or goes: it has no business to while nothing is asked.
+    /// Ready when the peer sends anything or closes the connection. It should do neither between transactions.
     pub(super) fn poll_quiet(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut byte = [0];
         self.wire.stream.poll_read(cx, &mut byte).map(|_| ())
     }
 
-    /// Writes and reads until the session has something to tell.
+    /// Writes and reads until the session has an event.
     pub(super) async fn next_event(&mut self, slot: &Slot<W>) -> ClientEvent {
         loop {
             if let Some(event) = self.wire.session.poll_event() {
@@ -67,7 +66,7 @@ impl<W: World> SmtpDialogue<W> {
         }
     }
 
-    /// Writes what the session has to say; whether there was anything.
+    /// Writes the session's output. Returns true if there was any.
     pub(super) async fn write(&mut self, slot: &Slot<W>) -> bool {
         self.wire.session.poll_output(&mut self.plan);
         if self.plan.is_empty() {
@@ -75,7 +74,7 @@ impl<W: World> SmtpDialogue<W> {
         }
         let plan = std::mem::take(&mut self.plan);
         let has_content = plan.iter().any(|piece| !matches!(piece, Output::Bytes { .. }));
-        // What is written is not needed any more: who waits for the final reply holds nothing.
+        // // Written content is not needed any more: a connection that waits for the final reply holds none.
         let content = if has_content { self.content.take() } else { None };
         if has_content {
             self.stir.commit(true);
@@ -91,8 +90,8 @@ impl<W: World> SmtpDialogue<W> {
         true
     }
 
-    /// Ends the session within a content whose rest can't be had: without the final dot, or the
-    /// octets that BDAT announced, the peer has no message (RFC 5321 §4.1.1.4, RFC 3030 §2).
+    /// Ends the session within a content that can't be read further. Without the final dot, or the octets announced by
+    /// BDAT, the peer has no message (RFC 5321 §4.1.1.4, RFC 3030 §2).
     fn cut(&mut self, slot: &Slot<W>, why: LoadError) {
         self.wire.session.handle_broken(slot.now(), "the rest of a body can't be read");
         self.unreadable = Some(why);
@@ -107,7 +106,7 @@ impl<W: World> SmtpDialogue<W> {
         }
     }
 
-    /// Feeds the session with what the peer sent, or with the passing of time.
+    /// Feeds the session with the peer's input, or with a timeout.
     fn poll_input(&mut self, slot: &Slot<W>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let mut scratch = slot.scratch();
         match self.wire.stream.poll_read(cx, &mut scratch) {
@@ -146,7 +145,7 @@ impl<W: World> SmtpDialogue<W> {
     }
 }
 
-/// What is said of a message at this time of day, but for what hangs on the hop and on its recipient.
+/// Transaction parameters of a message at this time, without those that depend on the next hop and the recipient.
 pub(super) fn outgoing(message: &Message, work: &TransactionWork, now: Wall) -> Outgoing {
     let envelope = &message.envelope;
     let recipients = work
@@ -177,7 +176,7 @@ pub(super) fn outgoing(message: &Message, work: &TransactionWork, now: Wall) -> 
     }
 }
 
-/// RFC 2852 §4.1.3: the time that is left. What is to be returned has some, or it would have been.
+/// RFC 2852 §4.1.3: the remaining time. It is positive with mode R: an expired message would have been returned.
 fn left_of(by: DeliverBy, now: Wall) -> ByParameter {
     let seconds = |time: std::time::Duration| i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
     let left = seconds(by.at.since(now)) - seconds(now.since(by.at));

@@ -1,4 +1,4 @@
-//! Content that a peer doesn't take as it is: what must be encoded, and what it then is.
+//! Encoding of content that the peer does not accept unchanged, and the properties of the result.
 
 use mail::transfer_encoding::{Encoder, LINE_BYTES_MAX, Plan, Survey};
 use mail::{ContentFacts, ContentScanner};
@@ -7,7 +7,7 @@ use mta::message::Message;
 use mta::seams::World;
 use spool::LoadError;
 
-/// How a message's body is encoded for one transaction.
+/// Encoding of a message's body for one transaction.
 #[derive(Debug)]
 pub(super) struct Encoding {
     /// For [`Encoder`].
@@ -16,7 +16,7 @@ pub(super) struct Encoding {
     pub(super) facts: ContentFacts,
 }
 
-/// What comes of a body that the peer doesn't take as it is.
+/// Form in which a body can be sent to the peer.
 #[derive(Debug)]
 pub(super) enum Fit {
     AsItIs,

@@ -1,4 +1,4 @@
-//! TLS towards a host: whether it is asked for, and the handshake.
+//! TLS to a host: the policy and the handshake.
 
 use super::content::{SmtpTransport, StreamOf};
 use super::dialogue::SmtpDialogue;
@@ -25,7 +25,7 @@ use smtp::client::StartTls;
 use std::io;
 use std::net::IpAddr;
 
-/// How connections to one host are encrypted.
+/// TLS policy for connections to one host.
 pub(super) struct HostTls {
     asks: StartTls,
     trust: Trust,
@@ -47,7 +47,7 @@ impl HostTls {
         HostTls { asks: StartTls::Required, trust, policy, is_demanded: false }
     }
 
-    /// Whether a session with this address of the host asks for TLS.
+    /// STARTTLS mode of a session with this address of the host.
     pub(super) fn asks<W: World>(
         &self,
         slot: &Slot<W>,
@@ -62,7 +62,7 @@ impl HostTls {
         }
     }
 
-    /// What a session over this connection is to show of TLS; `None`: it does not count.
+    /// Starts recording TLS results of a session for TLS reports. `None` if the session does not count.
     pub(super) fn trial<W: World>(
         &self,
         slot: &Slot<W>,
@@ -71,7 +71,7 @@ impl HostTls {
         stream: &StreamOf<W>,
     ) -> Option<Box<Trial>> {
         slot.tls_reports()?;
-        // A host that is spared its handshakes for an hour has shown what it can.
+        // // A host with STARTTLS suspended for an hour has been reported already.
         if !relay_of(hop).is_by_mx()
             || matches!(self.asks(slot, hop, peer), StartTls::Off | StartTls::Failed)
         {
@@ -89,7 +89,7 @@ impl HostTls {
         self.asks == StartTls::Opportunistic
     }
 
-    /// Whether mail goes in clear to an address of a host with which nothing came of TLS; it is remembered.
+    /// Returns true if mail to an address may go in clear after TLS failed. The failure is remembered.
     pub(super) fn goes_on_in_clear<W: World>(
         &self,
         slot: &Slot<W>,
@@ -104,8 +104,8 @@ impl HostTls {
         hop.memory::<Memory>().tls.failed(now, peer, was_encrypted)
     }
 
-    /// Why a session in clear is not used, if it is not: connections to the host were encrypted not long ago, and
-    /// now it does not offer that, or refuses it. Whoever is on the way can say so, too (RFC 3207 §6).
+    /// Failure for a session in clear with a host that recently used TLS, and now does not offer STARTTLS or refuses
+    /// it. An attacker on the path can forge this (RFC 3207 §6).
     pub(super) fn lost<W: World>(
         &self,
         slot: &Slot<W>,
@@ -123,8 +123,8 @@ impl HostTls {
         Some(Failure::network(&*host.name, NO_STARTTLS, text))
     }
 
-    /// What was said for good without TLS of a host that must have it: whoever is on the way, or forges
-    /// answers of the DNS, can say that in its name. Mail waits for what the host itself says.
+    /// Turns a permanent failure before TLS into a temporary one, if the host must use TLS. An attacker on the path, or
+    /// one that forges DNS answers, could have sent it. Mail waits for a reply over TLS.
     pub(super) fn doubted(&self, failure: Failure) -> Failure {
         if self.asks != StartTls::Required || !refusals::is_for_good(&failure) {
             return failure;
@@ -136,18 +136,18 @@ impl HostTls {
         Failure { reply: None, ..failure.for_now(text) }
     }
 
-    /// Whether messages are only for hosts that offer REQUIRETLS.
+    /// Returns true if messages are only for hosts that offer REQUIRETLS.
     pub(super) fn is_demanded(&self) -> bool {
         self.is_demanded
     }
 
-    /// Whether it is known whom a connection is encrypted with.
+    /// Returns true if the peer of an encrypted connection is authenticated.
     pub(super) fn authenticates(&self) -> bool {
         !matches!(self.trust, Trust::Anyone)
     }
 
-    /// What went wrong with a host that messages may only go to over TLS: RFC 8689 §4.2.1 has them returned
-    /// where no host is better. What may pass (no answer, 4yz) is waited for.
+    /// Failure of a host for messages that require TLS: they are returned if no host is better (RFC 8689 §4.2.1).
+    /// Temporary failures (no reply, 4yz) are retried.
     pub(super) fn demanded(&self, failure: Failure) -> Failure {
         let may_pass = failure.reply.as_ref().is_some_and(|reply| reply.code / 100 == 4);
         if !self.is_demanded || may_pass {
@@ -165,7 +165,7 @@ impl HostTls {
         }
     }
 
-    /// What is said of a session that ended before TLS.
+    /// Failure of a session that ended before TLS.
     pub(super) fn unencrypted(&self, failure: Failure) -> Failure {
         let failure = self.doubted(failure);
         match failure.status == NO_STARTTLS {
@@ -179,7 +179,7 @@ impl HostTls {
         self.policy
     }
 
-    /// What reports say of the host's TLSA records, where these count.
+    /// The host's TLSA records for TLS reports, if they count.
     pub(super) fn records(&self, host: &str) -> Option<Policy> {
         match &self.trust {
             Trust::Dane(trust) => Some(Policy::tlsa(host, &trust.records)),
@@ -193,7 +193,7 @@ impl HostTls {
         self.policy == DANE && self.trust == Trust::Anyone
     }
 
-    /// What it is in reports that a session has ended before TLS; `None`: that was for another reason.
+    /// Result type in TLS reports of a session that ended before TLS. `None` if it ended for another reason.
     pub(super) fn result_of(&self, failure: &Failure) -> Option<ResultType> {
         let is_missed = self.asks == StartTls::Required
             && (failure.status.subject, failure.status.detail) == (7, 4);
@@ -203,7 +203,7 @@ impl HostTls {
         })
     }
 
-    /// Counts that a host is as the policy says, or not.
+    /// Counts a connection that meets the policy, or fails to.
     fn count(&self, metrics: &Metrics, is_met: bool) {
         let policy = match self.policy {
             DANE => TlsPolicy::Dane,
@@ -215,8 +215,7 @@ impl HostTls {
         grid[policy].inc();
     }
 
-    /// What is wrong with a host, with the policy that it was found by where that is not the route's
-    /// alone.
+    /// Adds the policy to the failure text, unless the route alone sets it.
     pub(super) fn named(&self, metrics: &Metrics, mut failure: Failure) -> Failure {
         let by = match &self.trust {
             Trust::Dane(trust) => format!(
@@ -228,7 +227,7 @@ impl HostTls {
             Trust::Anyone | Trust::Roots => return failure,
         };
         let is_of_tls = failure.step.map_or(failure.reply.is_none(), |step| step == Step::StartTls);
-        // RFC 3463 §3.8: what has to do with security.
+        // // RFC 3463 §3.8: security status.
         if is_of_tls && failure.status.subject == 7 && failure.status.detail != 30 {
             self.count(metrics, false);
             failure.text = format!("{by}: {}", failure.text).into();
@@ -237,23 +236,23 @@ impl HostTls {
     }
 }
 
-/// RFC 3463 §3.8: security features not supported; what a session says of a host without STARTTLS.
+/// RFC 3463 §3.8: security features not supported. Status for a host without STARTTLS.
 const NO_STARTTLS: EnhancedStatus = EnhancedStatus::new(4, 7, 4);
 
-/// The policy of hosts that messages ask for TLS to, and nobody says more of.
+/// Policy of hosts for REQUIRETLS messages, if no other policy applies.
 const REQUIRETLS: &str = "requiretls";
 
 /// The policy of hosts that have TLSA records.
 const DANE: &str = "dane";
 
-/// That of hosts whose domain promises something.
+/// Policy of hosts with an MTA-STS policy of their domain.
 const MTA_STS: &str = "mta-sts";
 
-/// How connections to this host are encrypted, as the route says and those whom it heeds.
+/// TLS policy for connections to this host, by the route and the policies that it heeds.
 ///
 /// # Errors
-/// The DNS gives no answer about its TLSA records, or a false one; or the host has no address, and what it may have
-/// in a moment was not asked about.
+/// The DNS gives no answer or a bogus one about the TLSA records. Or the host had no address, and so its TLSA records
+/// were not looked up, though it may get an address at any time.
 pub(super) async fn host_tls<W: World>(
     slot: &Slot<W>,
     hop: &NextHop,
@@ -296,8 +295,8 @@ pub(super) async fn host_tls<W: World>(
     }
 }
 
-/// How a host is encrypted for messages that ask for TLS all the way (RFC 8689 §4.2.1), whose TLSA records
-/// say this: always with a certificate that proves its name.
+/// TLS policy of a host for messages that require TLS (RFC 8689 §4.2.1), by its TLSA records. The certificate must
+/// always prove the host's name.
 fn demanded(found: Dane, mta_sts: bool) -> HostTls {
     let (trust, policy) = match found {
         Dane::Authenticated(trust) => (Trust::Dane(trust), DANE),
@@ -307,16 +306,17 @@ fn demanded(found: Dane, mta_sts: bool) -> HostTls {
     HostTls { is_demanded: true, ..HostTls::required(trust, policy) }
 }
 
-/// How a host is encrypted whose TLSA records say this; `mta_sts`: the domain's policy is in force;
-/// `is_for_users`: it is to be shown a password. RFC
-/// 8461 §2: that must not stand in for records which say what certificate the host has. Records that
-/// can't be used say nothing of it, and then what the domain promises holds.
+/// TLS policy of a host by its TLSA records. With `mta_sts` the domain's MTA-STS policy is in force; with
+/// `is_for_users` the session sends a password.
+///
+/// RFC 8461 §2: the MTA-STS policy must not replace TLSA records for authentication. Unusable records authenticate
+/// nothing, and the MTA-STS policy then applies.
 fn by_records(found: Dane, mta_sts: bool, is_for_users: bool) -> HostTls {
     match found {
         Dane::Authenticated(trust) => HostTls::required(Trust::Dane(trust), DANE),
         Dane::Encrypted | Dane::Nothing(_) if mta_sts => HostTls::required(Trust::MtaSts, MTA_STS),
         Dane::Encrypted => HostTls::required(Trust::Anyone, DANE),
-        // A password is shown to nobody whom nobody vouches for.
+        // // A password is sent to an authenticated host only.
         Dane::Nothing(_) if is_for_users => {
             HostTls::required(Trust::Roots, RouteTls::Verified.word())
         }
@@ -324,8 +324,8 @@ fn by_records(found: Dane, mta_sts: bool, is_for_users: bool) -> HostTls {
     }
 }
 
-/// An address has no TLSA records: where the file, or a table, has one for a host that is to have them,
-/// that is a mistake, and no reason to do without. RFC 3463 §3.4: 4.3.5, system incorrectly configured.
+/// An address has no TLSA records. An address in the configuration or a table for a route with DANE is an error, and
+/// must not switch DANE off. RFC 3463 §3.4: 4.3.5, system incorrectly configured.
 fn nameless(host: &Host) -> Option<Failure> {
     host.name.parse::<IpAddr>().ok()?;
     let status = EnhancedStatus::new(4, 3, 5);
@@ -333,23 +333,23 @@ fn nameless(host: &Host) -> Option<Failure> {
     Some(Failure::local(Class::Transient, status, text))
 }
 
-/// RFC 7672 §2.1.1: nothing is sent to a host whose records may be there and can't be had.
+/// RFC 7672 §2.1.1: no mail is sent to a host if the lookup of its TLSA records fails.
 fn no_answer(host: &Host, error: &DnsError) -> Failure {
     host.no_answer(format!("DANE: the lookup of the host's TLSA records failed: {error}"))
 }
 
-/// Why a connection is not encrypted.
+/// A connection that could not be encrypted.
 pub(super) struct Unencrypted {
     pub(super) failure: Failure,
-    /// What that is in reports; `None`: the host has shown nothing.
+    /// Result type for TLS reports. `None` if the failure is not the host's.
     pub(super) result: Option<ResultType>,
 }
 
-/// Encrypts a connection whose session asks for it now, as `tls` says. `host` is the host's name or
-/// address, `name` what failures call the peer.
+/// Encrypts a connection after STARTTLS, by the policy `tls`. `host` is the host's name or address, `name` the peer in
+/// failures.
 ///
 /// # Errors
-/// What went wrong with the handshake; the connection is gone.
+/// The handshake failed; the connection is closed.
 pub(super) async fn encrypt<W: World>(
     slot: &Slot<W>,
     tls: &HostTls,
@@ -378,7 +378,7 @@ pub(super) async fn shake_hands<W: World>(
     (alarm, until): (&mut Alarm<W::Time>, Mono),
 ) -> Result<(StreamOf<W>, Encryption), Unencrypted> {
     let until = until.min(slot.now() + HANDSHAKE_MAX);
-    // RFC 7672 §8.1: the host is asked for by the name that has the records.
+    // // RFC 7672 §8.1: SNI is the name with the TLSA records.
     let host = match &tls.trust {
         Trust::Dane(trust) => trust.names.first().map_or(host, |name| name),
         Trust::Anyone | Trust::Roots | Trust::MtaSts => host,
@@ -391,7 +391,7 @@ pub(super) async fn shake_hands<W: World>(
             tls.count(slot.metrics(), true);
             Ok((stream, encryption))
         }
-        // RFC 3463 §3.4: 4.3.0. The host is not to blame, and has shown nothing of what it can.
+        // // RFC 3463 §3.4: 4.3.0. Local exhaustion is no fault of the host, and does not count as a TLS result.
         Err(error) if lack::is_ours(&error) => {
             let text = format!("no TLS for now: {error}");
             let status = EnhancedStatus::new(4, 3, 0);
@@ -406,7 +406,7 @@ pub(super) async fn shake_hands<W: World>(
             slot.console().debug("tls", format_args!("{text} peer={name}"));
             let result = Some(HandshakeError::result_of(&error));
             let failure = Failure::network(name, status, text);
-            // Not what the network did.
+            // // Not for network errors.
             let failure = match error.kind() == io::ErrorKind::InvalidData {
                 true => tls.demanded(failure),
                 false => failure,

@@ -1,17 +1,17 @@
-//! Addresses of a next hop's hosts that failed lately: all others are tried before them.
+//! Addresses of a next hop's hosts that failed recently. All working ones are tried before them.
 
 use mail::Mono;
 use mta::seams::Endpoint;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// An address that failed stands behind the host's others for so long.
+/// Time for which a failed address is tried after the host's other addresses.
 const BEHIND_FOR: Duration = Duration::from_secs(300);
 
 /// Addresses remembered of one next hop; the oldest goes first.
 const ADDRESSES_MAX: usize = 256;
 
-/// With the moment of the failure, the latest last.
+/// Addresses with the time of the failure, the latest last.
 #[derive(Debug, Default)]
 pub(super) struct FailedAddresses(RefCell<Vec<(Endpoint, Mono)>>);
 
@@ -34,14 +34,14 @@ impl FailedAddresses {
         }
     }
 
-    /// In the order given, and behind them those that failed, that first which failed first: however few of
-    /// them are tried in one opening, in the end each is.
+    /// Sorts addresses: working ones in the order given, then failed ones, the earliest failure first. Few are tried
+    /// per opening, but in the end each is.
     pub(super) fn order(&self, now: Mono, mut peers: Vec<Endpoint>) -> Vec<Endpoint> {
         peers.sort_by_key(|peer| self.failed_at(now, peer));
         peers
     }
 
-    /// Whether one of them besides this has not failed lately.
+    /// Returns true if another one of these addresses has not failed recently.
     pub(super) fn has_another(&self, now: Mono, peers: &[Endpoint], but: &Endpoint) -> bool {
         peers.iter().any(|peer| peer != but && self.failed_at(now, peer).is_none())
     }

@@ -1,4 +1,4 @@
-//! The content of a transaction, in memory that others may need more than a peer that is silent.
+//! Content of a transaction, in memory that is released for other connections while the peer is silent.
 
 use super::encoding::Encoding;
 use crate::held_memory::HeldMemory;
@@ -19,14 +19,14 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// A content until it is written.
 pub(super) struct HeldContent {
     id: MessageId,
-    /// In whose turn it is read back.
+    /// Origin in whose turn it is read back.
     origin: Origin,
-    /// `None`: it was let go, and is read back when the peer wants it.
+    /// `None`: released, and read back when the peer accepts more.
     message: Option<Rc<Message>>,
     sent_body_bytes: u64,
-    /// How its body is made fit for the peer.
+    /// Encoding of its body for the peer.
     encoding: Option<Rc<Encoding>>,
-    /// How it was converted: it can be converted again.
+    /// Conversion of its content, which can be repeated.
     conversion: Option<Rc<Conversion>>,
     held: HeldMemory,
 }
@@ -68,7 +68,7 @@ impl HeldContent {
         self.message.is_none()
     }
 
-    /// Whether it has pieces that are read, or may be read once more, while it is written.
+    /// Returns true if pieces are read, or may be read again, while it is written.
     pub(super) fn is_read_on(&self) -> bool {
         let Some(message) = &self.message else { return true };
         match message.sent_body() {
@@ -79,14 +79,14 @@ impl HeldContent {
         }
     }
 
-    /// Lets it go if it was held for long and somebody waits for its memory who holds less. When to look
-    /// again.
+    /// Releases the content if it was held for long and a connection that holds less waits for memory. Returns the time
+    /// of the next check.
     pub(super) fn poll_give_way(
         &mut self,
         cx: &mut Context<'_>,
         now: impl FnOnce() -> Mono,
     ) -> Mono {
-        // Only this has it, or others hold it as well.
+        // // `None` also if the message is shared, since its memory would not be freed.
         let message = self.message.as_mut().and_then(Rc::get_mut);
         let Some(message) = message.filter(|message| message.can_be_let_go()) else {
             return Mono::NEVER;
@@ -99,18 +99,18 @@ impl HeldContent {
         look_at
     }
 
-    /// What stands before the body.
+    /// The prefix before the body.
     ///
     /// # Errors
-    /// When it can't be read.
+    /// It can't be read.
     pub(super) async fn prefix<W: World>(&mut self, slot: &Slot<W>) -> Result<Bytes, LoadError> {
         Ok(self.whole(slot).await?.prefix.clone())
     }
 
-    /// What stands from `offset` on, at least an octet before its end.
+    /// A piece that starts at `offset`, at least one octet before the end.
     ///
     /// # Errors
-    /// When it can't be read.
+    /// It can't be read.
     pub(super) async fn piece<W: World>(
         &mut self,
         slot: &Slot<W>,
@@ -133,7 +133,7 @@ impl HeldContent {
         Err(LoadError::Disk("the body is shorter than it was".into()))
     }
 
-    /// The last piece, which is the connection's from now on: others may have the memory of the whole.
+    /// The last piece, copied for the connection, so that the memory of the whole message can be freed.
     pub(super) fn end(&mut self, piece: Bytes) -> Bytes {
         match self.message.take().as_deref().map(Message::sent_body) {
             Some(SentBody::Memory(_)) => Bytes::copy_from_slice(&piece),
@@ -141,7 +141,7 @@ impl HeldContent {
         }
     }
 
-    /// The message, read back when its turn comes if it was let go.
+    /// The message, read back in its turn if it was released.
     async fn whole<W: World>(&mut self, slot: &Slot<W>) -> Result<&Message, LoadError> {
         let message = match self.message.take() {
             Some(message) => message,

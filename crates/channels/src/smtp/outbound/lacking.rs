@@ -1,5 +1,5 @@
-//! Hosts that have made known of a transaction that they can't take it, which another host may: all hosts of the next
-//! hop must have done so before that is final.
+//! Hosts that can't accept a transaction which another host may accept. The refusal is final only if all hosts of the
+//! next hop are known not to accept it.
 
 use super::moves::TransactionId;
 use mail::Mono;
@@ -7,10 +7,10 @@ use mta::routing::hosts::Host;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// What a host has said is remembered for so long; most retry policies come back before.
+/// Time for which a host's reply is remembered. Most retry policies have a further attempt within it.
 const SAID_FOR: Duration = Duration::from_secs(86_400);
 
-/// The same for what only its offers show.
+/// The same for a conclusion from the host's EHLO reply.
 const SHOWN_FOR: Duration = Duration::from_secs(3_600);
 
 /// Transactions remembered of one next hop; the oldest goes first, and is asked again.
@@ -19,12 +19,12 @@ const TRANSACTIONS_MAX: usize = 1_024;
 /// Hosts remembered of each.
 const HOSTS_MAX: usize = 64;
 
-/// How a host has made known that it can't take a transaction.
+/// Evidence that a host can't accept a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made {
-    /// By its words.
+    /// A reply to the transaction.
     Said,
-    /// By what it did not offer.
+    /// A missing extension.
     Shown,
 }
 
@@ -34,7 +34,7 @@ struct IncapableHosts {
     by: Vec<(Host, Mono)>,
 }
 
-/// What hosts of one next hop have made known.
+/// Transactions that hosts of one next hop can't accept.
 #[derive(Debug, Default)]
 pub(super) struct Lacking(RefCell<Vec<IncapableHosts>>);
 
@@ -61,7 +61,7 @@ impl Lacking {
         all.push(IncapableHosts { of, by: vec![(host.clone(), until)] });
     }
 
-    /// Whether a host has made it known, not long ago.
+    /// Returns true if a host was recently found unable to accept the transaction.
     pub(super) fn is_known(&self, now: Mono, of: TransactionId, host: &Host) -> bool {
         let all = self.0.borrow();
         let known = all.iter().find(|known| known.of == of);

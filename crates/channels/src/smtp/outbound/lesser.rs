@@ -1,5 +1,5 @@
-//! Refusals that are no verdict on a message: those of a session that is less than what the host usually has, and
-//! wants of one host that another may not have.
+//! Refusals that are no verdict on a message: in a session with less than the host's usual capabilities, or for a
+//! capability that another host may have.
 
 use super::moves::TransactionId;
 use super::seat::Memory;
@@ -10,11 +10,11 @@ use mta::routing::hosts::Host;
 use smtp::client::Lesser;
 use std::time::Duration;
 
-/// A message that has waited so long, and been tried before, takes a lesser session's word about its recipients
-/// and its content: it seems to be what the host has.
+/// Age of a message, tried before, at which refusals in a lesser session are believed. They seem to be the host's usual
+/// ones.
 const BELIEVED_AFTER: Duration = Duration::from_secs(3600);
 
-/// How long and how often a recipient was tried.
+/// Age and attempts of a recipient.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     pub(super) age: Duration,
@@ -22,8 +22,8 @@ pub(super) struct Patience {
     pub(super) attempts: u16,
 }
 
-/// What a refusal in such a session is: for now, but for what has nothing to do with what the session lacks, and
-/// was waited for.
+/// Turns a refusal in a lesser session into a temporary failure, unless it is unrelated to the missing capabilities and
+/// the recipient has waited long enough.
 pub(super) fn doubted(failure: Failure, lesser: Lesser, patience: Patience) -> Failure {
     let was_waited = patience.age >= BELIEVED_AFTER && patience.attempts > 0;
     if failure.class == Class::Transient || was_waited && !is_of_session(&failure) {
@@ -37,14 +37,14 @@ pub(super) fn doubted(failure: Failure, lesser: Lesser, patience: Patience) -> F
     failure.for_now(text)
 }
 
-/// Whether it may be due to what the session lacks: a rule of security (RFC 3463 §3.8), 530 (RFC 3207 §4, RFC 4954
-/// §6), or that commands come at the wrong time (RFC 5321 §4.2.4).
+/// Returns true if the session's missing capabilities may cause it: a security rule (RFC 3463 §3.8), 530 (RFC 3207 §4,
+/// RFC 4954 §6), or a bad sequence of commands (RFC 5321 §4.2.4).
 pub(super) fn is_of_session(failure: &Failure) -> bool {
     let Some(reply) = &failure.reply else { return true };
     failure.status.subject == 7 || !matches!(reply.code, 550..=559)
 }
 
-/// Whether one host's want of something is all that keeps a message from it, by what it offers or by its own word.
+/// Returns true if the host refuses a message only for a missing capability, by its EHLO reply or by a later reply.
 pub(super) fn is_want(failure: &Failure) -> bool {
     failure.class == Class::Permanent
         && match &failure.reply {
@@ -53,14 +53,14 @@ pub(super) fn is_want(failure: &Failure) -> bool {
         }
 }
 
-/// Whether a refusal for good is about what this host can't take, rather than about the message.
+/// Returns true if a permanent reply concerns the host's capabilities rather than the message.
 fn is_word_of_want(reply: &Reply, step: Option<Step>) -> bool {
     if step.is_none_or(Step::opens_session) {
         return false;
     }
     match (reply.enhanced.map(|status| (status.subject, status.detail)), reply.code) {
-        // RFC 3463 §3.4: the size; §3.7: kinds of content, conversions; RFC 6531 §3.6: addresses and a header in
-        // UTF-8; RFC 8689 §4.2.1: TLS all the way.
+        // // RFC 3463 §3.4: the size; §3.7: kinds of content, conversions. RFC 6531 §3.6: addresses and a header in //
+        // UTF-8. RFC 8689 §4.2.1: end-to-end TLS.
         (Some((3, 4) | (6, 1..=3 | 7..=9) | (7, 10 | 30)), _) => true,
         // RFC 5321 §4.2.2: a parameter is not recognized, or not implemented.
         (_, 504 | 555) => true,
@@ -70,7 +70,7 @@ fn is_word_of_want(reply: &Reply, step: Option<Step>) -> bool {
     }
 }
 
-/// What a failure of this status says a host does not take, by what it would have to offer.
+/// The capability that a failure of this status requires, as a check of a host's offers.
 fn want_of(status: EnhancedStatus) -> Option<fn(&Offers) -> bool> {
     match (status.subject, status.detail) {
         // RFC 1870 §6: it names a limit.
@@ -85,8 +85,8 @@ fn want_of(status: EnhancedStatus) -> Option<fn(&Offers) -> bool> {
     }
 }
 
-/// What one host can't take is final only where all hosts are known not to, or have said so of this transaction:
-/// until then the others are asked.
+/// Turns a missing capability of one host into a temporary failure, unless all hosts are known to lack it or have
+/// refused this transaction for it.
 pub(super) fn of_one_host(
     failure: Failure,
     bytes: u64,

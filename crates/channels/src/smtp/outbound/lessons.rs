@@ -1,4 +1,4 @@
-//! What the replies of a next hop's hosts have taught beyond what they offer.
+//! Capabilities of a next hop's hosts, learnt from replies beyond their EHLO reply.
 
 use mail::Mono;
 use mta::seams::Endpoint;
@@ -6,8 +6,7 @@ use smtp::client::HostQuirk;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// A lesson is believed for so long: the host may be mended, or what it said have been a passing
-/// whim.
+/// Time for which a lesson is valid. The host may be repaired, or its reply may have been an exception.
 const LESSON_LASTS: Duration = Duration::from_secs(3600);
 
 /// Lessons kept for one next hop; the oldest goes first.
@@ -18,7 +17,7 @@ const LESSONS_MAX: usize = 64;
 pub(super) struct HostQuirks(RefCell<Vec<(Endpoint, HostQuirk, Mono)>>);
 
 impl HostQuirks {
-    /// Keeps what a transaction has taught; of the same kind only the latest.
+    /// Records a lesson of a transaction, replacing an earlier one of the same kind.
     pub(super) fn learn(&self, now: Mono, peer: &Endpoint, lesson: HostQuirk) {
         let mut all = self.0.borrow_mut();
         let kind = std::mem::discriminant::<HostQuirk>;

@@ -1,4 +1,4 @@
-//! Logging in to a host (RFC 4954): which mechanism, and what is said in it.
+//! Login to a host (RFC 4954): choice of the mechanism, and the exchange.
 
 use super::dialogue::SmtpDialogue;
 use crate::smtp::smarthost_login::{Identity, Login, credentials_of};
@@ -29,7 +29,7 @@ impl LoginDialogue {
         login: &Login,
         (dialogue, host, name): (&mut SmtpDialogue<W>, &Host, &str),
     ) {
-        // The session waits for no reply meanwhile.
+        // // The session has no reply timeout while these are loaded.
         let credentials = credentials(slot, login, host).await;
         let session = &mut dialogue.wire.session;
         let offered: Vec<String> =
@@ -71,7 +71,7 @@ impl LoginDialogue {
         }
     }
 
-    /// The host has said yes.
+    /// The host accepted the login.
     pub(super) fn conclude<W: World>(
         &mut self,
         slot: &Slot<W>,
@@ -91,7 +91,7 @@ impl LoginDialogue {
     }
 }
 
-/// Why an exchange does not go on.
+/// Reason for which an exchange ends.
 enum Ended {
     Wrong(ServerMessageError),
     /// More passwords wait to be hashed than may.
@@ -154,8 +154,8 @@ fn choose(allowed: &[Mechanism], offered: &[String], name: &str) -> Result<Mecha
     Err(of_host(name, 4, text))
 }
 
-/// Who we are at a host, with the secret as its source has it now. RFC 3463 §3.4: X.3.5, system
-/// incorrectly configured.
+/// Credentials for a host, with the secret read from its source now. RFC 3463 §3.4: X.3.5, system incorrectly
+/// configured.
 async fn credentials<W: World>(
     slot: &Slot<W>,
     login: &Login,
@@ -175,8 +175,8 @@ async fn credentials<W: World>(
     Credentials::new(user, &said.0).ok_or_else(|| wrong("it can't be said in a login"))
 }
 
-/// What a table says of a host: with its port first, and as Postfix has names whose MX records do not
-/// count, in brackets.
+/// Credentials for a host in a table. The name is looked up with its port first, and also in brackets, as Postfix has
+/// hosts without MX lookup.
 async fn found<W: World>(
     slot: &Slot<W>,
     table: &Arc<TableEntry>,

@@ -51,11 +51,11 @@ impl<W: World> Channel<W> for Outbound {
     }
 }
 
-/// What the route of this hop tells.
+/// Settings of this hop's route.
 fn relay_of(hop: &NextHop) -> &Relay {
     match hop.channel.of() {
         Some(relay) => relay,
-        // A hop is worked by the channel whose key its settings have.
+        // // The channel of a hop is selected by the key of its settings.
         None => unreachable!("the settings of {} are another channel's", hop.channel.key()),
     }
 }

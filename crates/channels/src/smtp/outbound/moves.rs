@@ -1,5 +1,5 @@
-//! Transactions that one host of a next hop put off, and that another was asked to take at once, or is to be asked
-//! first at the next attempt.
+//! Failover of transactions that one host deferred: at once to another host, or to another host first at the next
+//! attempt.
 
 use mail::{MessageId, Mono};
 use mta::routing::hosts::Others;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// attempt, whatever is known of the hosts by then.
 const COUNTED_FOR: Duration = Duration::from_secs(300);
 
-/// Moves remembered for one next hop. What could not be remembered is not moved.
+/// Moves remembered for one next hop. A transaction that can't be remembered is not moved.
 const MOVES_MAX: usize = 1_024;
 
 /// A message, and the place of the transaction's first recipient among its recipients.
@@ -29,8 +29,8 @@ struct FailoverCount {
 pub(super) struct Failovers(RefCell<Vec<FailoverCount>>);
 
 impl Failovers {
-    /// Whether a transaction may go to another host at once, of so many that there are besides the one
-    /// that put it off; if so, that counts.
+    /// Returns true if a transaction may move to another host at once, and counts the move. `others` is the number of
+    /// hosts besides the one that deferred it.
     pub(super) fn allow(&self, now: Mono, of: TransactionId, others: usize) -> bool {
         let mut moves = self.0.borrow_mut();
         moves.retain(|moved| now < moved.until);
@@ -52,11 +52,11 @@ const AVOIDED_FOR: Duration = Duration::from_secs(86_400);
 /// Transactions remembered; the oldest goes first.
 const AVOIDED_MAX: usize = 1_024;
 
-/// So many connections to the place refrain from the transaction: then it seems that there is no other.
+/// Number of connections to the endpoint that skip the transaction. After that there seems to be no alternative.
 const AVOIDED_TIMES: u8 = 3;
 
-/// Where transactions ended without a verdict: the next attempt begins elsewhere (RFC 5321 §5.1), however long
-/// after, and however well the host does with other mail.
+/// Endpoints where transactions ended without a verdict. The next attempt begins with another host (RFC 5321 §5.1), at
+/// any later time, and even if the host accepts other mail.
 #[derive(Debug, Default)]
 pub(super) struct Avoided(RefCell<Vec<Ended>>);
 
@@ -64,14 +64,14 @@ pub(super) struct Avoided(RefCell<Vec<Ended>>);
 struct Ended {
     of: TransactionId,
     at: Endpoint,
-    /// Which others are to be asked before it.
+    /// The hosts to try before it.
     others: Others,
     left: u8,
     until: Mono,
 }
 
 impl Avoided {
-    /// An attempt ended there; these others are to be asked before it is again.
+    /// Records the end of an attempt; the given hosts are tried before this one.
     pub(super) fn avoid(&self, now: Mono, of: TransactionId, (peer, others): (&Endpoint, Others)) {
         let mut all = self.0.borrow_mut();
         all.retain(|ended| ended.of != of && now < ended.until);
@@ -82,7 +82,7 @@ impl Avoided {
         all.push(Ended { of, at: peer.clone(), others, left: AVOIDED_TIMES, until });
     }
 
-    /// Which others are to be asked first, if the last attempt ended there. Once it is made it is forgotten.
+    /// The hosts to try first, if the last attempt ended here. An attempt at another endpoint clears the record.
     pub(super) fn avoided_for(
         &self,
         now: Mono,

@@ -1,5 +1,5 @@
-//! The end of a transaction, and of the connection: what became of the recipients, who is asked next, and what the
-//! queue is told of the host.
+//! The end of a transaction and of the connection: outcomes of recipients, the next host to try, and the reports about
+//! the host to the queue.
 
 use super::{Done, Finished, InFlight, OutboundConnection};
 use crate::smtp::outbound::bearing::{self, HostHealth};
@@ -70,7 +70,7 @@ impl<W: World> OutboundConnection<W> {
             self.tell_doubtful(&first.message);
         }
         let has_wants = self.doubt(&mut done, &first, hop);
-        // Only what is said of refusals asks for it, and to find it may cost a signature.
+        // Only refusals need the sender, and to compute it may cost a signature.
         let is_taken = done.outcomes.iter().all(Result::is_ok);
         let sender = first.work.entries.first().filter(|_| !is_taken);
         let sender = sender.and_then(|one| self.slot.reverse_path(&first.message, one.1));
@@ -80,7 +80,7 @@ impl<W: World> OutboundConnection<W> {
             false => self.next_host_takes(&first.work, (&done, &bearing), hop, finished),
         };
         if elsewhere.is_empty() && !has_wants && !finished.goes_elsewhere {
-            // What one host says is not the next hop's word while another is to be asked.
+            // A host's failure does not count against the next hop while another host is tried.
             bearing.tell(&done.outcomes, sender.as_ref(), (&self.slot, hop));
         }
         finished.concluded = true;
@@ -91,8 +91,8 @@ impl<W: World> OutboundConnection<W> {
         }
     }
 
-    /// Has rules of shaping hear what the host said of recipients; that some were too many for one transaction
-    /// is no such word.
+    /// Passes the host's replies for recipients to shaping rules. Recipients beyond the transaction's limit are left
+    /// out.
     fn hear(&mut self, first: &InFlight, done: &Done) {
         let InFlight { message, work, .. } = first;
         self.slot.note_verdict(&mut self.permit, &done.outcomes);
@@ -106,8 +106,8 @@ impl<W: World> OutboundConnection<W> {
         self.slot.heard((message, &work.part(entries)), &outcomes);
     }
 
-    /// Makes of refusals that are no verdict on the message what they are: for now. Whether some are for want of
-    /// what another host may have.
+    /// Turns refusals that are no verdict on the message into temporary failures. Returns true if some need a feature
+    /// that another host may have.
     fn doubt(&mut self, done: &mut Done, first: &InFlight, hop: &NextHop) -> bool {
         if done.outcomes.iter().flatten().count() == done.outcomes.len() {
             return false;
@@ -137,7 +137,7 @@ impl<W: World> OutboundConnection<W> {
             } else if let Some(lesser) = lesser {
                 let patience = Patience { age, attempts: *attempts };
                 let doubted = lesser::doubted(taken, lesser, patience);
-                // The next session may be more, and asks for TLS anew: in clear the same word would be heard again.
+                // The next session may offer more, and tries TLS again: in clear the reply would be the same.
                 self.leave_at = self.slot.now();
                 if lesser == Lesser::InClear && doubted.class == Class::Transient {
                     hop.memory::<Memory>().tls.doubt(&self.peer);
@@ -150,8 +150,8 @@ impl<W: World> OutboundConnection<W> {
         has_wants
     }
 
-    /// Whether a transaction on a connection that has carried others failed for that connection's
-    /// sake: a fresh one may carry it at once.
+    /// Returns true if a transaction on a connection that has carried transactions before failed because of that
+    /// connection. A fresh one may carry it at once.
     fn is_fit_for_another(&mut self, done: &Done) -> bool {
         if bearing::is_spent(&done.outcomes) {
             self.leave_at = self.slot.now();
@@ -168,8 +168,7 @@ impl<W: World> OutboundConnection<W> {
         finished: &Finished,
     ) -> CloseReason {
         if finished.gave_back && !finished.concluded {
-            // The kept connection was closed while nothing was asked of it; RFC 3463 §3.5: for its
-            // age, or for the peer's load.
+            // The kept connection was closed while idle: for its age or the peer's load (RFC 3463 §3.5).
             let of_load = |f: &Failure| f.reply.is_some() && f.status.subject != 4;
             bearing::tell_throttled(&self.seat, failure.filter(of_load), &self.slot);
             return CloseReason::Normal;
@@ -185,7 +184,7 @@ impl<W: World> OutboundConnection<W> {
             self.conclude(&first, outcomes, hop);
         }
         if finished.goes_elsewhere {
-            // What one host does says nothing of the next hop while another is to be tried.
+            // A host's failure does not count against the next hop while another host is tried.
             return CloseReason::Normal;
         }
         bearing::tell_throttled(&self.seat, failure, &self.slot);
@@ -207,8 +206,8 @@ impl<W: World> OutboundConnection<W> {
         self.slot.conclude(&done.message, &done.work, outcomes, &context);
     }
 
-    /// The recipients, by their places, that another host is asked to take at once: this one can't have the
-    /// message, which says nothing of it otherwise.
+    /// The indices of recipients for which another host is tried at once. This host can't accept the message, and is
+    /// not otherwise at fault.
     fn pass_over(
         &mut self,
         work: &TransactionWork,
@@ -229,10 +228,11 @@ impl<W: World> OutboundConnection<W> {
         Vec::new()
     }
 
-    /// The recipients, by their places, that another host of the next hop, or another address, is asked to take
-    /// at once: this one ended the transaction without a verdict, and stands behind the others from now on. None
-    /// when all others stand behind, too, or have been asked, or when this one may have taken the message: then
-    /// the next attempt begins with another.
+    /// The indices of recipients for which another host or address of the next hop is tried at once. This one ended the
+    /// transaction without a verdict, and is tried after the other hosts from now on.
+    ///
+    /// Empty if all alternatives failed or were tried, or if this host may have accepted the message. The next attempt
+    /// then starts with another host.
     fn next_host_takes(
         &mut self,
         work: &TransactionWork,
@@ -283,7 +283,7 @@ impl<W: World> OutboundConnection<W> {
         Vec::new()
     }
 
-    /// RFC 5321 §5.1: the other hosts are to be tried before the same one again.
+    /// RFC 5321 §5.1: all other hosts are tried before the same one again.
     fn stand_behind(&mut self, done: &Done) {
         let is_put_off = |failure: &Failure| {
             let reply = failure.reply.as_ref();
@@ -297,8 +297,8 @@ impl<W: World> OutboundConnection<W> {
         self.leave_at = self.slot.now();
     }
 
-    /// Whether the last attempt of a transaction ended here without a verdict, and it has not been elsewhere
-    /// since, where there is another place. This connection is over then.
+    /// Returns true if the last attempt of a transaction ended here without a verdict, no other host was tried since,
+    /// and an alternative exists. The connection is then closed.
     pub(super) fn is_avoided(&mut self, work: &TransactionWork, hop: &NextHop) -> bool {
         let (now, memory) = (self.slot.now(), hop.memory::<Memory>());
         let has_another = || {
@@ -308,7 +308,7 @@ impl<W: World> OutboundConnection<W> {
         let others = memory.avoided.avoided_for(now, transaction(work), &self.peer);
         match others {
             Some(Others::Well) if has_another() => memory.addresses.failed(now, &self.peer),
-            // One that was opened for it has asked the others first.
+            // A connection opened for this transaction has tried the other hosts first.
             Some(Others::All) if self.carried > 0 => {}
             _ => return false,
         }
@@ -352,8 +352,8 @@ fn lost(failure: &Option<Failure>, count: usize) -> Vec<Result<mail::Reply, Fail
     vec![Err(failure); count]
 }
 
-/// Gives back the recipients at `untried`, whose failure was only the transaction's, and leaves the
-/// others in `work`, with their outcomes.
+/// Requeues the recipients at `untried`, which failed only with the transaction. The remaining ones stay in `work`,
+/// with their outcomes.
 fn give_back_untried<W: World>(
     slot: &Slot<W>,
     work: &mut TransactionWork,
