@@ -1,4 +1,4 @@
-//! What SMTP and LMTP routes are told: `smtp`, `lmtp` and `mx` in `[[route]]`.
+//! Settings of SMTP and LMTP routes: `smtp`, `lmtp` and `mx` in `[[route]]`.
 
 use super::hosts::{HostTerms, Hosts};
 use super::smarthost::{Smarthost, SmarthostText, TlsStart};
@@ -67,7 +67,7 @@ impl RouteTls {
         }
     }
 
-    /// Whether nothing goes in clear, whatever others promise.
+    /// Returns true if mail never goes in clear, whatever policies the DNS has.
     fn is_sure(self) -> bool {
         matches!(self, RouteTls::Required | RouteTls::Verified | RouteTls::Dane)
     }
@@ -221,18 +221,18 @@ impl Named {
     }
 }
 
-/// What one route tells.
+/// Settings of one route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Relay {
     key: &'static str,
     hosts: Hosts,
-    /// What only hosts that the file names may be told.
+    /// Settings for hosts named in the configuration.
     pub named: Named,
     /// Addresses that are private or this machine's own are not followed.
     pub refuse_private: bool,
-    /// What only `smtp` is told.
+    /// Settings of `smtp` only.
     pub smarthost: Smarthost,
-    /// What all are told.
+    /// Settings of all three kinds.
     pub peer: Peer,
 }
 
@@ -512,7 +512,7 @@ fn relay(
     Relay { key, hosts, named, refuse_private: false, smarthost, peer }
 }
 
-/// What only hosts of mail exchange have, or such as have a name.
+/// Checks `tls`: some values are for MX hosts only, or for hosts with a name.
 fn check_tls(tls: RouteTls, key: &str, hosts: &Hosts, reader: &mut Reader<'_, '_>) {
     match tls {
         RouteTls::MtaSts => {

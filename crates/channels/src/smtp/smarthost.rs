@@ -1,4 +1,4 @@
-//! What only `smtp` routes are told: how TLS begins, and the login where hosts take mail of their users only.
+//! Settings of `smtp` routes only: the start of TLS, and the login at smarthosts.
 
 use super::hosts::Hosts;
 use super::smarthost_login::{Login, LoginText};
@@ -31,12 +31,11 @@ pub(super) struct SmarthostText {
     login: Option<LoginText>,
 }
 
-/// What a route is told of it.
+/// Smarthost settings of a route.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Smarthost {
-    /// How TLS begins.
     pub tls_start: TlsStart,
-    /// Who we are there; `None`: nobody.
+    /// Login at the hosts; `None` for none.
     pub login: Option<Login>,
 }
 

@@ -1,4 +1,4 @@
-//! The login at hosts that take mail of their users only: who we are there, and what proves it.
+//! Login at smarthosts: the user name and the secret.
 
 use auth::sasl::USER_BYTES_MAX;
 use auth::sasl::client::{Credentials, Mechanism};
@@ -64,7 +64,7 @@ struct OauthText {
 }
 
 impl OauthText {
-    /// `None` when there is a mistake in it, which `reader` was told.
+    /// Returns `None` after an error, which `reader` has reported.
     fn read(self, reader: &mut Reader<'_, '_>) -> Option<TokenSource> {
         const AT: &str = "login.oauth";
         let place = WebPlace::parse(&self.url);
@@ -123,18 +123,18 @@ impl MechanismText {
     }
 }
 
-/// Who we are at hosts.
+/// Login at hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Login {
-    /// Our name, and what proves it.
+    /// User name and secret.
     pub identity: Identity,
     /// The mechanisms that may be used, the strongest first.
     pub mechanisms: Vec<Mechanism>,
-    /// The hosts are on this machine: nobody can listen.
+    /// Login without TLS, for hosts on this machine.
     pub in_clear: bool,
 }
 
-/// Our name, and what proves it.
+/// User name and secret.
 #[derive(Clone, Debug)]
 pub enum Identity {
     /// The same at all hosts.
@@ -150,14 +150,14 @@ impl PartialEq for Identity {
                 Identity::User { user, secret },
                 Identity::User { user: other_user, secret: other_secret },
             ) => user == other_user && secret == other_secret,
-            // Each configuration has tables of its own.
+            // Table instances differ between configurations.
             (Identity::Table(table), Identity::Table(other)) => Arc::ptr_eq(table, other),
             _ => false,
         }
     }
 }
 
-/// For people, who see nothing of the secret but where it comes from.
+/// For people: shows the source of the secret, never the secret itself.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -192,7 +192,7 @@ impl Login {
         Some(Login { identity, mechanisms: allowed, in_clear })
     }
 
-    /// What has the secret, if it is one for all hosts.
+    /// The file with the secret, if all hosts share one.
     pub(super) fn secret(&self) -> Option<&Arc<SecretFile>> {
         match &self.identity {
             Identity::User { secret, .. } => Some(secret),
@@ -201,7 +201,7 @@ impl Login {
     }
 }
 
-/// Who we are, by which key that is said, and what may prove it.
+/// The identity, the configuration key that sets it, and the mechanisms for its secret.
 fn identity(
     text: LoginText,
     reader: &mut Reader<'_, '_>,

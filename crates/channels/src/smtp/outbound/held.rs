@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// A content until it is written.
 pub(super) struct HeldContent {
     id: MessageId,
-    /// Origin in whose turn it is read back.
+    /// It is read back in the turn of this origin.
     origin: Origin,
     /// `None`: released, and read back when the peer accepts more.
     message: Option<Rc<Message>>,

@@ -37,8 +37,8 @@ pub(super) fn doubted(failure: Failure, lesser: Lesser, patience: Patience) -> F
     failure.for_now(text)
 }
 
-/// Returns true if the session's missing capabilities may cause it: a security rule (RFC 3463 §3.8), 530 (RFC 3207 §4,
-/// RFC 4954 §6), or a bad sequence of commands (RFC 5321 §4.2.4).
+/// Returns true if the session's missing capabilities may cause it. Possible causes are a security rule (RFC 3463 §3.8),
+/// 530 (RFC 3207 §4, RFC 4954 §6), and a bad sequence of commands (RFC 5321 §4.2.4).
 pub(super) fn is_of_session(failure: &Failure) -> bool {
     let Some(reply) = &failure.reply else { return true };
     failure.status.subject == 7 || !matches!(reply.code, 550..=559)
@@ -85,7 +85,7 @@ fn want_of(status: EnhancedStatus) -> Option<fn(&Offers) -> bool> {
     }
 }
 
-/// Turns a missing capability of one host into a temporary failure, unless all hosts are known to lack it or have
+/// Turns a missing capability of one host into a temporary failure, until all hosts are known not to have it or have
 /// refused this transaction for it.
 pub(super) fn of_one_host(
     failure: Failure,

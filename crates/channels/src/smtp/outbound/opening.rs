@@ -33,16 +33,16 @@ use std::time::Duration;
 
 /// Addresses tried in one opening at most: a domain must not keep us busy with dead hosts.
 const ADDRESSES_MAX: usize = 8;
-/// A connection to a host that others are preferred to is used for so long: then these may be back.
+/// Time for which a connection to a less preferred host is used. After that, the preferred ones may work again.
 const BACKUP_FOR: Duration = Duration::from_secs(60);
 
-/// Why no connection was opened.
+/// Reason for which no connection was opened.
 pub(super) enum OpenError {
     /// It may work later.
     Later(Failure),
-    /// All hosts said, or the DNS did, that there will never be mail service here.
+    /// Permanent: all hosts, or the DNS, refuse mail for good.
     Never(Failure),
-    /// While it waited in line for a connection its messages went another way.
+    /// Its messages were delivered or moved while it waited for a connection.
     NotNeeded,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Opened<W: World> {
     pub(super) dialogue: SmtpDialogue<W>,
     pub(super) event_hop: Arc<Hop>,
     pub(super) peer: Endpoint,
-    /// It is known who the host is, and nobody else can listen.
+    /// TLS authenticated the host.
     pub(super) is_authenticated: bool,
     /// It carries no further message from then on.
     pub(super) leave_at: Mono,
@@ -63,11 +63,11 @@ pub(super) struct Opened<W: World> {
     pub(super) seat: Seat<W::Time>,
     /// One of the connections that the process may have open.
     pub(super) permit: Permit,
-    /// What it has shown of TLS, if that counts.
+    /// TLS result for reports, if the session counts.
     pub(super) tls_result: Option<Box<TlsResult>>,
 }
 
-/// What an opening found out so far.
+/// Failures of an opening so far.
 #[derive(Default)]
 struct Tried {
     addresses: usize,
@@ -76,7 +76,7 @@ struct Tried {
     out_of_reach: Option<OutOfReach>,
 }
 
-/// Why one host is not used.
+/// Reason for which a host is not used.
 enum HostError {
     Failed(Failure),
     /// From the source that the mail goes from.
@@ -96,8 +96,8 @@ impl From<OutOfReach> for HostError {
 }
 
 impl Tried {
-    /// What one host that works would have changed: as long as any may work later, so may the hop.
-    /// What a host said counts for more than that others are out of reach.
+    /// The error of the opening. It is temporary if any host may work later. A host's failure takes precedence over
+    /// unreachable address families.
     fn error<W: World>(self, slot: &Slot<W>, hop: &NextHop) -> OpenError {
         if let (Some(why), None) = (&self.out_of_reach, &self.later) {
             if self.never.is_none() {
@@ -140,7 +140,7 @@ pub(super) async fn open<W: World>(
                 let is_final = refusals.is_final(slot.now(), &candidate.host, &failure);
                 tried.take(failure, is_final && !is_heard);
                 if loops {
-                    // RFC 5321 §5.1: what is less preferred than we are is not tried.
+                    // RFC 5321 §5.1: hosts with a lower preference than this server's are not tried.
                     break;
                 }
             }
@@ -149,8 +149,8 @@ pub(super) async fn open<W: World>(
     Err(tried.error(slot, hop))
 }
 
-/// The same with one host, which stands behind the others from then on if it can't be had. `None`:
-/// nothing waits for it any more.
+/// Opens a connection to one host. A host that fails is tried after the other hosts from then on. `None`: the
+/// connection is not needed any more.
 async fn open_host<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
@@ -158,7 +158,7 @@ async fn open_host<W: World>(
     tried: &mut Tried,
 ) -> Result<Option<Opened<W>>, HostError> {
     let opened = reach_host(slot, hop, candidate, tried).await;
-    // A host is not to blame for what this process lacks.
+    // Local exhaustion does not count against a host.
     let is_ours = |failure: &Failure| matches!(failure.culprit, Culprit::Local);
     match &opened {
         Ok(_) => {}
@@ -260,10 +260,10 @@ fn public_only(
     Ok(addresses)
 }
 
-/// Connects when its turn comes.
+/// Connects once a connection is granted.
 ///
 /// # Errors
-/// What the network said, about this address.
+/// The network error of this address.
 async fn connect<W: World>(
     slot: &Slot<W>,
     (host, peer): (&Host, &Endpoint),
@@ -294,14 +294,14 @@ async fn connect<W: World>(
     }
 }
 
-/// Why a host was not greeted by.
+/// Failure of a connection before the host was ready for mail.
 struct NoGreeting {
     failure: Failure,
-    /// Nothing came of STARTTLS: in clear it may work.
+    /// STARTTLS failed, and the session may work in clear.
     is_of_tls: bool,
-    /// It was left sooner than others are: it is to be tried once more.
+    /// The connection was closed early for a next hop that waited, and is tried once more.
     was_hasty: bool,
-    /// What it is in reports about TLS, if it is anything.
+    /// Result type for TLS reports, if the failure counts.
     result: Option<ResultType>,
 }
 
@@ -321,7 +321,7 @@ impl NoGreeting {
 
 impl From<Unencrypted> for NoGreeting {
     fn from(Unencrypted { failure, result }: Unencrypted) -> NoGreeting {
-        // What this process lacks says nothing of the host's TLS, and is no reason to do without.
+        // Local exhaustion is not a TLS failure of the host, and no reason to send in clear.
         NoGreeting { is_of_tls: result.is_some(), result, ..failure.into() }
     }
 }
@@ -346,7 +346,7 @@ async fn open_endpoint<W: World>(
     }
 }
 
-/// What it is that an address of a host can't be connected to.
+/// The failure of an address that can't be connected to.
 fn unconnected<W: World>(
     slot: &Slot<W>,
     hop: &NextHop,
@@ -449,7 +449,7 @@ fn session<W: World>(
     session
 }
 
-/// Waits until the host has greeted us, and is not ourselves; encrypts the connection on the way.
+/// Waits until the host has greeted, and checks that it is not this server. Starts TLS and logs in as needed.
 async fn greeted<W: World>(
     slot: &Slot<W>,
     (hop, tls): (&NextHop, &HostTls),
@@ -504,7 +504,7 @@ async fn greeted<W: World>(
     }
 }
 
-/// Why a session ended before the host was ready for mail.
+/// The failure of a session that ended before the host was ready for mail.
 fn ungreeted<W: World>(
     slot: &Slot<W>,
     (hop, tls): (&NextHop, &HostTls),
@@ -534,7 +534,7 @@ fn is_encrypted(session: &ClientSession, encryption: Option<Encryption>) -> bool
     encryption.is_some() || session.is_encrypted()
 }
 
-/// Keeps what a host has shown by greeting us.
+/// Records the capabilities that a host has shown in its greeting.
 fn note_shown<W: World>(
     slot: &Slot<W>,
     hop: &NextHop,
@@ -551,7 +551,7 @@ fn note_shown<W: World>(
     note_offers(slot, host, session);
 }
 
-/// Keeps what a host offers, unless the session is less than usual.
+/// Records a host's offers, unless the session is a lesser one.
 pub(super) fn note_offers<W: World>(slot: &Slot<W>, host: &Host, session: &ClientSession) {
     if session.lesser().is_some() {
         return;

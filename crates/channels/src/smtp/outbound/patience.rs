@@ -1,4 +1,4 @@
-//! How long a connection is held for a peer that is silent, while others wait for one.
+//! Time limits for silent peers while other next hops wait for a connection.
 
 use mail::Mono;
 use mta::alarm::Alarm;
@@ -12,25 +12,25 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Whoever is silent for so long is doubtful, and gives way to others, unless it is known to answer.
+/// Silence after which a peer is doubtful and its connection is released for waiting ones, unless the peer is known to
+/// answer.
 const GIVES_WAY_AFTER: Duration = Duration::from_secs(5);
-/// The same before it has greeted, where nothing is known of it: it has a [second turn](Patience::was_hasty).
+/// The same before the greeting of an unknown peer, which gets a [second attempt](Patience::was_hasty).
 const MAKES_WAY_AFTER: Duration = Duration::from_millis(500);
-/// Whoever is known to answer, and is silent for so long, is not known to any more.
+/// Silence after which a peer is no longer known to answer.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Why a peer is left.
+/// Reason for which a peer is left.
 pub(super) const NEEDED: &str = "it is silent, and others need the connection";
 
-/// What goes on with a peer.
+/// Progress of the dialogue with a peer.
 #[derive(Debug)]
 pub(super) struct Stir {
-    /// When a whole reply of it was read, or it took something, last.
+    /// Time of the last complete reply, or of the last data accepted by the peer.
     at: Cell<Mono>,
-    /// It has a content, or a part of one, and no reply to it was heard: whoever leaves it now may send
-    /// that twice.
+    /// The peer has received content, at least in part, and not replied yet. A disconnect now could cause a duplicate.
     is_committed: Cell<bool>,
-    /// The peer waits for us: it is not silent meanwhile.
+    /// The peer waits for this server, and does not count as silent.
     waits_for_us: Cell<bool>,
 }
 
@@ -45,7 +45,7 @@ impl Stir {
         self.at.set(now);
     }
 
-    /// What we wait for ourselves, while the peer has nothing to answer to.
+    /// Awaits local work during which the peer owes no reply.
     pub(super) async fn waited_for<F: Future>(
         &self,
         now: impl FnOnce() -> Mono,
@@ -69,7 +69,7 @@ pub(super) struct Patience<W: World> {
     stir: Rc<Stir>,
     /// Since when the line knows that the connection is held in silence.
     idle: Option<Mono>,
-    /// The peer has not greeted yet: nothing was asked of it.
+    /// The peer has not greeted yet, and has received no command.
     is_opening: bool,
     was_hasty: bool,
 }
@@ -85,13 +85,13 @@ impl<W: World> Patience<W> {
         Patience { is_opening: true, ..Patience::new(slot, stir) }
     }
 
-    /// Whether the peer was left sooner than others are, for nothing was known of it. It is to be tried once more at
-    /// once, among those who were silent: it may only be slow, and it counts as no attempt.
+    /// Returns true if an unknown peer was left early. It is tried once more at once, in competition with silent peers
+    /// only. It may just be slow, and the early attempt does not count.
     pub(super) fn was_hasty(&self) -> bool {
         self.was_hasty
     }
 
-    /// What a wait for the peer gives; `None`: it is silent, and others need the connection more.
+    /// Awaits output of the peer. `None`: it is silent, and other next hops need the connection more.
     pub(super) async fn wait<F: Future>(
         &mut self,
         slot: &Slot<W>,
@@ -104,7 +104,7 @@ impl<W: World> Patience<W> {
             Poll::Pending => self.poll_leave(slot, permit, cx).map(|()| None),
         });
         let output = output.await;
-        // Who leaves is known to, until the connection is gone.
+        // The line counts a connection that is being left until it is closed.
         match &output {
             Some(_) => self.go_on(permit),
             None => {
@@ -115,7 +115,7 @@ impl<W: World> Patience<W> {
         output
     }
 
-    /// Whether the peer gives way sooner than others.
+    /// Returns true if the peer's connection is released early.
     fn is_hasty(&self, permit: &Permit) -> bool {
         self.is_opening && permit.standing() == TrustLevel::Unknown
     }
@@ -127,7 +127,7 @@ impl<W: World> Patience<W> {
         }
     }
 
-    /// Ready when the peer is to be left.
+    /// Ready when the connection must be closed.
     fn poll_leave(
         &mut self,
         slot: &Slot<W>,
@@ -147,7 +147,7 @@ impl<W: World> Patience<W> {
             TrustLevel::Good => since + SILENCE,
             TrustLevel::Unknown | TrustLevel::Doubtful => since + GIVES_WAY_AFTER,
         };
-        // Whoever may not be left is only looked at for the silence.
+        // A connection that must not be closed is checked for silence only.
         let is_watched = is_committed || self.idle.is_some();
         let look_at = match !is_watched && self.is_hasty(permit) {
             true => since + MAKES_WAY_AFTER,

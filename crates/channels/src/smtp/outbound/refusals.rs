@@ -1,14 +1,14 @@
-//! Hosts that say they take no mail at all: believed when they have said it again and again.
+//! Hosts that refuse all mail. The refusal is final after several repetitions.
 
 use mail::{Failure, Mono};
 use mta::routing::hosts::Host;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// It must have been said so often,
+/// Minimum number of refusals.
 const TIMES_MIN: u32 = 3;
-/// and for so long: what one greeting says may come from one bad machine behind many, or from whoever is on the
-/// way.
+/// Minimum time between the first and the last refusal. A single greeting may come from one faulty machine of many, or
+/// from an attacker on the path.
 const SAID_FOR: Duration = Duration::from_secs(900);
 
 /// Hosts remembered of one next hop, which seldom has more.
@@ -26,12 +26,12 @@ struct HostRefusal {
 pub(super) struct Refusals(RefCell<Vec<HostRefusal>>);
 
 impl Refusals {
-    /// Whether what kept a host from taking mail will never pass.
+    /// Returns true if the failure that keeps a host from accepting mail is final.
     pub(super) fn is_final(&self, now: Mono, host: &Host, failure: &Failure) -> bool {
         if !is_for_good(failure) {
             return false;
         }
-        // RFC 5321 §5.1, or the failure of a loop: that is no word of the host's.
+        // RFC 5321 §5.1, or a loop: the failure is not a reply of the host.
         if failure.reply.is_none() {
             return true;
         }
@@ -52,9 +52,8 @@ impl Refusals {
     }
 }
 
-/// What is said for good about a host, rather than about the moment. RFC 7504 §3: with 521 a host takes no mail,
-/// under any circumstances. Any other greeting of 5yz is a refusal of this client for now, such as that of a list
-/// it is on: the next host is tried, and later this one again.
+/// Returns true for permanent failures of a host. RFC 7504 §3: a host with 521 never accepts mail. Any other 5yz
+/// greeting refuses this client for now, as by a block list. The next host is tried, and later this one again.
 pub(super) fn is_for_good(failure: &Failure) -> bool {
     match &failure.reply {
         Some(reply) => reply.code == 521,

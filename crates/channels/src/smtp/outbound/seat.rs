@@ -1,4 +1,4 @@
-//! Connections to a host of a next hop, and what their failures say of the host.
+//! Connections to a host of a next hop, and the effect of their failures on the host's state.
 
 use super::failed_addresses::FailedAddresses;
 use super::lacking::Lacking;
@@ -31,7 +31,7 @@ impl<T: Time> Seat<T> {
         &self.host
     }
 
-    /// The host put off a transaction: others are tried before it for a while.
+    /// The host deferred a transaction: other hosts are tried before it for a while.
     pub(super) fn put_off(&self) {
         self.hop.states.put_off(self.time.now(), &self.host);
     }
@@ -44,7 +44,7 @@ impl<T: Time> Seat<T> {
         }
     }
 
-    /// The host said 421.
+    /// The host replied 421.
     pub(super) fn crowded(&self) {
         self.hop.states.crowded(self.time.now(), &self.host);
     }
@@ -59,7 +59,7 @@ impl<T: Time> Seat<T> {
         self.hop.states.well(&self.host);
     }
 
-    /// Whether another host of the hop is to be tried before this one.
+    /// Returns true if another host of the hop should be tried before this one.
     pub(super) fn has_another_host(&self) -> bool {
         let now = self.time.now();
         self.hop.states.has_another_in_front(now, &self.hop.hosts, &self.host)
@@ -72,7 +72,7 @@ impl<T: Time> Drop for Seat<T> {
     }
 }
 
-/// Whether it is worthwhile to try the host by another family: this one has no way to it.
+/// Returns true if the host may be reachable over another address family: this one has no route to it.
 pub(super) fn is_no_route(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(error.kind(), ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable)
@@ -90,6 +90,6 @@ pub(super) struct Memory {
     pub(super) moves: Failovers,
     pub(super) avoided: Avoided,
     pub(super) lacking: Lacking,
-    /// Whose mail was refused last on account of the sender, since any was taken; `None` stands for reports.
+    /// Sender domain of the last refusal for the sender, until a message is accepted. The inner `None` stands for DSNs.
     pub(super) refused_sender: RefCell<Option<Option<Domain>>>,
 }

@@ -20,7 +20,7 @@ pub(super) fn of(hop: &NextHop, peer: &Endpoint) -> Egress {
 pub(super) struct OutOfReach(String);
 
 impl OutOfReach {
-    /// None of the next hop's hosts can be reached from the source: others are asked for the mail.
+    /// The source reaches none of the next hop's hosts: the mail is moved to another source.
     pub(super) fn note<W: World>(&self, slot: &Slot<W>, hop: &NextHop) {
         if let Some(source) = &hop.source {
             slot.note_way_out(source, &self.0);
@@ -32,10 +32,10 @@ impl OutOfReach {
     }
 }
 
-/// Those of a host's addresses for whose family the source has an address.
+/// A host's addresses in the families that the source has.
 ///
 /// # Errors
-/// There are none; the source is of no use for this host.
+/// The source can't reach this host.
 pub(super) fn reached(
     hop: &NextHop,
     mut found: Vec<Endpoint>,
@@ -53,7 +53,7 @@ pub(super) fn reached(
     Err(OutOfReach(format!("it has no {family} address, and the host no other")))
 }
 
-/// Whether an attempt failed because the source is of no use.
+/// The failure of an attempt, if the source caused it.
 pub(super) fn failed<W: World>(
     slot: &Slot<W>,
     hop: &NextHop,

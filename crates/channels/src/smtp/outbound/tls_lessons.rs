@@ -1,4 +1,4 @@
-//! What was learnt of TLS with the addresses of a next hop: where nothing came of it, and since when.
+//! TLS failures of a next hop's addresses, and the fallback to clear text.
 
 use mail::Mono;
 use mta::seams::Endpoint;
@@ -8,8 +8,8 @@ use std::time::Duration;
 /// A host with which TLS fails is spared it for so long: it may be mended, or have had a passing whim.
 const CLEAR_FOR: Duration = Duration::from_secs(3600);
 
-/// Where connections have been encrypted before, TLS must have failed for so long until mail goes in clear: one
-/// handshake that fails is no reason, and whoever is on the way can make one fail.
+/// Time for which TLS must have failed before mail goes in clear to a host that used TLS before. A single failed
+/// handshake is no reason, and an attacker on the path can cause one.
 const CLEAR_AFTER: Duration = Duration::from_secs(300);
 
 /// Addresses remembered of one next hop; the oldest goes first.
@@ -18,9 +18,9 @@ const LESSONS_MAX: usize = 64;
 #[derive(Debug)]
 struct TlsFallback {
     peer: Endpoint,
-    /// Nothing has come of TLS from then on.
+    /// Time of the first of the uninterrupted failures.
     since: Mono,
-    /// No TLS is asked for until then, which was learnt at the moment beside it.
+    /// Time at which the fallback began, and its end.
     clear: Option<(Mono, Mono)>,
 }
 
@@ -29,8 +29,8 @@ struct TlsFallback {
 pub(super) struct TlsFallbacks(RefCell<Vec<TlsFallback>>);
 
 impl TlsFallbacks {
-    /// Nothing came of TLS. Whether mail may go in clear: at once where it `was_encrypted` never, and
-    /// elsewhere when it has failed for a while.
+    /// Records a TLS failure. Returns true if mail may go in clear: at once if `was_encrypted` is false, otherwise
+    /// after repeated failures.
     pub(super) fn failed(&self, now: Mono, peer: &Endpoint, was_encrypted: bool) -> bool {
         let mut all = self.0.borrow_mut();
         let known = all.iter().position(|learnt| learnt.peer == *peer);
@@ -49,14 +49,14 @@ impl TlsFallbacks {
         may_be_clear
     }
 
-    /// Whether no TLS is asked for. What was learnt before `retried_at` is not believed.
+    /// Returns true if STARTTLS is not used. Fallbacks that began before `retried_at` are ignored.
     pub(super) fn is_unusable(&self, now: Mono, peer: &Endpoint, retried_at: Mono) -> bool {
         let all = self.0.borrow();
         let clear = all.iter().find(|learnt| learnt.peer == *peer).and_then(|learnt| learnt.clear);
         clear.is_some_and(|(at, until)| at > retried_at && now < until)
     }
 
-    /// The host refuses in clear what it may take over TLS: that is tried again.
+    /// The host refuses mail in clear that it may accept over TLS, so TLS is tried again.
     pub(super) fn doubt(&self, peer: &Endpoint) {
         for learnt in self.0.borrow_mut().iter_mut().filter(|learnt| learnt.peer == *peer) {
             learnt.clear = None;

@@ -1,5 +1,4 @@
-//! What sessions with hosts show of TLS, for those who tell owners of domains of it (RFC 8460). Nothing of it is
-//! made while nobody counts.
+//! TLS results of sessions for TLS reports (RFC 8460). Nothing is recorded while reports are off.
 
 use super::content::StreamOf;
 use super::relay_of;
@@ -23,7 +22,7 @@ pub(super) struct Trial {
     host: Box<str>,
     local: Option<IpAddr>,
     peer: Option<IpAddr>,
-    /// What the TLSA records of the host say, where they count.
+    /// Policy of the host's TLSA records, if they count.
     records: Option<Policy>,
 }
 
@@ -51,7 +50,7 @@ impl Trial {
         }
     }
 
-    /// By what a domain's mail is judged here.
+    /// The policy by which a domain's mail is judged.
     fn policy(&self, domain: &TlsDomain) -> Policy {
         match (&self.records, &domain.policy) {
             (Some(records), _) => records.clone(),
@@ -60,7 +59,7 @@ impl Trial {
         }
     }
 
-    /// Nothing came of it, for want of TLS: it counts for all that waited for it.
+    /// The session failed for TLS. The failure counts for all domains with waiting mail.
     pub(super) fn failed<W: World>(&self, slot: &Slot<W>, result: ResultType, failure: &Failure) {
         let reason = match &failure.reply {
             Some(reply) => format!("{} {}", reply.code, reply.text),
@@ -120,12 +119,12 @@ fn note_waiting<W: World>(slot: &Slot<W>, of: impl Fn(&TlsDomain) -> (Policy, De
     reports.leave_out(domains.len().saturating_sub(DOMAINS_MAX) as u64);
 }
 
-/// What an open connection has shown.
+/// TLS result of an open connection.
 pub(super) struct TlsResult {
     trial: Box<Trial>,
-    /// What is wrong with it, whoever's mail it carries.
+    /// TLS fault for the mail of all domains.
     fault: Option<Details>,
-    /// What the roots of this machine say of the certificate, once that was asked.
+    /// Verification of the certificate against this machine's roots, once done.
     examined: Option<Option<Details>>,
     helo: Box<str>,
     /// Domains that it counts for already.
@@ -153,7 +152,7 @@ impl TlsResult {
         }
     }
 
-    /// What is wrong with it for this domain.
+    /// The failure that counts for this domain.
     fn failure<W: World>(
         &mut self,
         slot: &Slot<W>,
@@ -164,7 +163,7 @@ impl TlsResult {
             return Some(fault.clone());
         }
         let policy = domain.policy.as_ref().filter(|_| self.trial.records.is_none())?;
-        // What is in force was seen to when the session was opened.
+        // A policy in force was checked when the session was opened.
         if policy.mode != Mode::Testing {
             return None;
         }

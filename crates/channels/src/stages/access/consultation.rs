@@ -1,4 +1,4 @@
-//! What access rules would say of a recipient, for whoever only wants to know.
+//! Dry run of access rules for a recipient.
 
 use super::{MISTAKE, REFUSED, Rule, also_called, is_for_listener, rules};
 use crate::stages::action::Action;
@@ -10,7 +10,7 @@ use mta::seams::Tables;
 use mta::tables::find_first;
 use std::net::IpAddr;
 
-/// Who would send to whom.
+/// A message to check access rules for.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessQuestion<'a> {
     /// Name of the listener.
@@ -27,31 +27,31 @@ pub struct AccessQuestion<'a> {
     pub route: Option<&'a Route>,
 }
 
-/// What rules say, one after the other.
+/// Results of the rules, in order.
 #[derive(Debug, Default)]
 pub struct AccessDryRun {
     /// Up to the rule that decides.
     pub steps: Vec<AccessStep>,
-    /// Why the recipient would be refused.
+    /// The refusal, if the recipient would be refused.
     pub refusal: Option<Refusal>,
     /// The last rule settles it: it is refused, dropped, or another gets its copy.
     pub is_settled: bool,
-    /// What rules want done beside, in their order.
+    /// Further actions of the rules, in order.
     pub(crate) beside: Vec<Beside>,
 }
 
-/// What a rule wants done with a message that it does not speak against.
+/// An action of a rule on a message that it does not refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Beside {
     /// It waits for an operator, for this reason.
     Hold(String),
     /// The operator is shown this.
     Log(String),
-    /// What only internet mail can have: this word.
+    /// An action that only internet mail can have.
     OfMail(&'static str),
 }
 
-/// Asks the rules, in their order, until one decides. Nothing is done of what they say.
+/// Evaluates the rules in order until one decides, without performing their actions.
 pub async fn consult_access<T: Tables + Clone>(
     tables: &T,
     config: &Config,
@@ -88,11 +88,11 @@ pub async fn consult_access<T: Tables + Clone>(
     consulted
 }
 
-/// What follows from what a rule says.
+/// Consequence of a rule's entry.
 enum Follows {
     Next(Option<Beside>),
     Permit,
-    /// The word that says so, and what becomes of the recipient.
+    /// The action if it is for internet mail only, and a description for people.
     Settled(Option<Beside>, String),
     Refusal(Refusal),
 }
@@ -109,7 +109,7 @@ impl Follows {
     }
 }
 
-/// What one rule says, for people, and what follows from that.
+/// The result of one rule for people, and its consequence.
 async fn say<T: Tables + Clone>(
     tables: &T,
     rule: &Rule,

@@ -1,4 +1,4 @@
-//! Which entries of a table no rule can do anything with: found where the table is read, before mail comes.
+//! Checks the entries of tables for access rules when the table is read, before mail arrives.
 
 use super::{AccessText, Rule, rules};
 use crate::stages::action::Action;
@@ -19,11 +19,11 @@ pub struct EntryJudge {
 struct Asking {
     by: By,
     parent_domains: bool,
-    /// Where it asks about what is no internet mail.
+    /// The rule's listener for other than internet mail, if it has one.
     foreign: Option<NativeListener>,
 }
 
-/// A listener whose messages are none of internet mail.
+/// A listener whose messages are not internet mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NativeListener {
     listener: Arc<str>,
@@ -33,7 +33,8 @@ struct NativeListener {
     peers: Vec<Box<str>>,
 }
 
-/// Who judges what this table has; `None`: no access rule asks it, by itself or as a part of another.
+/// The judge of this table's entries. `None` if no access rule looks in the table, directly or as part of another
+/// table.
 #[must_use]
 pub fn entry_judge(config: &Config, table: &TableEntry) -> Option<EntryJudge> {
     let asking = rules(config).filter(|rule| has(&rule.table, table));
@@ -59,8 +60,8 @@ impl Asking {
         Asking { by: rule.by, parent_domains: *parent_domains, foreign }
     }
 
-    /// The listener whose messages the entry is asked about though they are none of internet mail. A pattern may be
-    /// meant for internet mail alone: where that asks, too, it is not known before it matches.
+    /// The listener for other than internet mail that looks up the entry. A pattern may be meant for internet mail
+    /// only. If the rule also holds at listeners for internet mail, that is unknown before the pattern matches.
     fn foreign_for(&self, key: Option<&str>) -> Option<&Arc<str>> {
         let foreign = self.foreign.as_ref()?;
         let (peers, parents) = (&foreign.peers, self.parent_domains);
@@ -70,10 +71,10 @@ impl Asking {
 }
 
 impl EntryJudge {
-    /// Whether the rules can do what an entry says.
+    /// Checks that the rules can perform an entry's action.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason for which they can't.
     pub fn judge(&self, entry: &EntryText<'_>) -> Result<(), String> {
         let Some(action) = Action::of_entry(entry)? else { return Ok(()) };
         let Some(word) = action.word_of_mail() else { return Ok(()) };

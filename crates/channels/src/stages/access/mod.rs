@@ -1,4 +1,4 @@
-//! Who may send to whom, by tables (`[[access]]`).
+//! Access control by tables (`[[access]]`): permitted clients, senders and recipients.
 
 mod consultation;
 mod judge;
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A table has what is no action.
+/// A table entry is not a valid action.
 const MISTAKE: Refusal =
     Refusal::transient((3, 5), "The access rules have a mistake; try again later");
 /// `default = "refuse"`.
@@ -113,8 +113,8 @@ impl Rule {
         self.by.keys(subject, self.table.settings.has_patterns(), self.text.parent_domains)
     }
 
-    /// Whether a recipient is refused because the table has none of the keys; the bare postmaster never is
-    /// (RFC 5321 §4.5.1).
+    /// Returns true if a recipient is refused because the table has none of the keys. The bare postmaster never is (RFC
+    /// 5321 §4.5.1).
     fn refuses_unlisted(&self, recipient: &Mailbox) -> bool {
         self.text.default == Unlisted::Refuse && !recipient.domain_str().is_empty()
     }
@@ -142,7 +142,7 @@ impl<W: World> StageKind<W> for Accesses {
         _pools: &Pressures,
     ) -> Vec<Placed> {
         let Some(first) = entries(config).next() else { return Vec::new() };
-        // One stage for all: what one rule permits, no later one is asked about.
+        // One stage for all rules: after a rule permits, no later rule is evaluated.
         let rules = rules(config).cloned().collect();
         let (tables, console) = (world.tables().clone(), Rc::clone(console));
         let stage = AccessStage(Rc::new(AccessRules { rules, tables, console }));
@@ -179,7 +179,7 @@ impl<T: Tables + Clone> Stage for AccessStage<T> {
         recipient: &Recipient,
         routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
-        // What the routes refuse is refused, whatever a table says.
+        // A recipient refused by the routes is refused regardless of tables.
         if !routed.is_taken {
             return Answer::Now(Ok(None));
         }
@@ -189,7 +189,7 @@ impl<T: Tables + Clone> Stage for AccessStage<T> {
     }
 }
 
-/// What is asked about one recipient.
+/// Evaluation of the rules for one recipient.
 struct AccessEvaluation<T: Tables> {
     asker: Rc<AccessRules<T>>,
     transaction: Rc<TransactionView>,
