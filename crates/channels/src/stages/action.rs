@@ -1,5 +1,4 @@
-//! What a policy service answers and a table of access rules says: the actions of Postfix's access(5), as
-//! far as they concern one recipient.
+//! Actions of policy services and access tables: those of Postfix's access(5) that concern one recipient.
 
 use auth::judgement::ActionLimit;
 use lookup::EntryText;
@@ -10,12 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What shall become of a recipient.
+/// Action on a recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Nothing is said about it.
+    /// No decision.
     Pass,
-    /// Nothing more of the same kind is to be asked.
+    /// Accepts: further rules of the same kind are skipped.
     Permit,
     Refuse(Refusal),
     /// The message gets a header field.
@@ -28,26 +27,26 @@ pub(super) enum Action {
     Redirect(Mailbox),
     /// Another gets a copy as well.
     Copy(Mailbox),
-    /// Nothing is said about it, and something is told to the operator.
+    /// No decision; a text is logged for the operator.
     Log(String),
 }
 
-/// What follows from an action for its recipient, unless it is refused.
+/// Effect of an action on its recipient, unless it is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ActionEffect {
     /// Nothing.
     Open,
-    /// Nothing more of the same kind is to be asked.
+    /// Further rules of the same kind are skipped.
     Permitted,
     /// It is settled.
     Settled(Resolved),
 }
 
 impl Action {
-    /// Reads an action. `by` is who says so, in reasons that it leaves out.
+    /// Parses an action. `by` names its origin, for actions without a reason.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the error.
     pub(super) fn parse(action: &str, by: &str) -> Result<Action, String> {
         let action = action.trim();
         let (word, text) = action.split_once([' ', '\t']).unwrap_or((action, ""));
@@ -57,8 +56,7 @@ impl Action {
             return Ok(Action::Refuse(refusal));
         }
         Ok(match word.to_ascii_uppercase().as_str() {
-            // Only recipients that are taken are asked about: nothing is to be deferred that would
-            // be rejected.
+            // Rules are evaluated for recipients that would be accepted, so DEFER_IF_REJECT never applies.
             "DUNNO" | "DEFER_IF_REJECT" => Action::Pass,
             "OK" | "PERMIT" | "RELAY" => Action::Permit,
             "REJECT" => Action::Refuse(refusal(RefusalClass::Permanent, text)),
@@ -71,16 +69,16 @@ impl Action {
             "REDIRECT" => Action::Redirect(address(text)?),
             "BCC" => Action::Copy(address(text)?),
             "WARN" | "INFO" => Action::Log(text.to_owned()),
-            // A time stamp, of whoever keeps tables of clients that have shown who they are.
+            // A time stamp, from tools that keep tables of authorized clients (POP before SMTP).
             word if is_number(word) && text.is_empty() => Action::Permit,
             _ => return Err(format!("an action that is not known: {action:?}")),
         })
     }
 
-    /// The action that an entry of a table stands for; `None`: that depends on what a pattern has matched.
+    /// The action of a table entry. `None` if it depends on the text that a pattern matches.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the error.
     pub(super) fn of_entry(entry: &EntryText<'_>) -> Result<Option<Action>, String> {
         let by = "an access rule";
         if !entry.goes_on {
@@ -89,7 +87,7 @@ impl Action {
         let Some((word, _)) = entry.text.trim_start().split_once([' ', '\t']) else {
             return Ok(None);
         };
-        // What stands behind the word is right for some keys, as far as is known.
+        // The text after the action is assumed to be valid for some keys.
         let some = match word.to_ascii_uppercase().as_str() {
             "PREPEND" => "X-Name: text",
             _ => "name@example.org",
@@ -98,7 +96,7 @@ impl Action {
         Action::parse(&format!("{word} {some}"), by).map(Some).map_err(unknown)
     }
 
-    /// The word of an action that only internet mail can have.
+    /// The keyword of an action that only internet mail can have.
     pub(super) fn word_of_mail(&self) -> Option<&'static str> {
         match self {
             Action::Prepend(_) => Some("PREPEND"),
@@ -113,7 +111,7 @@ impl Action {
         }
     }
 
-    /// Does what is to be done at once. `who` says so, for the operator.
+    /// Performs the immediate part of the action. `who` is its origin, for the log.
     ///
     /// # Errors
     /// The recipient is refused.
@@ -138,7 +136,7 @@ impl Action {
                 return Ok(ActionEffect::Settled(Resolved::Replaced([other.into()].into())));
             }
             Action::Copy(mailbox) => {
-                // The sender knows nothing of it, and is told nothing of it.
+                // The sender does not know of the copy, and gets no DSN about it.
                 let copy = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
                 transaction.add_recipient(copy);
             }
@@ -220,7 +218,7 @@ impl Check {
     }
 }
 
-/// What a check may do, for people; `None`: it is not made.
+/// Describes for people the action that a check may take. `None` if the check is off.
 pub(crate) fn said(check: &str, power: ActionLimit) -> Option<String> {
     let does = match power {
         ActionLimit::None => return None,

@@ -1,4 +1,4 @@
-//! Copies of messages for others than their recipients (`[[copy]]`).
+//! Copies of messages for additional recipients (`[[copy]]`).
 
 use super::is_for_listener;
 use config::{Config, DomainPattern, Reader, StageSection, StageSettings};
@@ -79,7 +79,7 @@ fn patterns(key: &str, written: &[String], reader: &mut Reader<'_, '_>) -> Vec<P
     patterns
 }
 
-/// Which messages are copied, and to whom. An empty list is all.
+/// A rule for copies: conditions, and the recipient of the copy. An empty list matches all messages.
 #[derive(Clone, Debug)]
 struct Rule {
     to: Mailbox,
@@ -138,7 +138,7 @@ impl<W: World> StageKind<W> for Copies {
         _pools: &Pressures,
     ) -> Vec<Placed> {
         let entries = || config.stages.iter().filter(|entry| entry.key == CopyText::KEY);
-        // One stage for all: what one rule adds is no recipient to another.
+        // One stage for all rules: a recipient added by one rule is not matched by another.
         let rules = entries().filter_map(|entry| entry.settings.of::<Rule>().cloned()).collect();
         let stage: Rc<dyn Stage> = Rc::new(CopyStage { rules });
         let first = entries().next();
@@ -165,7 +165,7 @@ impl Stage for CopyStage {
         let concerned = |rule: &&Rule| rule.concerns(listener, draft.envelope());
         let rules: Vec<&Rule> = self.rules.iter().filter(concerned).collect();
         for rule in rules {
-            // Whoever sent the message knows nothing of the copy, and is told nothing of it.
+            // The sender does not know of the copy, and gets no DSN about it.
             let (mailbox, notify) = (rule.to.clone(), Notify::NEVER);
             draft.add_recipient(Recipient { mailbox, notify, orcpt: None });
         }

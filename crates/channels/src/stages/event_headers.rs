@@ -12,11 +12,11 @@ use mta::seams::World;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Octets of a value in an event; what is longer ends with [`MORE`].
+/// Maximum octets of a value in an event. A longer one is cut and ends with [`MORE`].
 const VALUE_BYTES_MAX: usize = 512;
 const MORE: &str = " …";
 
-/// Notes the fields, where any are asked for.
+/// Notes the fields, if any are configured.
 pub(crate) struct EventHeaders;
 
 impl<W: World> StageKind<W> for EventHeaders {
@@ -30,7 +30,7 @@ impl<W: World> StageKind<W> for EventHeaders {
         let headers = config.of::<EventSettings>().map(|events| &events.headers);
         let Some(names) = headers.filter(|names| !names.is_empty()) else { return Vec::new() };
         let stage = EventHeadersStage { names: Arc::clone(names) };
-        // Whatever others refuse has no such event.
+        // Last in order: a message refused by an earlier stage has no `received` event.
         vec![Placed { line: u32::MAX, stage: Rc::new(stage) }]
     }
 }
@@ -72,7 +72,7 @@ fn noted(names: &[Arc<str>], fields: &[WatchedField]) -> Vec<(Arc<str>, Box<str>
     named.filter_map(|(at, name)| Some((Arc::clone(name), shown(first(at)?)))).collect()
 }
 
-/// A value as an event shows it. What is no UTF-8 in it becomes U+FFFD; words that are encoded stay so.
+/// A value for an event. Invalid UTF-8 is replaced by U+FFFD; encoded words are not decoded.
 fn shown(field: &WatchedField) -> Box<str> {
     let value = field.value();
     let text = String::from_utf8_lossy(&value);

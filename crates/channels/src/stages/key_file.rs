@@ -4,8 +4,8 @@ use auth::dkim::SigningKey;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A file that has a private key. Settings name it; whoever reads files puts the key here, before the
-/// settings are in force and whenever the file changes.
+/// A file with a private key, as named by settings. The reader of files stores the key here before the settings come
+/// into force, and after each change of the file.
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
@@ -35,7 +35,7 @@ impl KeyFile {
         *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
     }
 
-    /// `None`: nobody has read it.
+    /// `None` if it was not read yet.
     pub(crate) fn key(&self) -> Option<Arc<SigningKey>> {
         self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }

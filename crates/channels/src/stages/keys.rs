@@ -5,8 +5,8 @@ use mail::Mailbox;
 use mta::tables::{FoundBy, LookupKey, keys_of};
 use std::net::IpAddr;
 
-/// So many domains above one are looked up, those with the fewest labels: whoever says HELO chooses how
-/// many there are.
+/// Maximum number of parent domains looked up, those with the fewest labels. The client chooses the number of labels in
+/// HELO.
 const PARENTS_MAX: usize = 8;
 
 /// Between the two halves of a pair: it stands in no address outside quotes, and files of tables can
@@ -16,14 +16,14 @@ const PAIR_DELIMITER: char = ',';
 /// The null sender, as Postfix has it in its files.
 const NULL_SENDER: &str = "<>";
 
-/// What a rule looks up.
+/// Subject of a rule's lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum By {
     One(KeyPart),
     Pair(KeyPart, KeyPart),
 }
 
-/// What is known of a recipient's way.
+/// A property of a recipient's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyPart {
     /// The address of the client.
@@ -34,7 +34,7 @@ pub(super) enum KeyPart {
     Recipient,
 }
 
-/// Whom a rule is asked about.
+/// Properties of the client, sender and recipient that rules look up.
 pub(super) struct Subject<'a> {
     /// `None`: it is not known, and nothing is looked up by it.
     pub(super) client: Option<IpAddr>,
@@ -63,7 +63,7 @@ impl By {
         (first != second).then_some(By::Pair(first, second))
     }
 
-    /// Whether the recipient is looked up.
+    /// Returns true if the recipient is looked up.
     pub(super) fn asks_for_recipients(self) -> bool {
         match self {
             By::One(part) => part == KeyPart::Recipient,
@@ -92,8 +92,8 @@ impl By {
 }
 
 impl By {
-    /// Returns true if an entry with this key is asked for about messages of X.400, whose peers have these names, and
-    /// not by chance: addresses of clients and of internet mail behind a gateway are those of mail as well.
+    /// Returns true if an entry with this key can only be meant for X.400 messages, at peers with these names.
+    /// Addresses of clients, and of internet mail behind a gateway, also occur in internet mail.
     pub(super) fn is_foreign(self, key: &str, peers: &[Box<str>], parent_domains: bool) -> bool {
         let key = key.to_lowercase();
         let is_it = |part, half: &str, is_pair: bool| match part {
@@ -146,7 +146,7 @@ impl KeyPart {
         }
     }
 
-    /// What can stand in a pair: of addresses the whole, that without its tag, and `@domain`.
+    /// The keys for a pair. An address gives the whole address, the address without its tag, and `@domain`.
     fn halves(self, subject: &Subject<'_>, is_whole: bool) -> Vec<LookupKey> {
         let of_address = |address: &Mailbox| {
             keys_of(address, is_whole).into_iter().map(|(_, key)| key).collect::<Vec<_>>()
@@ -206,7 +206,7 @@ fn of_address(address: &Mailbox, is_whole: bool, parent_domains: bool) -> Vec<Lo
     keys
 }
 
-/// A domain and those above it, or what stands for all that is below those: `.example.org`.
+/// A domain and its parents. Without `parent_domains` a parent is written `.example.org`.
 fn domains(domain: &str, parent_domains: bool) -> Vec<String> {
     if domain.is_empty() {
         return Vec::new();

@@ -23,7 +23,7 @@ struct Asking {
     foreign: Option<NativeListener>,
 }
 
-/// A listener whose messages are not internet mail.
+/// A listener for messages other than internet mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NativeListener {
     listener: Arc<str>,

@@ -1,4 +1,4 @@
-//! Whether senders are who they say they are (`checks` of a listener).
+//! Sender authentication (`checks` of a listener).
 
 mod seal;
 mod sealing;
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use turns::{ALL_AT_ONCE_MAX, CheckQueues};
 
-/// Checks messages from strangers, where listeners ask for it.
+/// Checks messages of clients that may not relay, at listeners with `checks`.
 pub(crate) struct Checking;
 
 impl<W: World> StageKind<W> for Checking {
@@ -56,7 +56,7 @@ impl<W: World> StageKind<W> for Checking {
         let stage =
             Checker { world: world.clone(), server: Arc::from(config.hostname.as_str()), lines };
         let sealer = Sealer::new(world, Arc::clone(&stage.server), console);
-        // What others do may depend on them, and the seal covers what they add.
+        // First in order, since later stages may depend on the results. The seal is last and covers added fields.
         let mut stages = vec![
             Placed { line: 0, stage: Rc::new(names) },
             Placed { line: 0, stage: Rc::new(stage) },
@@ -68,11 +68,11 @@ impl<W: World> StageKind<W> for Checking {
     }
 }
 
-/// Questions under way at once about one message, of one check: what one message asks for must not hold up what is
-/// asked about others of the same client.
+/// Maximum number of concurrent lookups of one check for one message. A single message must not delay lookups for other
+/// messages of the same client.
 const AT_ONCE_MAX: usize = 4;
 
-/// Lookups that checks have under way at once, at most, on each shard.
+/// Maximum number of concurrent lookups of checks on each shard.
 pub(super) fn lookups_at_once(config: &Config) -> u32 {
     let is_checked =
         config.listeners.iter().any(|listener| CheckRules::checks_at(listener).is_some());
@@ -99,7 +99,7 @@ impl Observer for CheckReader {
     }
 }
 
-/// What is checked of a transaction; nothing of those whose client may relay.
+/// The checks of a transaction. `None` if the client may relay.
 fn checks_for(transaction: &TransactionView) -> Option<&Checks> {
     let session = &transaction.session;
     CheckRules::checks_at(session.listener()).filter(|_| !session.may_relay())
@@ -120,8 +120,8 @@ impl<W: World> Stage for Checker<W> {
     }
 
     fn speaks_as(&self, transaction: &Rc<TransactionView>) -> Option<&str> {
-        // RFC 8601 §5: at every listener, whether it checks or not, what others say in our name goes. Clients that
-        // may relay without a login are part of the house, and may be what checked it.
+        // RFC 8601 §5: incoming fields with this server's authserv-id are removed at every listener, even without
+        // checks. Clients that may relay without a login are internal, and may have run the checks themselves.
         let session = &transaction.session;
         let is_of_house = session.may_relay() && session.client().login.is_none();
         (!is_of_house).then_some(&*self.server)
@@ -213,14 +213,14 @@ pub(super) fn ascii_domain(sender: &mail::Mailbox) -> String {
 }
 
 const NAME_LIMITS: CheckLimits = CheckLimits {
-    // So long MAIL waits for it; then nobody knows.
+    // MAIL waits for it that long; then the result is unknown.
     time_max: Duration::from_secs(10),
-    // Its names, and the addresses of those.
+    // One lookup for the names, and one for the addresses of each name.
     lookups_max: 1 + NAMES_MAX as u32,
     at_once_max: AT_ONCE_MAX,
 };
 
-/// Looks clients up, once in a session, where it is asked for.
+/// Looks up the names of clients, once in a session, at listeners with `client_name`.
 struct ClientNames<W: World> {
     world: W,
     lines: Rc<CheckQueues>,
@@ -269,7 +269,8 @@ impl<W: World> Stage for ClientNames<W> {
     }
 }
 
-/// The message as it counts in a report; `None`: nobody wants to hear of it, or it comes again.
+/// The message for an aggregate report. `None` if no report is requested, or the message was deferred and will be sent
+/// again.
 fn reported(
     transaction: &TransactionView,
     verdicts: &Verdicts,

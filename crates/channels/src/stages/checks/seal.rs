@@ -1,4 +1,4 @@
-//! What a listener is told of seals (`seal`, ARC).
+//! Settings of the ARC seal of a listener (`seal`).
 
 use crate::stages::key_file::KeyFile;
 use auth::dkim::SigningIdentity;
@@ -25,7 +25,7 @@ pub(crate) struct SealText {
     key: Option<String>,
 }
 
-/// In whose name messages are sealed.
+/// Identity for ARC seals.
 #[derive(Debug)]
 pub(crate) struct Seal {
     domain: String,
@@ -48,7 +48,7 @@ impl SealText {
     }
 }
 
-/// A name that the DNS may be asked for, in ASCII and lower case.
+/// A name that can be looked up in the DNS, in ASCII and lower case.
 fn dns_name(
     reader: &mut Reader<'_, '_>,
     key: &str,
@@ -69,7 +69,7 @@ fn dns_name(
 }
 
 impl Seal {
-    /// Who seals now; `None`: the key was not read.
+    /// The signing identity. `None` if the key was not read.
     pub(crate) fn identity(&self) -> Option<SigningIdentity> {
         let (domain, selector) = (self.domain.clone(), self.selector.clone());
         Some(SigningIdentity { domain, selector, key: self.key.key()? })

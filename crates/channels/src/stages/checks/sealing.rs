@@ -1,5 +1,5 @@
-//! Sealing what was checked (`seal` of a listener), when all other stages are done with it: the seal covers
-//! what they have added.
+//! ARC sealing of checked messages (`seal` of a listener). Runs after all other stages, since the seal covers fields
+//! that they add.
 
 use super::settings::CheckRules;
 use crate::stages::scanned;
@@ -14,7 +14,7 @@ use mta::seams::{Time as _, World};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the checks leave for the seal.
+/// Results passed from the checks to the seal.
 pub(super) struct Verified {
     pub(super) message: Scanned,
     pub(super) verdicts: Verdicts,
@@ -56,7 +56,7 @@ impl<W: World> Stage for Sealer<W> {
             self.seal(draft, &verified, &signer);
             return Decision::pass();
         }
-        // What is sealed is what leaves here.
+        // The seal must cover the message as rewritten.
         let asked =
             CheckRules::checks_at(listener).map(|checks| checks.powers.asked()).unwrap_or_default();
         Answer::later(async move {

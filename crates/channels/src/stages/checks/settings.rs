@@ -1,4 +1,4 @@
-//! What a listener is told of checks (`checks`), and of seals over what they came to (`seal`).
+//! Settings of a listener's checks (`checks`) and seals (`seal`).
 
 use super::seal::{Seal, SealText};
 use crate::stages::action::{Check, said};
@@ -27,14 +27,14 @@ pub(crate) struct CheckKeys {
     seal: Option<SealText>,
 }
 
-/// What is checked at a listener.
+/// Checks and seal of a listener.
 #[derive(Debug)]
 pub(crate) struct CheckRules {
-    /// Of strangers' messages.
+    /// Checks of messages from clients that may not relay.
     checks: Checks,
-    /// In whose name these are sealed once they are checked.
+    /// Identity for the seal of these messages.
     seal: Option<Seal>,
-    /// Of strangers before their messages.
+    /// Checks of clients that may not relay, before their messages.
     strangers: Option<Arc<Strangers>>,
 }
 
@@ -65,18 +65,18 @@ impl ListenerSection for CheckRules {
 }
 
 impl CheckRules {
-    /// What is checked at a listener of messages from strangers; `None`: nothing.
+    /// The checks of messages at a listener. `None` for none.
     pub(super) fn checks_at(listener: &Listener) -> Option<&Checks> {
         let checks = &listener.of::<CheckRules>()?.checks;
         (checks.powers.asked() != CheckSelection::default()).then_some(checks)
     }
 
-    /// In whose name messages that were checked at a listener are sealed; `None`: they are not.
+    /// The seal for checked messages at a listener. `None` for none.
     pub(crate) fn seal_at(listener: &Listener) -> Option<&Seal> {
         listener.of::<CheckRules>()?.seal.as_ref()
     }
 
-    /// What is checked of strangers at a listener; `None`: nothing.
+    /// The checks before the message at a listener. `None` for none.
     pub(crate) fn strangers_at(listener: &Listener) -> Option<&Arc<Strangers>> {
         listener.of::<CheckRules>()?.strangers.as_ref()
     }
@@ -165,14 +165,14 @@ impl Checks {
     }
 }
 
-/// What is checked, and how much that may do.
+/// The checks of messages, and the action that each may take.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Checks {
     pub(crate) powers: ActionLimits,
 }
 
 impl ChecksText {
-    /// What is checked of strangers; `None`: nothing.
+    /// The checks before the message. `None` for none.
     fn read_strangers(&self, reader: &mut Reader<'_, '_>) -> Option<Arc<Strangers>> {
         let exempt = (&self.exempt_clients, &self.exempt_recipients);
         let strangers = Strangers {

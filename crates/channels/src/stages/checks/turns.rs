@@ -1,32 +1,32 @@
-//! The lines for what checks of messages ask of the DNS.
+//! Queues for DNS lookups by checks of messages.
 
 use super::super::lookups::{LookupQueueSettings, Turns};
 use mta::line::SemaphoreLimits;
 use std::time::Duration;
 
-/// Questions under way at once on one shard; others wait.
+/// Maximum number of concurrent lookups on one shard. Further ones wait.
 const LOOKUPS_AT_ONCE_MAX: u32 = 50;
-/// The same for policies of authors' domains, and for names of clients, each in a line of its own.
+/// The same for policies of author domains, and for names of clients. Each has a separate queue.
 const POLICIES_AT_ONCE_MAX: u32 = 20;
 const NAMES_AT_ONCE_MAX: u32 = 20;
 
-/// All of them together.
+/// The sum of all three.
 pub(super) const ALL_AT_ONCE_MAX: u32 =
     LOOKUPS_AT_ONCE_MAX + POLICIES_AT_ONCE_MAX + NAMES_AT_ONCE_MAX;
 
-/// One part in five of a line is for mail of one client (an IPv4 address or an IPv6 /64), and for that of all clients
-/// of one IPv6 /48, whose owner has 65,536 of them.
+/// Share of a queue, one part in five, for mail of one client network (an IPv4 address or an IPv6 /64). Also the share
+/// of all clients in one IPv6 /48, because its owner has 65,536 such networks.
 const OWNER_PART: u32 = 5;
-/// One part in four is for questions below zones whose servers were silent the last time.
+/// Share, one part in four, for lookups below zones with servers that did not answer the last time.
 const DOUBTFUL_PART: u32 = 4;
 /// Zones that are remembered for it.
 const ZONES_MAX: usize = 4_096;
-/// The servers of a zone that have not answered for as long are taken for silent until they answer.
+/// Time after which the servers of a zone count as silent, until they answer.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// The lines of a shard. What strangers choose the servers of stands in none with what they don't.
+/// Lookup queues of a shard. Lookups at servers chosen by unauthenticated senders share no queue with other ones.
 pub(super) struct CheckQueues {
-    /// For what messages bring: SPF, DKIM, ARC.
+    /// For SPF, DKIM and ARC of messages.
     pub(super) checks: Turns,
     /// For policies of authors' domains.
     pub(super) policies: Turns,

@@ -1,4 +1,4 @@
-//! What is asked of the DNS about what strangers bring: so much, and for so long.
+//! DNS lookups of sender checks, with limits on number and time.
 
 mod turns;
 
@@ -16,20 +16,20 @@ use tokio::sync::Semaphore;
 pub(super) use turns::ZonePermit;
 pub(super) use turns::{LookupQueueSettings, LookupTurn, Turns};
 
-/// So long all checks of one message may take; what has no answer then gets none. Clients wait ten
-/// minutes for the reply (RFC 5321 §4.5.3.2.6), other stages want their part.
+/// Time limit for all checks of one message; later answers are ignored. Clients wait ten minutes for the reply (RFC
+/// 5321 §4.5.3.2.6), and later stages need a part of that.
 pub(super) const CHECKS_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Questions of SPF about one message. Ten terms are allowed, each of which may lead to ten hosts (RFC 7208 §4.6.4);
 /// no policy in use comes near to that. The other checks have as many as they can need.
 pub(super) const LOOKUPS_MAX: u32 = 100;
 
-/// What one check may ask.
+/// Limits of one check.
 #[derive(Clone, Copy)]
 pub(super) struct CheckLimits {
     pub(super) time_max: Duration,
     pub(super) lookups_max: u32,
-    /// Of them under way at once.
+    /// Maximum number of concurrent lookups.
     pub(super) at_once_max: usize,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Lookups<'a, W: World> {
 }
 
 impl<'a, W: World> Lookups<'a, W> {
-    /// For one check with limits of its own.
+    /// For one check with separate limits.
     pub(super) fn within(
         world: &'a W,
         turn: LookupTurn<'a>,
@@ -56,7 +56,7 @@ impl<'a, W: World> Lookups<'a, W> {
         Lookups { world, turn, until, left, at_once, was_cut: Cell::new(false) }
     }
 
-    /// Whether a limit of ours has kept an answer away: what comes of it holds for nobody else.
+    /// Returns true if a local limit prevented an answer. The result must not be cached for later messages.
     pub(super) fn was_cut(&self) -> bool {
         self.was_cut.get()
     }
@@ -68,7 +68,7 @@ impl<'a, W: World> Lookups<'a, W> {
         at_hand: Option<DnsAnswer<T>>,
         question: Later<'_, DnsAnswer<T>>,
     ) -> DnsAnswer<T> {
-        // What is remembered is no question: it needs no place, and is not counted.
+        // A cached answer needs no permit and is not counted.
         if let Some(answer) = at_hand {
             return answer;
         }
@@ -80,7 +80,7 @@ impl<'a, W: World> Lookups<'a, W> {
         answer
     }
 
-    /// The answer, or which limit of ours has kept it away.
+    /// The answer, or the local limit that prevented it.
     async fn ask_in_time<T>(
         &self,
         zone: Owner,
@@ -104,8 +104,7 @@ impl<'a, W: World> Lookups<'a, W> {
     }
 }
 
-/// A question to the DNS may be large, and waits at the end of policies that include each other: it goes to
-/// the heap from here, not by way of the stacks of all who wait for it.
+/// Allocates a lookup on the heap. Its future may be large, and lies deep in the stack of nested policies.
 #[inline(never)]
 fn boxed<'q, Q: Future + 'q>(ask: impl FnOnce() -> Q) -> Later<'q, Q::Output> {
     Box::pin(ask())

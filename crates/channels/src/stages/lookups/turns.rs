@@ -1,6 +1,7 @@
-//! Lines for questions to the DNS: one client's mail must not hold up what is asked about another's.
+//! Fair queues for DNS lookups: mail of one client must not delay lookups for mail of another.
 //!
-//! Strangers decide which servers answer, and how late. A question that has waited for a moment makes way for others.
+//! Senders choose the servers that answer, and thereby the delay. A lookup that has waited for a while is cancelled if
+//! another one needs its permit.
 
 use auth::records::DnsAnswer;
 use mail::Mono;
@@ -16,14 +17,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// What is peculiar to a line.
+/// Parameters of a queue.
 pub(in super::super) struct LookupQueueSettings {
     pub(in super::super) parts: SemaphoreLimits,
     /// Zones of which it is remembered whether they answer.
     pub(in super::super) zones_max: usize,
-    /// A question may wait so long for its answer before it is asked to make way for others.
+    /// Time after which an unanswered lookup may be cancelled for a waiting one.
     pub(in super::super) silence: Duration,
-    /// Whether zones that were answered within the hour come before those that nobody knows.
+    /// Zones with an answer within the last hour take precedence over unknown ones.
     pub(in super::super) prefers_answered: bool,
 }
 
@@ -61,7 +62,8 @@ impl Turns {
         &self.line
     }
 
-    /// For one check of a message of this client: client networks take turns, and what one owner has all of.
+    /// A turn for one check of a message of this client. Client networks are served in rotation, and so are the larger
+    /// networks that belong to one owner.
     pub(in super::super) fn of(&self, client: IpAddr) -> LookupTurn<'_> {
         let number = self.next.get();
         self.next.set(number.wrapping_add(1));
@@ -70,16 +72,16 @@ impl Turns {
         LookupTurn { turns: self, who, is_by_zone: false }
     }
 
-    /// For what is asked about a sender: zones take turns, and client networks within them.
+    /// A turn for lookups about a sender. Zones are served in rotation, and client networks within each zone.
     pub(in super::super) fn by_zone(&self, client: IpAddr) -> LookupTurn<'_> {
-        // RFC 4632: what is one customer's is one name, whatever the number of its addresses.
+        // RFC 4632: a customer's network counts as one, whatever its number of addresses.
         let who = FairKey::new(0, 0).of(Owner::network(client));
         LookupTurn { turns: self, who, is_by_zone: true }
     }
 
     fn standing(&self, zone: Owner, now: Mono) -> TrustLevel {
         match self.zones.borrow().of(zone, now) {
-            // That names below a zone were answered says nothing of others: it may have as many as it likes.
+            // Answers for some names below a zone prove nothing about further names, which are unlimited in number.
             TrustLevel::Good if !self.prefers_answered => TrustLevel::Unknown,
             standing => standing,
         }
@@ -95,7 +97,7 @@ impl<'t> LookupTurn<'t> {
         ZonePermit { turns: self.turns, permit, zone }
     }
 
-    /// The answer to a question below this zone, when its turn has come. `None`: it had to make way for others.
+    /// The answer to a lookup below this zone, once it has a permit. `None` if it was cancelled for a waiting lookup.
     pub(super) async fn ask<T>(
         &self,
         time: &impl Time,
@@ -121,14 +123,14 @@ impl<'t> LookupTurn<'t> {
 }
 
 impl ZonePermit<'_> {
-    /// The question has waited for its answer for a while: it may be asked to give way from now on.
+    /// The lookup had no answer for a while, and may be cancelled from now on.
     pub(in super::super) fn note_silence(&mut self, now: Mono) {
         self.turns.zones.borrow_mut().note_silence(self.zone, now);
         self.permit.doubt();
         self.permit.idle(now);
     }
 
-    /// Ready when somebody waits who holds less.
+    /// Ready when a waiting lookup belongs to a client with fewer permits.
     fn poll_give_way(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.permit.poll_give_way(cx)
     }

@@ -13,7 +13,7 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A filter that must be heard gives no answer.
+/// A required filter does not answer.
 const NO_ANSWER: Refusal =
     Refusal::transient((7, 1), "A filter does not answer; try again later").with_code(451);
 /// A recipient behind a DATA that was refused. libmilter's state machine has neither RCPT nor DATA behind
@@ -24,19 +24,19 @@ const TOO_LATE: Refusal =
 /// The same as no answer, where that is for good.
 const UNHEARD: Refusal = Refusal::permanent((7, 1), "A filter does not answer");
 
-/// What all sessions of a listener on one shard know of a filter.
+/// State of a filter that all sessions of a listener on one shard share.
 pub(super) struct FilterContext<W: World> {
     pub(super) world: W,
     pub(super) milter: Milter,
     pub(super) console: Rc<dyn Console>,
-    /// It gave no answer the last time: said once, however many messages there are.
+    /// It failed the last time. The failure is logged once, not for each message.
     pub(super) is_failing: Cell<bool>,
 }
 
-/// How far a filter is.
+/// State of a filter in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum FilterState {
-    /// It has been told nothing, or its connection is lost: the next message begins anew.
+    /// No commands sent yet, or the connection is lost: the next message starts again.
     Away,
     /// It has accepted the session: it wants to know nothing more.
     Satisfied,
@@ -46,24 +46,24 @@ enum FilterState {
     Busy,
     /// The same, and it waits for the content.
     Expecting,
-    /// It wants to know nothing more of the message under way.
+    /// It needs no further commands of the current message.
     Done,
-    /// The same, and nothing of it is to be kept.
+    /// The same, and the message will be discarded.
     Discarding,
-    /// It has refused the message under way, which DATA does not end (RFC 5321 §4.1.1.4): it says the same to
-    /// whatever follows.
+    /// It has refused the current message, which DATA does not end (RFC 5321 §4.1.1.4). All further commands get the
+    /// same reply.
     Refused(Refusal),
-    /// It has failed in the message under way.
+    /// It has failed for the current message.
     Failed,
 }
 
-/// Who the client said to be, and over what.
+/// The client's HELO name and its encryption.
 type Introduced = (Arc<str>, Option<Encryption>);
 
 /// A filter in a session.
 pub(super) struct Filter<W: World> {
     shared: Rc<FilterContext<W>>,
-    /// Taken out while something is told, so that whoever gives up in the middle leaves none.
+    /// Taken out during a command, so that a cancelled command leaves no connection behind.
     link: Option<Link<W>>,
     standing: FilterState,
     introduced: Option<Introduced>,
@@ -103,7 +103,7 @@ impl<W: World> Filter<W> {
         self.heed_of_session(verdict, known)
     }
 
-    /// A message begins: ends the one before it, and says who sends.
+    /// Starts a message: ends the previous one and sends the sender.
     pub(super) async fn mail(
         &mut self,
         known: &MacroContext<'_>,
@@ -150,7 +150,7 @@ impl<W: World> Filter<W> {
         }
         let verdict = self.ask(&MilterCommand::Rcpt(recipient.as_str()), known, until).await;
         match verdict {
-            // The others go on.
+            // Refuses this recipient only.
             Ok(FilterDecision::Refuse(refusal)) => {
                 self.note(None);
                 Err(refused(refusal, known))
@@ -173,7 +173,7 @@ impl<W: World> Filter<W> {
         self.heed(verdict, known)
     }
 
-    /// Whether it has a say in the message whose content is complete.
+    /// Returns true if the filter takes part in the message with the content now complete.
     pub(super) fn is_concerned(&self) -> bool {
         !matches!(
             self.standing,
@@ -181,7 +181,7 @@ impl<W: World> Filter<W> {
         )
     }
 
-    /// The whole message. What it wants changed is done in `message` and `draft` when it has said all.
+    /// Sends the whole message. The filter's changes are applied to `message` and `draft` after its final reply.
     pub(super) async fn content(
         &mut self,
         message: &mut MilterMessage,
@@ -202,7 +202,7 @@ impl<W: World> Filter<W> {
         self.standing = FilterState::Done;
         let (verdict, wanted) = match said {
             Ok((verdict, Some(wanted))) => {
-                // It was told the end: nothing is to be aborted.
+                // The filter has received the end, so nothing needs an abort.
                 self.standing = FilterState::Ready;
                 (verdict, wanted)
             }
@@ -227,7 +227,7 @@ impl<W: World> Filter<W> {
         }
     }
 
-    /// Does what it wants.
+    /// Applies the filter's changes.
     fn make(
         &mut self,
         wanted: MilterChanges,
@@ -245,7 +245,7 @@ impl<W: World> Filter<W> {
         }
     }
 
-    /// Tells a step before the content; what comes of it.
+    /// Sends a command before the content, and returns the decision.
     async fn ask(
         &mut self,
         step: &MilterCommand<'_>,
@@ -266,7 +266,7 @@ impl<W: World> Filter<W> {
         Ok(verdict)
     }
 
-    /// What follows from an answer about the session.
+    /// Applies a reply about the session.
     fn heed_of_session(
         &mut self,
         verdict: Result<FilterDecision, MilterError>,
@@ -275,7 +275,7 @@ impl<W: World> Filter<W> {
         match verdict {
             Ok(FilterDecision::Accept) => {
                 self.note(None);
-                // It is told nothing more: the connection is of no use.
+                // It needs no further commands, so the connection is closed.
                 (self.link, self.standing) = (None, FilterState::Satisfied);
                 Ok(())
             }
@@ -290,7 +290,7 @@ impl<W: World> Filter<W> {
         }
     }
 
-    /// What follows from an answer about the message.
+    /// Applies a reply about the message.
     fn heed(
         &mut self,
         verdict: Result<FilterDecision, MilterError>,
@@ -301,7 +301,7 @@ impl<W: World> Filter<W> {
             Err(trouble) => return self.fail(&trouble, known),
         };
         match verdict {
-            // Whether all goes well shows at the end.
+            // Recovery of the filter is logged at the end of the message only.
             FilterDecision::GoOn | FilterDecision::Skip => return Ok(()),
             FilterDecision::Accept => self.standing = FilterState::Done,
             FilterDecision::Discard => self.standing = FilterState::Discarding,
@@ -323,7 +323,7 @@ impl<W: World> Filter<W> {
         self.stands()
     }
 
-    /// What follows for the rest of the message from what it said, or from its failure.
+    /// The result for the rest of the message, after the filter's refusal or failure.
     fn stands(&self) -> Result<(), Refusal> {
         match (&self.standing, self.shared.milter.on_failure) {
             (FilterState::Refused(refusal), _) => Err(refusal.clone()),

@@ -13,22 +13,22 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-/// What is told without waiting for an answer is written when there is so much of it.
+/// Unwritten octets at which commands without an expected reply are written.
 const UNWRITTEN_BYTES_MAX: usize = 64 * 1024;
 
-/// How much is read at once.
+/// Octets read at once.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Why a filter gave no answer, for people.
+/// Reason for a filter's failure, for people.
 pub(super) type MilterError = String;
 
-/// What a filter said besides its verdict.
+/// A reply of a filter.
 pub(super) enum MilterReply {
     Change(Change),
     Verdict(FilterDecision),
 }
 
-/// A connection on which it was agreed what is told. Dropped, it is closed.
+/// A negotiated connection. Closed on drop.
 pub(super) struct Link<W: World> {
     world: W,
     stream: <W::Net as Net>::Stream,
@@ -68,8 +68,7 @@ impl<W: World> Link<W> {
         opened.map_err(|error| described(&error))
     }
 
-    /// Tells a step, if the filter wants to be told of it; whether there is an answer to wait for, for
-    /// which [`Link::hear`] is called.
+    /// Sends a command, if the filter has not opted out. Returns true if it will reply; then [`Link::hear`] is called.
     pub(super) async fn tell(
         &mut self,
         step: &MilterCommand<'_>,
@@ -88,7 +87,7 @@ impl<W: World> Link<W> {
         Ok(is_due)
     }
 
-    /// The next thing that the filter says to that. It may take `timeout` again for each sign of life.
+    /// The next reply to the command. The timeout starts again with each progress reply.
     pub(super) async fn hear(
         &mut self,
         timeout: Duration,
@@ -110,7 +109,7 @@ impl<W: World> Link<W> {
         }
     }
 
-    /// The message under way has ended for us; told with what follows.
+    /// Aborts the current message. Written with the next command.
     pub(super) fn abort(&mut self) {
         abort(&mut self.unwritten);
     }
@@ -149,7 +148,7 @@ impl<W: World> Drop for Link<W> {
     fn drop(&mut self) {
         let mut farewell = Vec::new();
         quit(&mut farewell);
-        // A few bytes, if there is room for them: nobody waits for the farewell.
+        // A few octets, written only if the socket buffer has capacity. No reply is expected.
         let _ = self
             .stream
             .poll_write(&mut Context::from_waker(Waker::noop()), &[IoSlice::new(&farewell)]);

@@ -12,14 +12,14 @@ use std::time::Duration;
 /// A message with a longer header is not given to filters, and refused.
 const HEADER_BYTES_MAX: usize = 1024 * 1024;
 
-/// What a filter wants changed, the body aside, takes no more memory.
+/// Memory limit for a filter's changes, without the body.
 const CHANGES_BYTES_MAX: usize = 1024 * 1024;
 
 /// See [`HEADER_BYTES_MAX`] and [`milter::FIELDS_MAX`].
 const HEADER_TOO_LARGE: Refusal =
     Refusal::permanent((3, 4), "The header is too large for the filters");
 
-/// Why a filter gave no verdict.
+/// Reason for which a filter gave no verdict.
 pub(super) enum Halt {
     /// It is the filter's fault.
     Trouble(MilterError),
@@ -39,13 +39,13 @@ impl From<Refusal> for Halt {
     }
 }
 
-/// What becomes of a message, as one filter has it.
+/// Result of one filter for a message.
 pub(super) enum Fate {
     Kept,
     Discarded,
 }
 
-/// What a filter wants changed, in its order.
+/// Changes that a filter requests, in its order.
 #[derive(Default)]
 pub(super) struct MilterChanges {
     changes: Vec<Change>,
@@ -56,7 +56,7 @@ pub(super) struct MilterChanges {
 /// The header, and where the body is.
 pub(super) struct MilterMessage {
     header: Header,
-    /// What stands between them: an empty line, unless the header ends otherwise.
+    /// Separator between header and body: an empty line, unless the header ends otherwise.
     separator: Bytes,
     body: MilterBody,
 }
@@ -89,7 +89,7 @@ impl MilterMessage {
         Ok(MilterMessage { header, separator, body: MilterBody::Content(end.body_start as u64) })
     }
 
-    /// What stands in the body from `offset` on; empty at its end.
+    /// The octets of the body from `offset` on; empty at its end.
     async fn body(&self, draft: &Draft, offset: u64) -> Result<Bytes, Refusal> {
         match &self.body {
             MilterBody::Content(from) => draft.read(from + offset).await,
@@ -97,8 +97,8 @@ impl MilterMessage {
         }
     }
 
-    /// Tells a filter all of it; what it says, and, if it was told the end, what it wants changed. No answer is waited for longer than so long, and none beyond
-    /// that moment.
+    /// Sends the whole message to a filter. Returns its decision and, if the end was sent, its changes. `times` are the
+    /// timeout for one reply and the deadline for all.
     pub(super) async fn tell<W: World>(
         &self,
         link: &mut Link<W>,
@@ -151,10 +151,10 @@ impl MilterMessage {
         }
     }
 
-    /// Does what a filter wants; what becomes of the message then.
+    /// Applies a filter's changes, and returns the result for the message.
     ///
     /// # Errors
-    /// It wants what can't be; nothing is changed.
+    /// A change is invalid; nothing is changed.
     pub(super) fn make(
         &mut self,
         wanted: MilterChanges,
@@ -181,10 +181,10 @@ impl MilterMessage {
         }
         let restored = envelope.restored.into_iter().filter(|mailbox| !draft.is_named(mailbox));
         let restored: Vec<Mailbox> = restored.collect();
-        // Whoever replaces all recipients removes them first: those that are added must be there before the
-        // last of the others goes.
+        // A filter that replaces all recipients removes them first. The new ones are added before the last old one is
+        // removed.
         for mailbox in envelope.added.into_iter().chain(restored) {
-            // The sender has not named it, and is told nothing of it.
+            // The sender did not name this recipient, and gets no DSN about it.
             draft.add_recipient(Recipient { mailbox, notify: Notify::NEVER, orcpt: None });
         }
         for mailbox in envelope.removed {
@@ -195,7 +195,7 @@ impl MilterMessage {
         Ok(Fate::Kept)
     }
 
-    /// Puts what has changed into the draft; whether it got other content.
+    /// Puts the changes into the draft. Returns true if its content was replaced.
     pub(super) async fn put(self, draft: &mut Draft) -> Result<bool, Refusal> {
         if let Some(fields) = self.header.added() {
             draft.replace_added_fields(fields);
@@ -224,14 +224,14 @@ impl MilterMessage {
     }
 }
 
-/// Where a header ends behind which nothing stands; what begins like a field and is none is body.
+/// End of a header without a body. An invalid field at the end counts as body.
 fn all_header(text: &[u8]) -> mail::header::HeaderBoundary {
     let last = mail::header::fields(text).last();
     let end = last.map_or(0, |field| field.range.end);
     mail::header::HeaderBoundary { fields_end: end, body_start: end }
 }
 
-/// One filter that is told a message.
+/// A filter that receives a message.
 struct Telling<'a, 'k, W: World> {
     link: &'a mut Link<W>,
     known: &'a MacroContext<'k>,
@@ -252,7 +252,7 @@ impl<W: World> Telling<'_, '_, W> {
         }
     }
 
-    /// The end of the message: what is to be changed, and the verdict.
+    /// Ends the message: returns the changes and the verdict.
     async fn end(self, draft: &Draft) -> Result<(FilterDecision, MilterChanges), Halt> {
         let (timeout, until) = self.times;
         let symbols = |name: &str| self.known.symbol(name);
@@ -288,8 +288,8 @@ impl<W: World> Telling<'_, '_, W> {
     }
 }
 
-/// A body that takes the place of another. Its lines end with CRLF and have no NUL, whatever the filter
-/// sends: what servers behind us would disagree about doesn't come from here.
+/// A replacement body. Lines end with CRLF and NULs are removed, whatever the filter sends, because later servers could
+/// interpret them differently.
 struct OtherBody {
     gathering: ContentBuffer,
     bytes: u64,
@@ -334,13 +334,13 @@ impl OtherBody {
     }
 }
 
-/// What is wanted changed of the envelope. Of what a filter says of one recipient the last word counts.
+/// Changes of the envelope. The last change of a recipient counts.
 #[derive(Default)]
 struct EnvelopeChanges {
     sender: Option<Option<Mailbox>>,
     hold: Option<String>,
     added: Vec<Mailbox>,
-    /// Removed and added again: who was named before stays as it was, an alias with all that stand for it.
+    /// Removed and added again. These recipients stay unchanged, and an alias keeps its expansion.
     restored: Vec<Mailbox>,
     removed: Vec<Mailbox>,
 }
@@ -396,7 +396,7 @@ fn mailbox(path: &[u8]) -> Result<Mailbox, MilterError> {
 /// No name is looked up; filters know this one for that.
 pub(super) const NO_NAME: &str = "unknown";
 
-/// What is known when a filter is told something.
+/// Data for macros when a command is sent.
 pub(super) struct MacroContext<'a> {
     pub(super) host: &'a str,
     pub(super) session: &'a Session,
@@ -413,7 +413,7 @@ pub(super) fn address_of(session: &Session) -> SocketAddr {
 }
 
 impl MacroContext<'_> {
-    /// What a macro stands for: those of Sendmail that Postfix has, as far as they are known here.
+    /// The value of a macro: those of Sendmail that Postfix has, as far as this server knows them.
     pub(super) fn symbol(&self, name: &str) -> Option<String> {
         let name = name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name);
         let (client, listener) = (self.session.client(), self.session.listener());
@@ -445,7 +445,7 @@ impl MacroContext<'_> {
     }
 }
 
-/// How long the key of a suite is.
+/// Key length of a cipher suite.
 fn bits_of(cipher: &str) -> Option<&'static str> {
     let is = |part: &str| cipher.contains(part);
     match () {
