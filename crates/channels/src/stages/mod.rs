@@ -1,4 +1,4 @@
-//! What mail passes before it is durable.
+//! Stages: processing of mail before it is durable.
 
 mod access;
 mod action;
@@ -56,18 +56,18 @@ pub(crate) fn kinds<W: World>() -> StageKinds<W> {
     ]
 }
 
-/// Lookups that checks have under way at once, at most, on each shard.
+/// Maximum number of concurrent lookups of checks on each shard.
 #[must_use]
 pub fn lookups_at_once(config: &Config) -> u32 {
     checks::lookups_at_once(config) + strangers::lookups_at_once(config)
 }
 
-/// Whether a rule with these `listeners` is for one of this name; none named: for all.
+/// Returns true if a rule with these `listeners` applies to this one. An empty list applies to all.
 fn is_for_listener(names: &[String], listener: &str) -> bool {
     names.is_empty() || names.iter().any(|name| name == listener)
 }
 
-/// What `scan` finds in the content as it stands now.
+/// The result of `scan` for the current content.
 ///
 /// # Errors
 /// It can't be read.

@@ -15,7 +15,7 @@ pub(super) const ALL_AT_ONCE_MAX: u32 =
     LOOKUPS_AT_ONCE_MAX + POLICIES_AT_ONCE_MAX + NAMES_AT_ONCE_MAX;
 
 /// Share of a queue, one part in five, for mail of one client network (an IPv4 address or an IPv6 /64). Also the share
-/// of all clients in one IPv6 /48, because its owner has 65,536 such networks.
+/// of all clients in one IPv6 /48, because its owner has 65,536 of these networks.
 const OWNER_PART: u32 = 5;
 /// Share, one part in four, for lookups below zones with servers that did not answer the last time.
 const DOUBTFUL_PART: u32 = 4;

@@ -17,7 +17,7 @@ pub(super) use turns::ZonePermit;
 pub(super) use turns::{LookupQueueSettings, LookupTurn, Turns};
 
 /// Time limit for all checks of one message; later answers are ignored. Clients wait ten minutes for the reply (RFC
-/// 5321 §4.5.3.2.6), and later stages need a part of that.
+/// 5321 §4.5.3.2.6), and later stages need time as well.
 pub(super) const CHECKS_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Questions of SPF about one message. Ten terms are allowed, each of which may lead to ten hosts (RFC 7208 §4.6.4);

@@ -1,9 +1,8 @@
-//! Filters that are asked about sessions and messages by Sendmail's milter protocol (`milters` of a
-//! listener).
+//! Milters: filters of sessions and messages by Sendmail's milter protocol (`milters` of a listener).
 //!
-//! Each session has a connection to each filter, from its beginning to its end. A filter is told of
-//! messages as they come; of their content when it is complete, from where it gathered, so that a message
-//! waits where it would wait anyway and costs nothing more. Only then it may change it.
+//! Each session has a connection to each filter, from beginning to end. Commands are sent as they arrive. The content
+//! is sent when it is complete, from memory or disk, so that filters cost no further copy. Only then may a filter
+//! change the message.
 
 mod filter;
 mod link;
@@ -27,9 +26,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// All filters together have so long for what is said before the content; then it counts as a failure.
-/// Clients wait five minutes (RFC 5321 §4.5.3.2.3), others want their part, and no decision takes longer
-/// than 100 seconds.
+/// Time limit for all filters together for one command before the content; then they count as failed. Clients wait five
+/// minutes (RFC 5321 §4.5.3.2.3), other stages need time as well, and each decision is limited to 100 seconds.
 const STEP_TIME_MAX: Duration = Duration::from_secs(90);
 /// The same for the content; clients wait ten minutes (RFC 5321 §4.5.3.2.6).
 const CONTENT_TIME_MAX: Duration = Duration::from_secs(480);
@@ -61,8 +59,8 @@ impl<W: World> StageKind<W> for Milters {
         let host = Rc::from(config.hostname.as_str());
         let stage =
             MilterStage { world: world.clone(), host, of_listeners: of_listeners.collect() };
-        // Filters see what the other stages did, and are not asked about what those refuse. Only a seal
-        // comes later.
+        // After the other stages: filters see their changes, and no message that they refuse. Only the seal comes
+        // later.
         vec![Placed { line: u32::MAX - 1, stage: Rc::new(stage) }]
     }
 }
@@ -85,7 +83,7 @@ struct MilterStage<W: World> {
 type Filters<W> = Rc<Mutex<Vec<Filter<W>>>>;
 
 impl<W: World> MilterStage<W> {
-    /// Those of a session, which keeps them to its end; `None`: there are none.
+    /// The filters of a session, created once for each session. `None` if the listener has none.
     fn filters(&self, session: &Session) -> Option<Filters<W>> {
         let shared = self.of_listeners.get(&*session.listener().name)?;
         if shared.is_empty() {
@@ -195,7 +193,7 @@ impl<W: World> Stage for MilterStage<W> {
     }
 }
 
-/// Has the filters look at the message, one after the other. Who discards it, if one does.
+/// Sends the message to the filters in order. Returns the name of the filter that discards it, if one does.
 async fn pass<W: World>(
     filters: &mut MutexGuard<'_, Vec<Filter<W>>>,
     draft: &mut Draft,

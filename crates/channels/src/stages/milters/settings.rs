@@ -1,4 +1,4 @@
-//! What a listener is told of milters (`milters`).
+//! Settings of a listener's milters (`milters`).
 
 use crate::values;
 use config::quantity::Period;
@@ -162,7 +162,7 @@ impl MilterText {
     }
 }
 
-/// Which are asked, in their order, and what their failure does.
+/// Shows the milters in order, each with its failure action.
 fn explain(milters: &[Milter], explainer: &mut Explainer<'_>) {
     let shown: Vec<String> = milters
         .iter()

@@ -26,7 +26,7 @@ use std::time::Duration;
 /// several services.
 const TIMEOUT_MAX: Duration = Duration::from_secs(90);
 
-/// The service says nothing, or nothing that is understood.
+/// The service gives no reply, or an invalid one.
 const NO_ANSWER: Refusal =
     Refusal::transient((3, 5), "The policy service does not answer; try again later");
 
@@ -116,7 +116,7 @@ impl StageSection for PolicyText {
     }
 }
 
-/// Whom to ask, and how.
+/// A policy service and its settings.
 #[derive(Clone, Debug)]
 struct Policy {
     endpoint: Endpoint,
@@ -164,7 +164,7 @@ struct PolicyClient<W: World> {
     policy: PolicyText,
     service: Service<W>,
     console: Rc<dyn Console>,
-    /// It gave no answer the last time: said once, however many recipients strangers try.
+    /// It failed the last time. The failure is logged once, not for each recipient.
     is_silent: Cell<bool>,
 }
 
@@ -179,7 +179,7 @@ impl<W: World> Stage for PolicyStage<W> {
         recipient: &Recipient,
         routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
-        // What the routes refuse is refused, whatever the service says.
+        // A recipient refused by the routes is refused regardless of the service.
         if !routed.is_taken || !self.0.concerns(transaction) {
             return Answer::Now(Ok(None));
         }
@@ -218,7 +218,7 @@ impl<W: World> PolicyClient<W> {
         })
     }
 
-    /// Says when the service falls silent, or begins to speak nonsense, and when that is over.
+    /// Logs the beginning and the end of a failure of the service.
     fn note(&self, trouble: Option<&String>) {
         let was_silent = self.is_silent.replace(trouble.is_some());
         match trouble {

@@ -55,7 +55,7 @@ impl<W: World> Service<W> {
     /// The answer to a request about a client.
     ///
     /// # Errors
-    /// Why there is none, for people.
+    /// The reason for the failure, for people.
     pub(super) async fn ask(&self, session: &Session, request: &[u8]) -> Result<String, String> {
         let deadline = self.world.time().now() + self.timeout;
         // Networks of one site take turns with each other, and sites with other sites.

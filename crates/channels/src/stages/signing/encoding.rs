@@ -1,12 +1,12 @@
-//! Content that would be encoded on its way out, and lose its signatures by that, is encoded before it is
-//! signed (RFC 6376 §5.3): what is stored then is what is sent.
+//! Encoding before signing (RFC 6376 §5.3). Content that would be encoded for a next hop, which breaks signatures, is
+//! encoded first. The stored content is then sent unchanged.
 
 use super::rules::EncodeBeforeSigning;
 use mail::transfer_encoding::{Encoder, LINE_BYTES_MAX, Survey};
 use mail::{ContentFacts, Refusal};
 use mta::ingress::Draft;
 
-/// Whether there may be something to encode in a content of which this is known.
+/// Returns true if content with these properties may need encoding.
 pub(super) fn is_wanted(rule: EncodeBeforeSigning, facts: &ContentFacts) -> bool {
     let is_long = facts.longest_line > LINE_BYTES_MAX;
     match rule {
@@ -16,11 +16,11 @@ pub(super) fn is_wanted(rule: EncodeBeforeSigning, facts: &ContentFacts) -> bool
     }
 }
 
-/// Encodes what must be, and puts it in the place of what came; whether there was something. What can't be encoded
-/// stays as it is: it isn't encoded on its way either.
+/// Encodes the parts that need it and replaces the content. Returns true if it changed. Content that can't be encoded
+/// stays unchanged; it is not encoded for a next hop either.
 ///
 /// # Errors
-/// It can't be read, or there is no place for it.
+/// The content can't be read, or not stored.
 pub(super) async fn encode(draft: &mut Draft, takes_eight_bit: bool) -> Result<bool, Refusal> {
     let mut survey = Survey::new(takes_eight_bit);
     let mut offset = 0;

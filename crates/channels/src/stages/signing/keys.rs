@@ -19,7 +19,7 @@ const KEYS_KEPT_MAX: usize = 10_000;
 /// A file is read again when it was read so long ago.
 const FRESH: Duration = Duration::from_secs(60);
 
-/// What tables have of keys.
+/// Signing keys in tables.
 pub(super) struct KeyTables<W: World> {
     world: W,
     kept: KeyCache,
@@ -34,7 +34,7 @@ struct CachedKey {
 /// Keys by the text of their entry.
 type KeyCache = Rc<RefCell<Recent<Arc<str>, CachedKey>>>;
 
-/// Who signs by a table's entry; `None`: it has none.
+/// The identity in a table's entry. `None` if the table has no entry.
 type IdentityLookup = Answer<'static, Result<Option<SigningIdentity>, NoKey>>;
 
 impl<W: World> KeyTables<W> {
@@ -42,7 +42,7 @@ impl<W: World> KeyTables<W> {
         KeyTables { world: world.clone(), kept: Rc::new(RefCell::new(Recent::new(KEYS_KEPT_MAX))) }
     }
 
-    /// Who signs as `domain` for an author of a domain that a table may have.
+    /// The identity that signs as `domain` for an author's domain, if the table has it.
     pub(super) fn identity(
         &self,
         table: &Arc<TableEntry>,

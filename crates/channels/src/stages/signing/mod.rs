@@ -1,4 +1,4 @@
-//! Signing of mail whose author is somebody of ours (DKIM): on the shard that accepts it, before it is durable.
+//! DKIM signing of mail from local authors, on the shard that accepts it, before the mail is durable.
 
 mod encoding;
 mod keys;
@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// Signatures that one message gets, those of the first signers that have its author.
 const SIGNATURES_MAX: usize = 8;
 
-/// What a message that nobody signs gets where none may go unsigned (RFC 7372 §3.1).
+/// Refusal of an unsigned message at a listener or for a tenant that requires signatures (RFC 7372 §3.1).
 const UNSIGNED: Refusal =
     Refusal::permanent((7, 20), "Nobody signs for the author of this message");
 /// A key can't be had. RFC 3463 §3.8: X.7.5 is a cryptographic failure.
@@ -68,7 +68,7 @@ impl<W: World> StageKind<W> for Signing {
             signers,
             tables: Rc::new(KeyTables::new(world)),
         };
-        // The last word: nothing of what is signed is changed behind it.
+        // The last stage: a signed message is not changed any more.
         vec![Placed { line: u32::MAX, stage: Rc::new(stage) }]
     }
 }
@@ -81,7 +81,7 @@ struct SigningStage<W: World> {
     tables: Rc<KeyTables<W>>,
 }
 
-/// Who signs; `Err`: who should can't.
+/// The identities that sign. `Err` if one of their keys is unavailable.
 type SigningIdentities = Answer<'static, Result<Vec<SigningIdentity>, NoKey>>;
 
 /// Reads the message as it comes, once for all signatures.
@@ -103,8 +103,8 @@ impl Observer for SigningReader {
     }
 }
 
-/// Whether a message is signed, if somebody signs for its author: that of clients that may relay, as they are
-/// of the house or have logged in. Nobody puts our name to what a stranger says.
+/// Returns true if a message may be signed: that of a client that may relay, because it is internal or has logged in.
+/// Mail of other clients is never signed.
 fn is_signed(transaction: &TransactionView) -> bool {
     let session = &transaction.session;
     session.may_relay() && SigningRules::at(session.listener()).signs
@@ -140,7 +140,7 @@ impl<W: World> Stage for SigningStage<W> {
                 };
             }
         }
-        // What is signed is what leaves here.
+        // The signature must cover the message as rewritten.
         Answer::later(async move {
             let message = scanned(draft, SigningReader::new().0).await?;
             match encodes {
@@ -156,7 +156,7 @@ impl<W: World> Stage for SigningStage<W> {
         let message = scan.finish();
         let Ok(author) = domain_of_author(b"", &message) else { return Answer::Now(Ok(None)) };
         let (now, console) = (self.now(), Rc::clone(&self.console));
-        // The server's own words are the operator's.
+        // Messages of this server belong to no tenant.
         self.identities(&author, None).then(move |found| {
             let signed = found.and_then(|signers| signed(&signers, &message, b"", now));
             Answer::Now(match signed {
@@ -179,7 +179,7 @@ impl<W: World> SigningStage<W> {
         self.world.time().wall().0 / 1_000
     }
 
-    /// The same as [`SigningStage::sign_draft`], for content that is encoded first if somebody signs it.
+    /// Like [`SigningStage::sign_draft`], for content that is encoded first if a signer exists.
     async fn sign_encoded(
         &self,
         transaction: &Rc<TransactionView>,
@@ -253,7 +253,7 @@ impl<W: World> SigningStage<W> {
         }
     }
 
-    /// Those who sign for an author of this domain, in mail of `by`; `None`: in the server's own.
+    /// The identities that sign for an author of this domain, in mail of `by`. `None` for the server's own messages.
     fn identities(&self, author: &str, by: Option<&HandedInBy<'_>>) -> SigningIdentities {
         let mut answers = Vec::new();
         let signers = self.signers.iter().filter_map(|settings| settings.of::<Signer>());
@@ -319,7 +319,7 @@ fn signed(
     Ok(SignedFields { fields, signers: signers.iter().map(name).collect() })
 }
 
-/// What becomes of a message that nobody signs.
+/// The decision about an unsigned message.
 fn unsigned(transaction: &TransactionView, draft: &Draft) -> Result<(), Refusal> {
     let of_tenant = draft.tenancy().and_then(|tenancy| tenancy.tenant.unsigned);
     let refuses = match of_tenant {

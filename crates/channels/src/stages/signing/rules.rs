@@ -1,4 +1,4 @@
-//! What a listener is told of signatures (`sign`, `unsigned`, `encode_before_signing`).
+//! Signing settings of a listener (`sign`, `unsigned`, `encode_before_signing`).
 
 use config::{Listener, ListenerSection, Reader, Unsigned};
 use schemars::JsonSchema;
@@ -43,14 +43,13 @@ pub(crate) enum EncodeBeforeSigning {
     Never,
 }
 
-/// Whether mail of clients of a listener is signed.
+/// Signing rules of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SigningRules {
     /// If their client may relay.
     pub(crate) signs: bool,
-    /// What nobody signs is not taken from these.
+    /// Unsigned messages of these clients are refused.
     pub(crate) refuses_unsigned: bool,
-    /// What is encoded first.
     pub(crate) encodes: EncodeBeforeSigning,
 }
 
@@ -84,7 +83,7 @@ impl ListenerSection for SigningRules {
 }
 
 impl SigningRules {
-    /// Whether mail of clients of a listener is signed.
+    /// The signing rules of a listener.
     pub(super) fn at(listener: &Listener) -> SigningRules {
         listener.of::<SigningRules>().copied().unwrap_or_default()
     }

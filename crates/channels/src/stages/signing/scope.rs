@@ -1,15 +1,15 @@
-//! Whose mail is signed, and with what, as far as the configuration tells.
+//! Authors and keys of signers, as far as the configuration lists them.
 
 use super::settings::{Keys, Signer, SigningName};
 use config::DomainPattern;
 use mail::Domain;
 
-/// What one signer has to say of it.
+/// Authors and keys of one signer.
 #[derive(Debug)]
 pub struct SigningScope<'a> {
     /// The domains of authors that it names, in ASCII.
     pub authors: Vec<String>,
-    /// The others that it signs for, as text for people: `*.example.org`, `*`.
+    /// Further domains that it signs for, as text for people: `*.example.org`, `*`.
     pub others: Vec<String>,
     /// The table that has its keys, if there is one.
     pub table: Option<&'a str>,
@@ -18,7 +18,7 @@ pub struct SigningScope<'a> {
 }
 
 impl Signer {
-    /// What it has to say of it.
+    /// The authors and keys of this signer.
     pub(crate) fn scope(&self) -> SigningScope<'_> {
         let (mut authors, mut others, mut signs_as) = (Vec::new(), Vec::new(), Vec::new());
         for pattern in &self.domains {

@@ -1,4 +1,4 @@
-//! What is told of those who sign (`[[signer]]`).
+//! Settings of signers (`[[signer]]`).
 
 use crate::stages::key_file::KeyFile;
 use auth::dkim::SigningIdentity;
@@ -77,7 +77,7 @@ pub struct SigningName<'a> {
 pub(crate) struct Signer {
     /// Empty: all.
     pub(super) domains: Vec<DomainPattern>,
-    /// Whose mail alone is signed, beside that of `logins`.
+    /// Only mail of these tenants, and of `logins`, is signed.
     tenants: Vec<Box<str>>,
     logins: Vec<Box<str>>,
     /// `None`: see [`Signer::domain_for`].
@@ -85,11 +85,11 @@ pub(crate) struct Signer {
     pub(super) keys: Keys,
 }
 
-/// With what it signs.
+/// Source of the signing key.
 #[derive(Debug)]
 pub(super) enum Keys {
     Own(OwnKey, Option<RolloverKey>),
-    /// What a table has.
+    /// Keys in a table.
     Table(Arc<TableEntry>),
 }
 
@@ -106,14 +106,14 @@ pub(super) struct RolloverKey {
     from: Wall,
 }
 
-/// Whose mail is to be signed.
+/// Tenant and user that submitted a message.
 #[derive(Debug)]
 pub(super) struct HandedInBy<'a> {
     pub(super) tenant: Option<&'a str>,
     pub(super) login: Option<&'a str>,
 }
 
-/// Why there is no key, or no signature.
+/// Reason for a missing key or signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NoKey(pub(super) Box<str>);
 
@@ -280,7 +280,7 @@ impl Signer {
         }
     }
 
-    /// In whose name it signs for an author of this domain; `None`: it does not.
+    /// The signing domain (d=) for an author of this domain. `None` if it does not sign.
     pub(crate) fn domain_for(&self, author: &str) -> Option<String> {
         let own = || self.sign_as.clone();
         if self.domains.is_empty() {
@@ -333,7 +333,7 @@ impl Signer {
 }
 
 impl OwnKey {
-    /// Which of two signs at this moment.
+    /// The key in force at this time.
     pub(super) fn in_force<'k>(&'k self, next: Option<&'k RolloverKey>, now: Wall) -> &'k OwnKey {
         next.filter(|next| now >= next.from).map_or(self, |next| &next.key)
     }

@@ -1,5 +1,5 @@
-//! Steering: clients that a listener trusts with it say in header fields how a message is to be sent. The fields
-//! are left out of what is sent.
+//! Steering: clients trusted by a listener set delivery options of a message in header fields. The fields are removed
+//! from the message.
 
 mod settings;
 
@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Reads the fields that `[steering]` names, where a listener obeys anybody's.
+/// Reads the fields of `[steering]`, if a listener trusts any client with them.
 pub(crate) struct Steerings;
 
 impl<W: World> StageKind<W> for Steerings {
@@ -37,14 +37,14 @@ impl<W: World> StageKind<W> for Steerings {
         let (keys, names): (Vec<_>, Vec<_>) = steering.fields.iter().cloned().unzip();
         let (world, pools) = (world.clone(), config.pools.clone());
         let stage = SteeringStage { world, keys, names: names.into(), pools };
-        // The first: nobody else is to see them.
+        // The first stage, so that later stages do not see the fields.
         vec![Placed { line: 0, stage: Rc::new(stage) }]
     }
 }
 
 struct SteeringStage<W: World> {
     world: W,
-    /// What the fields say, in the order of `names`.
+    /// The options set by the fields, in the order of `names`.
     keys: Vec<SteeringKey>,
     names: Rc<[Box<str>]>,
     pools: Vec<Arc<Pool>>,
@@ -53,7 +53,7 @@ struct SteeringStage<W: World> {
 /// Reads the header as it comes.
 type SteeringWatch = FieldWatch<Rc<[Box<str>]>>;
 
-/// More than are noted: what would be left could not be left out.
+/// More fields than are noted. The remaining ones could not be removed.
 const TOO_MANY_FIELDS: Refusal =
     Refusal::permanent((6, 0), "Too many steering fields").with_code(550);
 
@@ -128,7 +128,7 @@ impl<W: World> SteeringStage<W> {
                 if at > now.after(HOLD_MAX) {
                     return Err(SteeringError::TooFar);
                 }
-                // What has passed is no wish.
+                // A time in the past is ignored.
                 steering.not_before = Some(at).filter(|at| *at > now);
             }
             SteeringKey::Expires => steering.expires = Some(time_of(text)?),
@@ -140,7 +140,7 @@ impl<W: World> SteeringStage<W> {
         Ok(())
     }
 
-    /// What is wrong with several of them together.
+    /// Checks the fields in combination.
     fn check(&self, steering: &Steering, now: Wall) -> Result<(), Refusal> {
         let Some(expires) = steering.expires else { return Ok(()) };
         if expires > steering.not_before.unwrap_or(now) {
@@ -151,7 +151,7 @@ impl<W: World> SteeringStage<W> {
     }
 }
 
-/// What is wrong with a steering field.
+/// Error in a steering field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SteeringError {
     /// It is there twice.
@@ -175,7 +175,7 @@ enum SteeringError {
 }
 
 impl SteeringError {
-    /// What the client gets to hear, of the field of this name.
+    /// The refusal for an error in the field of this name.
     fn refusal(self, field: &str) -> Refusal {
         let text = match self {
             SteeringError::Twice => "stands there more than once",

@@ -1,10 +1,10 @@
-//! `[steering]`: by which header fields clients say how a message is to be sent.
+//! `[steering]`: header fields that set delivery options.
 
 use config::{Reader, Rest, Section};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What no message may be sent without, or what is said of it on its way.
+/// Fields that must not be removed: a message needs them, or servers add them for tracing.
 const NEEDED: [&str; 12] = [
     "From",
     "Sender",
@@ -52,22 +52,22 @@ pub(crate) struct SteeringText {
     pub(crate) window: Option<String>,
 }
 
-/// What such a field says.
+/// Option that a steering field sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SteeringKey {
-    /// Whose mail it is.
+    /// The tenant of the message.
     Tenant,
-    /// With what it waits.
+    /// The campaign: messages of one campaign are queued together.
     Campaign,
     /// From where it is sent.
     Pool,
-    /// Before what it is sent.
+    /// The priority over other mail.
     Priority,
     /// From when on.
     NotBefore,
     /// Until when.
     Expires,
-    /// In which hours.
+    /// Hours in which it is sent.
     Window,
 }
 
@@ -116,7 +116,7 @@ impl Section for SteeringFields {
         (!fields.is_empty()).then_some(SteeringFields { fields })
     }
 
-    /// Listeners say whose fields are obeyed.
+    /// Warns if no listener trusts any client with these fields.
     fn review(value: Option<&SteeringFields>, rest: &Rest<'_>, reader: &mut Reader<'_, '_>) {
         let is_obeyed = rest.listeners.iter().any(|one| !one.steering_from.is_empty());
         if value.is_some() && !is_obeyed {

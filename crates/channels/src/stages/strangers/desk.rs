@@ -1,6 +1,6 @@
-//! The checks of one listener, in their order.
+//! The checks before the message at one listener, in order.
 //!
-//! Whether mail to a sender could go anywhere (RFC 5321 §2.3.5: the domain resolves to MX or addresses).
+//! Checks also that mail to the sender could be delivered: its domain has MX or address records (RFC 5321 §2.3.5).
 
 use super::super::checks::ascii_domain;
 use super::greylist::Greylister;
@@ -20,7 +20,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A stranger is not one of us.
+/// A client from outside uses a sender of a local domain.
 const NOT_YOURS: Refusal = Refusal::permanent(
     (7, 1),
     "Mail from this domain does not come from outside; its users log in to send",
@@ -49,7 +49,7 @@ impl<W: World> RcptChecks<W> {
         RcptChecks { parts, told: Arc::clone(told), lists, greylister, sender_domains }
     }
 
-    /// Whether there is anything to be asked about a client that has said nothing yet.
+    /// Returns true if lookups about a client can start at the connection.
     pub(super) fn asks_lists(&self) -> bool {
         self.lists.is_some()
     }
@@ -61,15 +61,15 @@ impl<W: World> RcptChecks<W> {
         }
     }
 
-    /// Our name, if anything is said under it.
+    /// The authserv-id, if fields are added under that name.
     pub(super) fn speaks_as(&self) -> Option<&str> {
         self.lists.as_ref().filter(|lists| lists.may_allow()).map(|_| &*self.parts.server)
     }
 
-    /// Whether a recipient is taken from this stranger.
+    /// Checks a recipient of a client that may not relay.
     ///
     /// # Errors
-    /// It is not.
+    /// It is refused or deferred.
     pub(super) async fn check(
         &self,
         transaction: &TransactionView,
@@ -94,7 +94,7 @@ impl<W: World> RcptChecks<W> {
             &metrics.strangers_refused[StrangersCheck::Dnsbl],
         )?;
         match &self.greylister {
-            // For whom lists speak, they know.
+            // Clients on an allow list are known mail servers.
             Some(greylister) if verdict != DnsblResult::Allowed => {
                 let put_off = greylister.check(transaction, recipient).await;
                 counted(put_off, &metrics.strangers_refused[StrangersCheck::Greylist])
@@ -110,7 +110,7 @@ impl<W: World> RcptChecks<W> {
         }
     }
 
-    /// Whether the stranger says that it writes for a domain of ours.
+    /// Returns true if the client uses a sender of a local domain.
     async fn is_own_domain(&self, transaction: &TransactionView) -> Result<bool, Refusal> {
         let sender = transaction.sender.as_ref().filter(|_| self.told.own_domains.is_made());
         let Some(sender) = sender else { return Ok(false) };
@@ -125,7 +125,7 @@ impl<W: World> RcptChecks<W> {
         }
     }
 
-    /// What is known of the sender's domain, looked up once for all who want to know it now.
+    /// State of the sender's domain, looked up once for all concurrent transactions.
     async fn sender_domain(&self, transaction: &TransactionView) -> SenderDomain {
         let sender = transaction.sender.as_ref().filter(|_| self.told.sender_domain.is_made());
         // An address is where it is; the bare postmaster is of no domain.
@@ -139,7 +139,7 @@ impl<W: World> RcptChecks<W> {
         let questions = of_sender(&self.parts.of_senders, world, client);
         let found = place.get_or_try_init(|| async {
             let found = look_up(&questions, &domain).await;
-            // What our own limit has cut short is known to nobody else.
+            // A result cut short by a local limit is not shared.
             if questions.was_cut() { Err(found) } else { Ok(found) }
         });
         found.await.copied().unwrap_or_else(|cut| cut)
@@ -158,13 +158,13 @@ impl<W: World> RcptChecks<W> {
                 transaction.hold(&format!("listed by {zone}"));
                 Ok(verdict)
             }
-            // What our own limit kept from being asked could have turned the stranger away.
+            // A list left out because of a local limit could have refused the client.
             (_, ActionLimit::Reject | ActionLimit::Hold) if is_cut => Err(NOT_ASKED),
             _ => Ok(verdict),
         }
     }
 
-    /// Says in the message and its event what came of it.
+    /// Adds the results to the message and its event.
     pub(super) async fn mark(&self, transaction: &TransactionView, draft: &mut Draft) {
         if let Some(lists) = &self.lists {
             let subject = subject(transaction);
@@ -203,7 +203,7 @@ fn counted<T>(checked: Result<T, Refusal>, counter: &Counter) -> Result<T, Refus
     checked.inspect_err(|_| counter.inc())
 }
 
-/// What a check may do about what it found.
+/// Applies the action permitted for a failed check.
 fn object(
     power: ActionLimit,
     transaction: &TransactionView,
@@ -232,22 +232,22 @@ const NO_ANSWER: Refusal = Refusal::transient(
 )
 .with_code(450);
 
-/// What is known of a domain that senders name.
+/// State of a sender's domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SenderDomain {
     Found,
     /// It does not exist, or nothing in it takes mail.
     Missing,
-    /// It says that it takes no mail (RFC 7505).
+    /// It has a null MX and accepts no mail (RFC 7505).
     TakesNone,
     Unanswered,
 }
 
 impl SenderDomain {
-    /// Why mail from there is refused.
+    /// Checks that the domain accepts mail.
     ///
     /// # Errors
-    /// It is.
+    /// The refusal of mail from there.
     pub(super) fn check(self) -> Result<(), Refusal> {
         match self {
             SenderDomain::Found => Ok(()),

@@ -1,4 +1,4 @@
-//! Puts strangers off that come for the first time.
+//! Greylisting: defers unknown clients at their first attempt.
 
 use super::super::checks::ascii_domain;
 use super::parts::RcptCheckContext;
@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(super) struct Greylister<W: World> {
     parts: Rc<RcptCheckContext<W>>,
     told: Greylist,
-    /// Whether senders' domains say that clients may send for them.
+    /// Clients authorized by SPF of the sender's domain.
     allowed: Memo<(IpAddr, Box<str>), bool>,
 }
 
@@ -27,10 +27,10 @@ impl<W: World> Greylister<W> {
         Greylister { parts, told, allowed: Memo::default() }
     }
 
-    /// Whether a recipient is taken now.
+    /// Judges a recipient by the greylist.
     ///
     /// # Errors
-    /// It is put off.
+    /// It is deferred.
     pub(super) async fn check(
         &self,
         transaction: &TransactionView,
@@ -66,7 +66,7 @@ impl<W: World> Greylister<W> {
         }
     }
 
-    /// Whether the domain of the sender says that the client may send for it.
+    /// Returns true if the client is authorized by SPF of the sender's domain.
     async fn is_sent_for(&self, transaction: &TransactionView, domain: &str) -> bool {
         if !self.told.by_spf || domain.is_empty() {
             return false;
@@ -87,7 +87,7 @@ impl<W: World> Greylister<W> {
         let place = self.allowed.place((ip, domain.into()), time.now());
         let allowed = place.get_or_try_init(|| async {
             let is_passed = spf::check(&lookups, question).await.verdict == spf::SpfResult::Pass;
-            // What our own limit has cut short is not remembered.
+            // A result cut short by a local limit is not cached.
             if lookups.was_cut() && !is_passed { Err(()) } else { Ok(is_passed) }
         });
         allowed.await.is_ok_and(|is_allowed| *is_allowed)
