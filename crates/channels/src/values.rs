@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The values that a route's settings may name.
 #[derive(Debug, Default)]
 pub(crate) struct ValueNames<'a> {
-    /// The table and its names; `None`: the route says nothing of its recipients.
+    /// The table and its names. `None` if the route has no `recipients`.
     table: Option<(&'a str, Vec<&'a str>)>,
 }
 
@@ -30,14 +30,14 @@ impl<'a> ValueNames<'a> {
         ValueNames { table: Some(("t", names.to_vec())) }
     }
 
-    /// Whether there is such a value. Names are without regard to case, as LDAP has them.
+    /// Returns true if the entries have a value of this name. Names are case-insensitive, as in LDAP.
     pub(crate) fn has(&self, name: &str) -> bool {
         let names = self.table.as_ref().map(|(_, names)| names);
         names.is_some_and(|names| names.iter().any(|known| known.eq_ignore_ascii_case(name)))
     }
 }
 
-/// Which there are, for people.
+/// Lists the names, for people.
 impl fmt::Display for ValueNames<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((table, names)) = &self.table else {
@@ -77,17 +77,17 @@ impl EntryTable {
     }
 }
 
-/// Why a value can't be used.
+/// Error of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValueError {
     /// The recipient's entry lacks it.
     Missing(String),
-    /// It is not what is wanted; with the end of a sentence.
+    /// The value is unusable; with the end of an error message.
     Bad(String, String),
 }
 
 impl ValueError {
-    /// The value of this name, and what is wrong with it.
+    /// An error of the value of this name, with a description.
     pub(crate) fn bad(name: &str, why: impl Into<String>) -> ValueError {
         ValueError::Bad(name.to_owned(), why.into())
     }
@@ -102,11 +102,10 @@ impl fmt::Display for ValueError {
     }
 }
 
-/// The one value of this name.
+/// The only value of this name.
 ///
 /// # Errors
-/// There is none, or there are several: which of them would be meant is nowhere said (in LDAP they have
-/// no order).
+/// It is missing, or has several values. Their order is undefined in LDAP, so none can be preferred.
 pub(crate) fn one<'v>(values: Values<'_, 'v>, name: &str) -> Result<&'v str, ValueError> {
     match values(name) {
         [] => Err(ValueError::Missing(name.to_owned())),
@@ -115,7 +114,7 @@ pub(crate) fn one<'v>(values: Values<'_, 'v>, name: &str) -> Result<&'v str, Val
     }
 }
 
-/// What a setting says: the same for all recipients, or what the entry of each has by a name.
+/// A setting: fixed for all recipients, or the name of a value in each recipient's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Setting<T> {
     Fixed(T),
@@ -149,7 +148,7 @@ pub(crate) fn named<'t>(text: &'t str, names: &ValueNames<'_>) -> Option<Result<
     Some(if names.has(name) { Ok(name) } else { Err(names.to_string()) })
 }
 
-/// What may be written, for people.
+/// Permitted forms, for people.
 pub(crate) const HELP: &str =
     "an IP address and port are wanted, such as \"127.0.0.1:10023\", or \"unix:\" and a path";
 

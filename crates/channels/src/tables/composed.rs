@@ -1,4 +1,4 @@
-//! Tables that are made of others.
+//! Tables composed from other tables.
 
 use config::{Composition, Reader, TableSection, TableSettings};
 use schemars::JsonSchema;
@@ -46,7 +46,7 @@ impl TableSection for UnionText {
     }
 }
 
-/// How a table is made, and of which.
+/// Kind of composition, and the tables it consists of.
 #[derive(Debug, PartialEq, Eq)]
 struct Composed {
     composition: Composition,

@@ -42,16 +42,15 @@ pub struct DatabaseFile {
 }
 
 impl DatabaseFile {
-    /// Where it is.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The table that the file is.
+    /// Opens the database in the file.
     ///
     /// # Errors
-    /// It is no database, or not all of it, or can't be read.
+    /// It is not a database, incomplete, or unreadable.
     pub fn open(&self, content: Arc<dyn DatabaseBytes>) -> Result<Arc<Database>, Unusable> {
         Ok(Arc::new(Database::open(self.path.display().to_string(), content)?))
     }

@@ -1,4 +1,4 @@
-//! Lookup tables that are kept in this process: what each kind is told, and how it is made of a file.
+//! Lookup tables in this process: settings of each kind, and construction from files.
 
 mod composed;
 mod database;
@@ -24,10 +24,11 @@ pub trait LocalTable {
     /// Bytes that the file may have: of more, no more need to be read.
     fn file_bytes_max(&self) -> usize;
 
-    /// Makes it of what the file has, of entries that can be used. What was left out is among the table's warnings.
+    /// Builds the table from the file's content and its usable entries. Entries left out are among the table's
+    /// warnings.
     ///
     /// # Errors
-    /// All mistakes in the file, in its order. Those of a table without a file have no line.
+    /// All errors in the file, in order. Errors of a table without a file have no line.
     fn make(&self, content: &[u8], judge: Judge<'_>)
     -> Result<Arc<dyn Table>, Vec<TableFileError>>;
 }

@@ -1,5 +1,5 @@
-//! What becomes of a message, a probe or a report that came: who its recipients are, which of them are refused at
-//! once, and when it is to be sent. The refusals' statuses are those that RFC 2156 maps to the reasons of a report.
+//! Acceptance of messages, probes and reports: determines recipients, immediate refusals and deferred delivery. The
+//! refusals have the status codes that RFC 2156 maps to the reasons of a report.
 
 use super::kept::{self, ApduKind};
 use super::{gateway, loops, names, redirection};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use x400::mts::extension::Stage;
 use x400::mts::{self, Broken, EnvelopeKind, MtsIdentifier, ReportEnvelope, TransferEnvelope};
 
-/// A message comes to nothing for a recipient, and its originator is told.
+/// Refusals: a recipient gets no message, and the originator gets a non-delivery report.
 pub(super) const NO_ROUTE: Refusal =
     Refusal::permanent((1, 1), "unrecognised O/R name: no route takes it");
 pub(super) const TOO_MANY: Refusal =
@@ -25,7 +25,7 @@ const NOT_CONVERTED: Refusal =
     Refusal::permanent((6, 3), "the gateway does not do the conversion that is asked for");
 const BROKEN: Refusal = Refusal::permanent((5, 4), "the envelope can't be read wholly");
 
-/// What may be accepted, and by whom.
+/// Limits and configuration for acceptance.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AcceptanceContext<'a> {
     pub(super) x400: &'a X400,
@@ -36,14 +36,14 @@ pub(super) struct AcceptanceContext<'a> {
 }
 
 impl AcceptanceContext<'_> {
-    /// Whether a route takes this recipient.
+    /// Returns true if a route accepts this recipient.
     fn have_route_to(&self, recipient: &mts::Recipient) -> bool {
         let mailbox = gateway::recipient(&recipient.name, self.config, self.x400);
         self.config.route_of(&mailbox, None).is_some()
     }
 }
 
-/// What an APDU comes to, but for its content.
+/// Result of the acceptance of an APDU, without its content.
 #[derive(Debug)]
 pub(super) struct Acceptance {
     /// Those that are ours; none: there is nothing to do.
@@ -61,7 +61,7 @@ impl Acceptance {
         self.foreign.refused.sort_by_key(|(index, _)| *index);
     }
 
-    /// Whether it is a report.
+    /// Returns true for a report.
     pub(super) fn is_report(&self) -> bool {
         kept::read(&self.foreign.kept).is_some_and(|(kind, _)| kind == ApduKind::Report)
     }
@@ -72,7 +72,7 @@ impl Acceptance {
         self.is_unreadable = true;
     }
 
-    /// Why it waits for an operator, if that is since it can't be read.
+    /// The reason for a hold because the APDU is unreadable.
     pub(super) fn why_unreadable(&self) -> Option<&str> {
         self.foreign.hold.as_deref().filter(|_| self.is_unreadable)
     }
@@ -83,7 +83,7 @@ impl Acceptance {
         Submission { steering, foreign: Some(foreign), ..Submission::new(envelope, facts) }
     }
 
-    /// None of its recipients is delivered to, for this reason; what was found before counts.
+    /// Refuses all remaining recipients for this reason. Earlier refusals stay.
     pub(super) fn refuse_all(&mut self, why: &Refusal) {
         let (known, all) = (&self.foreign.refused, self.envelope.recipients.len());
         let others = (0..all).map(|index| u32::try_from(index).unwrap_or(u32::MAX));
@@ -138,7 +138,7 @@ fn of_redirected(
     acceptance
 }
 
-/// What speaks against all recipients.
+/// The refusal of all recipients, if any.
 fn refusal_of_all(
     envelope: &TransferEnvelope,
     ours: usize,
@@ -155,7 +155,7 @@ fn refusal_of_all(
     envelope.extensions.unsupported(Stage::Transfer).map(|_| UNSUPPORTED)
 }
 
-/// What speaks against one of them.
+/// The refusal of one recipient, if any.
 fn refusal_of_one(
     mailbox: &Mailbox,
     fields: &mts::Recipient,
@@ -167,7 +167,7 @@ fn refusal_of_one(
         true => Stage::Delivery,
         false => Stage::Transfer,
     };
-    // Who passes an APDU on leaves the conversion to who delivers it (X.411 §14.3.5).
+    // A relaying MTA leaves conversion to the delivering MTA (X.411 §14.3.5).
     let is_converted = !route.channel.kinds_of_mail().x400;
     if is_converted
         && fields.explicit_conversion.is_some_and(|wanted| !CONVERSIONS.contains(&wanted))
@@ -181,7 +181,8 @@ fn refusal_of_one(
 /// Conversions that originators may ask the gateway for (X.411, ExplicitConversion): teletex to IA5 text.
 const CONVERSIONS: [u32; 1] = [11];
 
-/// Of a message or a probe whose envelope is broken, as far as a report can be made of it. `None`: it can't.
+/// Acceptance of a message or probe with a broken envelope, as far as a report can be made. `None` if that is
+/// impossible.
 pub(super) fn of_broken(
     broken: &Broken,
     kind: EnvelopeKind,
@@ -210,7 +211,7 @@ pub(super) fn of_report(
     octets: &[u8],
     terms: &AcceptanceContext<'_>,
 ) -> Acceptance {
-    // Nobody is told what becomes of a report (X.411 §14.3.4).
+    // No report is sent about a report (X.411 §14.3.4).
     let mailbox = gateway::recipient(&envelope.destination, terms.config, terms.x400);
     let recipient = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
     let foreign = NativeMessage {
@@ -237,7 +238,7 @@ pub(super) fn of_report(
     acceptance
 }
 
-/// Of octets that nobody can read: they are held for an operator, as mail for the postmaster.
+/// Holds an unreadable APDU for an operator, as mail for the postmaster.
 pub(super) fn of_unreadable(peer: &str, what: &str, config: &Config) -> Acceptance {
     let mailbox = config.postmaster.address.clone();
     let recipient = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
@@ -289,7 +290,7 @@ fn steering_of(envelope: &TransferEnvelope, now: Wall) -> Steering {
     }
 }
 
-/// What events and the queue say beside addresses.
+/// Fields for events and the queue, besides addresses.
 pub(super) fn told(
     kind: ApduKind,
     identifier: &MtsIdentifier,

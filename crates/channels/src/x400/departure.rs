@@ -1,5 +1,5 @@
-//! What is sent of a message, probe or report: its envelope with our trace and the next MTA's recipients, and its
-//! content as it came.
+//! Output of a message, probe or report: its envelope with this MTA's trace and the responsibilities of the next MTA,
+//! and its content as received.
 
 use super::acceptance::told;
 use super::kept::{self, ApduContent, ApduKind, Departure, RefusedRecipients};
@@ -19,11 +19,12 @@ use x400::mts::{
     TransferEnvelope, UtcTime,
 };
 
-/// What is sent of `message` to an MTA that answers for its recipients of these indexes. `x400`: who we are;
-/// `mode`: how that MTA is spoken to. A report for an MTA of 1984 is [`report_to_1984`]'s.
+/// Builds the APDU of `message` for an MTA that becomes responsible for the recipients of these indexes. `x400`
+/// identifies this MTA; `mode` is the protocol mode of the next one. A report to an MTA of 1984 is built by
+/// [`report_to_1984`].
 ///
 /// # Errors
-/// What is kept of it is no envelope, or has no place in X.400 of 1984.
+/// The stored octets are not an envelope, or can't be expressed in X.400 of 1984.
 pub(super) fn departure(
     message: &Message,
     indexes: &[u32],
@@ -59,7 +60,7 @@ pub(super) fn departure(
     })
 }
 
-/// What leaves to an MTA of 1984, and which of our recipients it can't have. `came`: the envelope before.
+/// The envelope for an MTA of 1984, and the recipients that it can't have. `came` is the envelope as received.
 fn downgraded(
     octets: &[u8],
     came: &TransferEnvelope,
@@ -76,16 +77,16 @@ fn downgraded(
     Ok((made.envelope.encode(), refused.collect()))
 }
 
-/// Whether it is a report.
+/// Returns true for a report.
 pub(super) fn is_report(message: &Message) -> bool {
     let kept = message.kept_of_x400().and_then(kept::read);
     kept.is_some_and(|(kind, _)| kind == ApduKind::Report)
 }
 
-/// What is sent of a report to an MTA of 1984; `content` is all of it.
+/// Builds the APDU of a report for an MTA of 1984 from its whole `content`.
 ///
 /// # Errors
-/// As of [`departure`].
+/// As for [`departure`].
 pub(super) fn report_to_1984(
     message: &Original,
     content: &[u8],
@@ -138,8 +139,8 @@ fn transfer_envelope(
     relay(octets, &changes).map_err(|error| unusable(&error))
 }
 
-/// Our recipients are those that came with the responsibility bit, in their order: the next MTA answers for those
-/// whose index is among `indexes`, and for no other.
+/// This MTA's recipients are those received with the responsibility bit, in order. The next MTA becomes responsible for
+/// those with an index in `indexes` only.
 fn responsibilities(envelope: &TransferEnvelope, indexes: &[u32]) -> Vec<RecipientChange> {
     let mut ours = 0..;
     let change = |is_ours: bool| match is_ours {
@@ -154,7 +155,7 @@ fn responsibilities(envelope: &TransferEnvelope, indexes: &[u32]) -> Vec<Recipie
         .collect()
 }
 
-/// Our part of its way.
+/// This MTA's trace elements of a message.
 struct Visit<'a> {
     x400: &'a X400,
     /// The next MTA's.
@@ -163,7 +164,8 @@ struct Visit<'a> {
 }
 
 impl Visit<'_> {
-    /// X.411 §12.3.1.5, `is_rerouted`: an operator has chosen another way, so that it may come by again.
+    /// X.411 §12.3.1.5, `is_rerouted`: an operator has chosen another route, so the message may legitimately pass this
+    /// MTA again.
     fn new(received_at: Wall, is_rerouted: bool, x400: &X400, mode: X400Mode) -> Visit<'_> {
         let arrival = UtcTime::from(received_at);
         let action = if is_rerouted { RoutingAction::Rerouted } else { RoutingAction::Relayed };
@@ -177,9 +179,9 @@ impl Visit<'_> {
         self
     }
 
-    /// A domain writes itself down when a message enters it, each of its MTAs when it comes there (X.411 §12.3.1). An MTA
-    /// of 1984 gets no internal trace, so that what goes in circles with one of our domain would be counted nowhere:
-    /// there the domain is written each time.
+    /// A domain adds a trace element when a message enters it, and each MTA an internal one (X.411 §12.3.1). An MTA of
+    /// 1984 gets no internal trace, so a loop with an MTA of the same domain would go undetected. In this case the
+    /// domain element is added each time.
     fn elements(&self, trace: &[TraceElement]) -> (Option<TraceElement>, InternalTraceElement) {
         let domain = names::global_domain(&self.x400.domain);
         let is_inside = trace.last().is_some_and(|last| last.domain.is_same(&domain));

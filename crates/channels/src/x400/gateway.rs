@@ -28,10 +28,10 @@ use x400::mts::{
 use x400::or_name::{OrAddress, OrName, RFC_822};
 use x400::reasons::NonDelivery;
 
-/// What the configuration's gateway comes to.
+/// The gateway in force.
 struct InForce {
     gateway: Gateway,
-    /// What strangers may write.
+    /// O/R addresses that unauthenticated senders may write to.
     strangers: Vec<OrAddress>,
     /// `None`: return paths are left as they are, and no DSN becomes a report.
     return_paths: Option<ReturnPaths>,
@@ -45,7 +45,7 @@ pub(super) fn gateway_of(x400: &X400) -> Option<&Gateway> {
 fn in_force(x400: &X400) -> Option<&InForce> {
     let made = |told: &X400Gateway, tables: &GatewayTables| {
         let mut mappings = Mappings::default();
-        // Whoever has read the files knows that they are right.
+        // The files were checked when they were read.
         let _ = mappings.read(&tables.mappings, TableKind::Mapping);
         let _ = mappings.read(&tables.gateways, TableKind::Gateway);
         let gateway = Gateway {
@@ -78,7 +78,8 @@ static NO_OR_ADDRESS: Refusal =
 static NOT_A_REPORT: Refusal =
     Refusal::permanent((7, 1), "Only reports are taken for this return path");
 
-/// Why nobody, or no stranger, may send to an internet address through the gateway; `None`: anybody may.
+/// The refusal of an internet address at the gateway, for all clients or for those that may not relay. `None` if the
+/// client may send to it.
 pub(super) fn refusal(x400: &X400, mailbox: &Mailbox, may_relay: bool) -> Option<&'static Refusal> {
     let made = in_force(x400)?;
     if mailbox.is_or_address() || returned(made, mailbox).is_some() {
@@ -109,12 +110,12 @@ pub(super) fn behind(x400: &X400, mailbox: &Mailbox) -> Option<Mailbox> {
     }
 }
 
-/// Whom a return path stands for that was made here.
+/// The original address of a return path made by this gateway.
 fn returned(made: &InForce, mailbox: &Mailbox) -> Option<Returned> {
     made.return_paths.as_ref()?.read(mailbox)
 }
 
-/// What has more authors is not signed.
+/// Maximum number of authors of a message that is signed.
 const AUTHORS_MAX: usize = 100;
 
 /// Names, times and identifiers of one conversion.
@@ -139,13 +140,13 @@ impl<'a> Converting<'a> {
         })
     }
 
-    /// What stands for the originator of a message as its return path.
+    /// The return path that replaces the originator of a message.
     fn return_path(&self, originator: Mailbox, message: &str) -> Mailbox {
         let made = self.made.return_paths.as_ref();
         made.and_then(|paths| paths.make(&originator, message)).unwrap_or(originator)
     }
 
-    /// The O/R address of somebody in the queue; `None`: the gateway maps it.
+    /// The O/R address of an originator or recipient in the queue. `None` if the gateway maps it.
     fn or_address(&self, mailbox: &Mailbox) -> Option<OrAddress> {
         or_address(mailbox).or_else(|| self.or_address_of(&returned(self.made, mailbox)?))
     }
@@ -181,8 +182,8 @@ impl<'a> Converting<'a> {
     }
 }
 
-/// The mailbox that a name of P1 stands for, if it is one of internet mail: not what the gateway puts before its own
-/// domain, nor what another gateway would send to.
+/// The internet mailbox of a P1 name, if it has one. Addresses below the gateway's domain, and those of other gateways,
+/// have none.
 fn mailbox(name: &OrName, x400: &X400) -> Option<Mailbox> {
     let gateway = gateway_of(x400)?;
     let is_mail = name.address.domain_defined(RFC_822).is_some();
@@ -194,7 +195,7 @@ fn mailbox(name: &OrName, x400: &X400) -> Option<Mailbox> {
     (!domain.eq_ignore_ascii_case(&gateway.domain)).then_some(mailbox)
 }
 
-/// Who a name of P1 is in the queue: an O/R address where a route takes it, or who the gateway makes of it.
+/// The mailbox of a P1 name in the queue: its O/R address if a route accepts that, otherwise the gateway's mapping.
 pub(super) fn recipient(name: &OrName, config: &Config, x400: &X400) -> Mailbox {
     let address = names::mailbox_or_none(name);
     match config.route_of(&address, None) {
@@ -234,7 +235,7 @@ fn made_mail(
         ApduKind::Message => {
             let envelope = TransferEnvelope::read(octets, EnvelopeKind::Message, &limits)
                 .map_err(|error| unread(&error))?;
-            // Whoever of them an attempt is for, it makes the same.
+            // The result is the same for all attempts and recipients.
             let is_ours = |recipient: &mts::Recipient| {
                 recipient.indicators.is_responsible() && mailbox(&recipient.name, x400).is_some()
             };
@@ -259,7 +260,8 @@ fn made_mail(
     }))
 }
 
-/// Whether all authors are users of X.400: anybody there can name others of the internet, for whom nobody here signs.
+/// Returns true if all authors are X.400 users. An X.400 user can name any internet author, and that mail must not be
+/// signed here.
 fn has_own_authors(content: &[u8], gateway: &Gateway) -> bool {
     let from = mail::header::find(content, "From").map(|field| field.unfolded().into_owned());
     let all = from.and_then(|value| mail::address_list::read(&value));
@@ -279,7 +281,7 @@ fn without_our_name(mut content: Vec<u8>, hostname: &Domain) -> Vec<u8> {
         renamer.push(line, |piece| clean.extend_from_slice(piece));
     }
     renamer.finish(|piece| clean.extend_from_slice(piece));
-    // A new name is as long as the old one; what stands behind the header is as it was.
+    // A new name has the length of the old one, and the content after the header is unchanged.
     if let Some(header) = content.get_mut(..clean.len()) {
         header.copy_from_slice(&clean);
     }
@@ -296,11 +298,11 @@ fn no_gateway() -> Failure {
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 3), text)
 }
 
-/// A message of internet mail as an APDU. `content`: all of it, header and body; the next MTA answers for the
+/// Converts internet mail to an APDU. `content` is the whole message; the next MTA becomes responsible for the
 /// recipients of these indexes.
 ///
 /// # Errors
-/// It can't be converted, for people.
+/// The message can't be converted; the failure is for people.
 pub(super) fn to_apdu(
     message: &Original,
     content: &[u8],
@@ -360,7 +362,7 @@ pub(super) fn to_apdu(
     Ok(Departure { prefix, content: ApduContent::Made(Bytes::from(content)), refused })
 }
 
-/// The report that a DSN becomes (RFC 2156 §5.1.8); `None`: it is none, or says more than a report can.
+/// The report for a DSN (RFC 2156 §5.1.8). `None` if it is not a DSN, or contains more than a report can.
 fn report_of_dsn(
     message: &Original,
     content: &[u8],
@@ -370,7 +372,7 @@ fn report_of_dsn(
     if message.envelope.reverse_path.is_some() {
         return None;
     }
-    // Anybody can say that a message was delivered, or was not: who was sent it knows its return path.
+    // Any sender can forge a DSN, but only a recipient of the message knows its return path.
     let returned = returned(converting.made, &recipient.mailbox)?;
     let destination = converting.or_address_of(&returned)?;
     let made = dsn_to_report(&converting.here(), &destination, content)?;

@@ -1,5 +1,5 @@
-//! Asks lists in the DNS: all at once, and none for long. What does not answer counts for nothing; what our own limit
-//! keeps from being asked is not known.
+//! DNSBL lookups, all lists at once, each with a short timeout. A list without an answer counts as not listing the
+//! client. A lookup prevented by a local limit leaves the result unknown.
 
 use super::parts::RcptCheckContext;
 use super::questions::Memo;
@@ -25,21 +25,22 @@ use std::time::Duration;
 /// No client waits longer for all lists together.
 const LISTS_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Questions to lists under way at once on one shard.
+/// Maximum number of concurrent lookups of lists on one shard.
 pub(super) const PLACES: u64 = 100;
-/// One part in so many of them for one group of client networks.
+/// Share of these, one part in four, for one group of client networks.
 const GROUP_PART: u64 = 4;
 
-/// A list that left so many questions in a row without an answer is asked now and then: it would hold up those to others.
+/// Number of consecutive unanswered lookups after which a list is only probed. It would otherwise delay lookups of
+/// other lists.
 const SILENT_AFTER: u32 = 20;
 
 /// So often.
 const PROBED_EVERY: Duration = Duration::from_secs(1);
 
-/// Who asks, and until when it waits.
+/// Client key of a lookup, and its deadline.
 type ListRequester = (FairKey, Mono);
 
-/// What was found until our own limit cut it short.
+/// Listings found before a local limit ended the lookups.
 type Cut = Rc<[Listing]>;
 
 /// The line for questions to lists.
@@ -47,29 +48,29 @@ pub(super) fn line() -> Arc<FairSemaphore> {
     FairSemaphore::new(LineParts { owner_max: PLACES / GROUP_PART, ..LineParts::equal(PLACES) })
 }
 
-/// Clients of one network take turns with others, and so do networks of one group.
+/// Clients of one network take turns with other networks, and so do the networks of one group.
 fn who_is(client: IpAddr) -> FairKey {
     FairKey::new(0, 0).of(Owner::network(client)).within(Owner::site(client))
 }
 
-/// So long a list is taken to be alive, or dead, after that was looked at.
+/// Time for which the result of a liveness test of a list is valid.
 const ALIVE_LASTS: Duration = Duration::from_secs(3_600);
 
-/// The console hears no more often of one list.
+/// Minimum time between two warnings about one list.
 const COMPLAINTS_EVERY: Duration = Duration::from_secs(600);
 
-/// What is known of the lists of one listener.
+/// The lists of one listener, with their state and cached results.
 pub(super) struct Lists<W: World> {
     parts: Rc<RcptCheckContext<W>>,
     told: Dnsbl,
     /// In the order of `told`.
     health: Vec<Health>,
     known: Memo<(DnsblIdentity, DnsblSubject), Rc<[Listing]>>,
-    /// What lists say in words, by the name that they have.
+    /// Reasons given by lists in TXT records, by lookup name.
     words: Memo<String, Option<String>>,
 }
 
-/// What is known of a list.
+/// State of a list.
 #[derive(Default)]
 struct Health {
     /// Until when it is taken to be dead, or alive.
@@ -82,7 +83,7 @@ struct Health {
 }
 
 impl Health {
-    /// Whether it may be asked: one that answers always, others now and then.
+    /// Returns true if the list may be looked up: always if it answers, otherwise only for a probe.
     fn may_be_asked(&self, now: Mono) -> bool {
         if self.unanswered.get() < SILENT_AFTER {
             return true;
@@ -103,7 +104,7 @@ impl Health {
     }
 }
 
-/// Whom lists are asked about.
+/// Subject of lookups in lists.
 #[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) client: IpAddr,
@@ -139,18 +140,18 @@ impl<W: World> Lists<W> {
         Lists { parts, told, health, known: Memo::default(), words: Memo::default() }
     }
 
-    /// What is done with what they have.
+    /// The action permitted for listed clients.
     pub(super) fn power(&self) -> ActionLimit {
         self.told.power
     }
 
-    /// Whether any could speak for a client.
+    /// Returns true if one of the lists is an allow list.
     pub(super) fn may_allow(&self) -> bool {
         self.told.lists.iter().any(DnsList::may_allow)
     }
 
-    /// Which lists have the client or one of its domains, what follows, and whether our own limit kept some from
-    /// being asked.
+    /// The listings of the client and its domains, and the result. The flag is true if a local limit prevented some
+    /// lookups.
     pub(super) async fn standing(&self, subject: &Subject) -> (DnsblListings, DnsblResult, bool) {
         let kinds = [DnsblIdentity::Client, DnsblIdentity::Helo, DnsblIdentity::Sender];
         let kinds = kinds.into_iter().filter(|by| self.told.lists.iter().any(|l| l.by == *by));
@@ -169,7 +170,7 @@ impl<W: World> Lists<W> {
 
     /// Asks about an address ahead, if there is anything to ask.
     pub(super) async fn look_up(&self, client: IpAddr) {
-        // What is cut short is asked again when it is needed.
+        // A lookup cut short here is repeated when its result is needed.
         let _ = self
             .listings(
                 DnsblIdentity::Client,
@@ -179,7 +180,7 @@ impl<W: World> Lists<W> {
             .await;
     }
 
-    /// Those that have a key, asked once for all who want to know it now.
+    /// The listings of a key, looked up once for all concurrent requests.
     async fn listings(
         &self,
         by: DnsblIdentity,
@@ -195,7 +196,7 @@ impl<W: World> Lists<W> {
             let later =
                 |(list, health)| -> Later<'_, _> { Box::pin(self.ask(list, health, &key, turn)) };
             let said = all(asked.map(later).collect()).await;
-            // What our own limit has cut short is known to nobody else.
+            // A result cut short by a local limit is not shared.
             let is_cut = said.iter().any(Result::is_err);
             let found: Rc<[Listing]> = said.into_iter().filter_map(Result::ok).flatten().collect();
             if is_cut { Err(found) } else { Ok(found) }
@@ -203,10 +204,10 @@ impl<W: World> Lists<W> {
         found.await.cloned()
     }
 
-    /// What one list says.
+    /// The listing in one list.
     ///
     /// # Errors
-    /// It was not its turn in time.
+    /// The lookup got no turn in time.
     async fn ask(
         &self,
         list: &DnsList,
@@ -239,7 +240,7 @@ impl<W: World> Lists<W> {
         Ok(Some(Listing { zone: list.zone.clone(), by: list.by, answer, score }))
     }
 
-    /// Whether a list has everything, which is how dead ones are. Looked at when it has something.
+    /// Returns true if a list contains every name, as abandoned ones do. Tested only when it lists a client.
     async fn is_dead(&self, list: &DnsList, health: &Health, turn: ListRequester) -> bool {
         let now = self.parts.world.time().now();
         if let Some((_, is_dead)) = health.is_dead.get().filter(|(until, _)| now < *until) {
@@ -296,7 +297,7 @@ impl<W: World> Lists<W> {
         }
     }
 
-    /// The refusal of a client that lists speak against, in the words of the one that does most.
+    /// The refusal of a listed client, with the reason of the list with the highest weight.
     pub(super) async fn refusal(&self, subject: &Subject, standing: &DnsblListings) -> Refusal {
         let Some(worst) = standing.worst() else { return Refusal::permanent((7, 1), "Listed") };
         let mut text = format!("{} is listed by {}", subject.name(worst.by), worst.zone);
@@ -307,7 +308,7 @@ impl<W: World> Lists<W> {
         Refusal { text: Cow::Owned(text), ..Refusal::permanent((7, 1), "") }
     }
 
-    /// What the list says of it (RFC 5782 §2.1).
+    /// The reason given by the list (RFC 5782 §2.1).
     async fn words(&self, subject: &Subject, listing: &Listing) -> Option<String> {
         let name = subject.key(listing.by)?.name_in(&listing.zone)?;
         let asked = self.told.lists.iter().position(|list| list.zone == listing.zone)?;
@@ -322,7 +323,7 @@ impl<W: World> Lists<W> {
         words.await.clone()
     }
 
-    /// Fields for the message: the lists that speak against it.
+    /// Header fields for the lists that contain the client.
     pub(super) fn warnings(subject: &Subject, standing: &DnsblListings) -> Vec<String> {
         let against = standing.0.iter().filter(|listing| listing.score > 0);
         let warning = |listing: &Listing| {

@@ -1,5 +1,5 @@
-//! What is checked of strangers before their message (`checks` of a listener): for whom they say that they
-//! write, and what is said of them.
+//! Checks of unauthenticated clients before their message (`checks` of a listener): local sender domains, sender
+//! domain, DNSBL and greylisting.
 
 mod desk;
 mod greylist;
@@ -31,13 +31,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Whom the checks of strangers concern: who may not relay, has not logged in, and is not exempt from
-/// the limits of the listener.
+/// Returns true if the checks apply to the client: it may not relay, has not logged in, and is not exempt from the
+/// listener's limits.
 fn is_stranger(session: &Session) -> bool {
     !session.may_relay() && !session.listener().is_exempt(session.client().address.ip())
 }
 
-/// Lookups that these checks have under way at once, at most, on each shard.
+/// Maximum number of concurrent lookups of these checks on each shard.
 pub(super) fn lookups_at_once(config: &Config) -> u32 {
     // About senders, and of lists.
     let both = questions::PLACES + lists::PLACES;
@@ -48,7 +48,7 @@ fn is_asked_for(config: &Config) -> bool {
     config.listeners.iter().any(|listener| CheckRules::strangers_at(listener).is_some())
 }
 
-/// Whether strangers are put off at any listener.
+/// Returns true if any listener has greylisting.
 #[must_use]
 pub fn asks_for_greylisting(config: &Config) -> bool {
     let mut checked =
@@ -56,7 +56,7 @@ pub fn asks_for_greylisting(config: &Config) -> bool {
     checked.any(|strangers| strangers.greylist.is_some())
 }
 
-/// Checks strangers, where listeners ask for it.
+/// Checks unauthenticated clients, at listeners with these checks.
 pub(crate) struct StrangerChecks;
 
 impl<W: World> StageKind<W> for StrangerChecks {
@@ -85,7 +85,7 @@ impl<W: World> StageKind<W> for StrangerChecks {
             Some((Arc::clone(&listener.name), Rc::new(desk)))
         });
         let stage = StrangersStage { world: world.clone(), desks: desks.collect() };
-        // What others do may depend on it.
+        // First in order, since later stages may depend on the results.
         vec![Placed { line: 0, stage: Rc::new(stage) }]
     }
 }
@@ -97,13 +97,13 @@ struct StrangersStage<W: World> {
 }
 
 impl<W: World> StrangersStage<W> {
-    /// Who checks this client; `None`: nobody does.
+    /// The checks for this client. `None` if there are no checks for it.
     fn desk(&self, session: &Session) -> Option<&Rc<RcptChecks<W>>> {
         self.desks.get(&session.listener().name).filter(|_| is_stranger(session))
     }
 }
 
-/// RFC 5321 §4.5.1: whoever is refused must be able to ask why.
+/// RFC 5321 §4.5.1: a refused sender must be able to reach the postmaster.
 fn is_postmaster(recipient: &Recipient) -> bool {
     recipient.mailbox.local().eq_ignore_ascii_case("postmaster")
 }
@@ -113,13 +113,13 @@ impl<W: World> Stage for StrangersStage<W> {
         "strangers"
     }
 
-    /// Has the lists asked already, which nobody waits for.
+    /// Starts the lookups of lists in the background.
     fn connect<'a>(&'a self, session: &'a Rc<Session>) -> Decision<'a, ()> {
         if let Some(desk) = self.desk(session).filter(|desk| desk.asks_lists()) {
             let (desk, client) = (Rc::clone(desk), session.client().address.ip());
             let gone = session.when_gone();
             self.world.spawn().spawn(Box::pin(async move {
-                // Of a client that has gone nobody wants to know.
+                // Lookups end with the client's connection.
                 tokio::select! {
                     biased;
                     () = desk.look_up(client) => {}
@@ -137,7 +137,7 @@ impl<W: World> Stage for StrangersStage<W> {
         routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
         let desk = self.desk(&transaction.session);
-        // What the routes refuse is refused, whoever sends it.
+        // A recipient refused by the routes is refused regardless of the sender.
         let Some(desk) = desk.filter(|_| routed.is_taken && !is_postmaster(recipient)) else {
             return Answer::Now(Ok(None));
         };
@@ -165,7 +165,7 @@ impl<W: World> Stage for StrangersStage<W> {
 }
 
 impl Exempt {
-    /// Whether one of the tables has the client or the recipient.
+    /// Returns true if one of the tables has the client or the recipient.
     ///
     /// # Errors
     /// A table gives no answer.

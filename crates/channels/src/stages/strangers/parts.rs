@@ -1,4 +1,4 @@
-//! What the checks of strangers work with.
+//! Shared context of the checks of unauthenticated clients.
 
 use super::super::lookups::Turns;
 use mta::console::Console;
@@ -8,15 +8,16 @@ use mta::seams::World;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the checks of all listeners share.
+/// Context that the checks of all listeners share.
 pub(super) struct RcptCheckContext<W: World> {
     pub(super) world: W,
     pub(super) console: Rc<dyn Console>,
     /// Our name.
     pub(super) server: Arc<str>,
     pub(super) own_domains: OwnDomains<W::Tables>,
-    /// Questions about senders; others wait. Whose servers answer them, strangers choose.
+    /// Queue for lookups about senders, at servers chosen by unauthenticated clients.
     pub(super) of_senders: Turns,
-    /// Questions to lists, whose servers the operator has chosen; nobody else takes their turns.
+    /// Queue for lookups of lists, at servers chosen by the operator. It is separate, so that the former can't delay
+    /// it.
     pub(super) of_lists: Arc<FairSemaphore>,
 }

@@ -12,16 +12,16 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
 
-/// Questions about senders under way at once on one shard.
+/// Maximum number of concurrent lookups about senders on one shard.
 pub(super) const PLACES: u64 = 100;
 /// Of them, for one zone; and left for zones that were answered within the hour.
 const PART: u64 = 4;
-/// A question may be under way for so long before it has to make way for others.
+/// Time after which an unanswered lookup may be cancelled for a waiting one.
 const SOON: Duration = Duration::from_millis(250);
 /// Zones of which it is remembered whether they answer.
 const ZONES_MAX: usize = 16_384;
 
-/// Questions about one sender: their turns are limit enough for how many are under way.
+/// Limits of lookups about one sender. The turns limit their concurrency.
 const LIMITS: CheckLimits = CheckLimits {
     time_max: CHECKS_TIME_MAX,
     lookups_max: LOOKUPS_MAX,
@@ -45,7 +45,7 @@ pub(super) fn line() -> Turns {
     })
 }
 
-/// The DNS for what is asked about the sender of one message of this client.
+/// DNS lookups about the sender of a message of this client.
 pub(super) fn of_sender<'a, W: World>(
     line: &'a Turns,
     world: &'a W,
@@ -54,8 +54,7 @@ pub(super) fn of_sender<'a, W: World>(
     Lookups::within(world, line.by_zone(client), LIMITS)
 }
 
-/// So long nothing is found out again. (What the DNS says is kept by the resolver for as long as it
-/// says itself.)
+/// Time for which a result is reused. (DNS records are cached by the resolver for their TTL.)
 const LASTS: Duration = Duration::from_secs(60);
 
 /// Keys at once.
@@ -75,7 +74,7 @@ impl<K: Ord, V> Default for Memo<K, V> {
 }
 
 impl<K: Ord, V> Memo<K, V> {
-    /// The place for what is found out of a key: empty, or filled less than a minute ago.
+    /// The cell for the result of a key: empty, or filled less than a minute ago.
     pub(super) fn place(&self, key: K, now: Mono) -> Rc<OnceCell<V>> {
         let mut known = self.0.borrow_mut();
         if let Some((_, place)) = known.get(&key).filter(|(until, _)| now < *until) {

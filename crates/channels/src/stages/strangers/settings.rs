@@ -1,4 +1,4 @@
-//! What a listener is told of checks that are made of strangers before their message.
+//! Settings of checks of unauthenticated clients before their message.
 
 mod dnsbl;
 mod greylist;
@@ -13,20 +13,20 @@ use auth::judgement::ActionLimit;
 use config::{Reader, TableEntry, TableRefText};
 use std::sync::Arc;
 
-/// What is checked of strangers at a listener.
+/// Checks of unauthenticated clients at a listener.
 #[derive(Debug, Default)]
 pub(crate) struct Strangers {
-    /// Whom all of it does not concern.
+    /// Clients and recipients exempt from all checks.
     pub(crate) exempt: Exempt,
     pub(crate) own_domains: ActionLimit,
     pub(crate) sender_domain: ActionLimit,
     /// `None`: no list is asked.
     pub(crate) dnsbl: Option<Dnsbl>,
-    /// `None`: nobody is put off.
+    /// `None` for no greylisting.
     pub(crate) greylist: Option<Greylist>,
 }
 
-/// Tables of those whom a check does not concern.
+/// Tables of clients and recipients exempt from a check.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Exempt {
     pub(crate) clients: Option<Arc<TableEntry>>,

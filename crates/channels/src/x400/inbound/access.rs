@@ -1,4 +1,4 @@
-//! Who may send to whom: `[[access]]` holds for X.400, too.
+//! Access rules (`[[access]]`) for X.400.
 
 use crate::stages::{AccessQuestion, Beside, consult_access};
 use crate::x400::acceptance::Acceptance;
@@ -7,7 +7,7 @@ use mail::{Refusal, RefusalClass};
 use mta::seams::Tables;
 use std::net::IpAddr;
 
-/// Who sends.
+/// The sending peer.
 #[derive(Clone, Copy)]
 pub(super) struct Sending<'a> {
     pub(super) listener: &'a str,
@@ -16,28 +16,27 @@ pub(super) struct Sending<'a> {
     pub(super) peer: &'a str,
 }
 
-/// What the rules say.
+/// Result of the rules.
 #[derive(Debug, Default)]
 pub(super) struct Ruling {
-    /// Recipients, by their indexes, whom they refuse.
+    /// Refused recipients, by index.
     pub(super) refused: Vec<(u32, Refusal)>,
-    /// Why the message waits for an operator.
+    /// Reason for a hold of the message.
     pub(super) hold: Option<String>,
-    /// What the operator is shown.
+    /// Log lines for the operator.
     pub(super) told: Vec<String>,
 }
 
-/// A rule that would do nothing is a mistake: whoever wrote it would not know.
+/// An action that can't be performed is an error, because the operator would not notice it otherwise.
 const OF_MAIL: Refusal = Refusal::transient(
     (3, 5),
     "an access rule has an action that only internet mail can have: DISCARD, REDIRECT, BCC or PREPEND",
 );
 
-/// What the rules say of the recipients that nothing spoke against so far. Nobody is asked about a report: its originator
-/// is none that may send or not.
+/// Applies the rules to the recipients not refused so far. Reports are exempt: they have no originator to authorize.
 ///
 /// # Errors
-/// A table gives no answer, or says that it is too early, or what can't be done: nothing is taken for now.
+/// A table gives no answer, a rule defers a recipient, or an action is impossible. Nothing is accepted for now.
 pub(super) async fn ruling<T: Tables + Clone>(
     tables: &T,
     config: &Config,

@@ -1,4 +1,4 @@
-//! What a peer sends, while it comes.
+//! Content of an APDU, while it arrives.
 
 use super::access::{self, Sending};
 use super::incoming::{Incoming, IncomingContext, OctetSink};
@@ -26,7 +26,7 @@ impl<W: World> OctetSink for TransactionSink<'_, W> {
 }
 
 impl<W: World> InboundAssociation<W> {
-    /// Calls `act` with what is coming.
+    /// Calls `act` with the APDU that is arriving.
     pub(super) fn with_incoming<T>(
         &mut self,
         act: impl FnOnce(&mut Incoming, &IncomingContext<'_>, &mut dyn OctetSink) -> Option<T>,
@@ -73,7 +73,7 @@ impl<W: World> InboundAssociation<W> {
         }
     }
 
-    /// Asks who may send to whom, and makes room in the queue for so many recipients, once it is known who they are.
+    /// Evaluates access rules and reserves queue capacity, once the number of recipients is known.
     pub(super) async fn reserve(&mut self, recipients: Option<usize>) {
         let Some(recipients) = recipients.filter(|recipients| *recipients > 0) else { return };
         if let Err(refusal) = self.ask_access().await {

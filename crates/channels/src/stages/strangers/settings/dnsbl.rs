@@ -1,4 +1,4 @@
-//! Which lists in the DNS are asked about strangers.
+//! DNSBL settings.
 
 use crate::stages::action::Check;
 use auth::dnsbl::{DnsList, DnsblEntry, DnsblIdentity};
@@ -12,10 +12,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// Lists that one listener asks. Each client costs a question to each of them.
+/// Maximum number of lists at one listener. Each client costs a lookup in each.
 const LISTS_MAX: usize = 32;
 
-/// No list is waited for longer: the client waits for its reply meanwhile.
+/// Maximum timeout for a list: the client waits for its reply that long.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30);
 
 /// Lists in the DNS: their names, or a table that says what they weigh.
@@ -68,7 +68,7 @@ impl<'de> Deserialize<'de> for DnsblText {
     }
 }
 
-/// Says of each form what is wrong with it: a derived reader says only that it is neither.
+/// Reports the error in the form that was used. A derived deserializer only reports that no form matches.
 struct ListsOrTable;
 
 impl<'de> Visitor<'de> for ListsOrTable {
@@ -88,7 +88,7 @@ impl<'de> Visitor<'de> for ListsOrTable {
     }
 }
 
-/// Which lists are asked, and what follows.
+/// The lists and the action for listed clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Dnsbl {
     pub(crate) lists: Vec<DnsList>,
@@ -142,6 +142,6 @@ impl DnsblText {
     }
 }
 
-/// How entries would be right.
+/// Correct forms of entries.
 const HELP: &str = "a list is written \"zen.example\", \"zen.example=127.0.0.[2..11]\" or \
                     \"zen.example=127.0.0.4*2\"";

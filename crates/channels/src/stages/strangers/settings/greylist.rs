@@ -1,4 +1,4 @@
-//! Whether and how strangers who come for the first time are put off.
+//! Greylisting settings.
 
 use super::{Exempt, ExemptText};
 use auth::greylist::GreylistPolicy;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// A client is not put off for longer: many give up after days, and people wait.
+/// Maximum delay of a client: many servers expire mail after days, and users wait.
 const DELAY_MAX: Duration = Duration::from_secs(86_400);
 
 /// Greylisting: `true`, or a table that says how.
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for GreylistText {
     }
 }
 
-/// Says of a table what is wrong with it: a derived reader says only that it is neither.
+/// Reports the error in a table. A derived deserializer only reports that no form matches.
 struct WordOrTable;
 
 impl<'de> Visitor<'de> for WordOrTable {
@@ -97,7 +97,7 @@ impl<'de> Visitor<'de> for WordOrTable {
     }
 }
 
-/// How greylisting is done.
+/// Greylisting of a listener.
 #[derive(Clone, Debug)]
 pub(crate) struct Greylist {
     pub(crate) rules: GreylistPolicy,
