@@ -1,9 +1,9 @@
-//! What the spool keeps of an APDU beside its content: of which kind it is, and its envelope as it came.
+//! Storage form of an APDU's envelope in the spool, with its kind.
 
 use bytes::Bytes;
 use mail::Failure;
 
-/// What is sent from one MTA to another (X.411 §12.1.2).
+/// Kinds of APDUs between MTAs (X.411 §12.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ApduKind {
     Message,
@@ -40,7 +40,7 @@ pub(super) fn keep(kind: ApduKind, envelope: &[u8]) -> Bytes {
     Bytes::from(kept)
 }
 
-/// What [`keep`] kept.
+/// Reads the form written by [`keep`].
 pub(super) fn read(kept: &Bytes) -> Option<(ApduKind, Bytes)> {
     let octet = *kept.first()?;
     let kind = ApduKind::ALL.into_iter().find(|kind| kind.octet() == octet)?;
@@ -55,9 +55,9 @@ pub(super) type RefusedRecipients = Vec<(u32, Failure)>;
 pub(super) struct Departure {
     /// The octets before the content.
     pub(super) prefix: Vec<u8>,
-    /// What follows.
+    /// The content.
     pub(super) content: ApduContent,
-    /// Recipients of the next MTA that can't be in it, by index. If that is all of them, there is nothing to send.
+    /// Recipients that can't be in the APDU, by index. If all are refused, nothing is sent.
     pub(super) refused: RefusedRecipients,
 }
 

@@ -1,18 +1,18 @@
-//! Whether a message goes in circles (X.411 §14.3).
+//! Loop detection (X.411 §14.3).
 
 use x400::mts::trace::RoutingAction;
 use x400::mts::{GlobalDomain, InternalTraceElement, TRACE_MAX, TraceElement};
 
 /// Domains that a message may have come through.
 pub(super) const DOMAINS_MAX: usize = 50;
-/// How often it may have been at this MTA.
+/// Maximum number of visits of a message to this MTA.
 pub(super) const VISITS_MAX: usize = 5;
 
-/// How often our domain may stand in its external trace. Some MTAs write an element for each recipient.
+/// Maximum number of this domain's elements in the external trace. Some MTAs write one for each recipient.
 pub(super) const OWN_ELEMENTS_MAX: usize = 50;
 
-/// Why a message with this trace is taken for one that goes in circles; `None`: it does not. `mta` and `domain`
-/// are ours.
+/// The reason for which a message with this trace counts as looping. `None` if it does not. `mta` and `domain` identify
+/// this MTA.
 pub(super) fn why(
     trace: &[TraceElement],
     internal: &[InternalTraceElement],
@@ -42,7 +42,7 @@ fn domains_passed(trace: &[TraceElement]) -> usize {
     changes + usize::from(!trace.is_empty())
 }
 
-/// Whether it left our domain and comes back though nobody has redirected, expanded or rerouted it since.
+/// Returns true if the message left this domain and returned without redirection, expansion or rerouting in between.
 fn has_come_back(trace: &[TraceElement], domain: &GlobalDomain) -> bool {
     let Some(last) = trace.iter().rposition(|visit| visit.domain.is_same(domain)) else {
         return false;

@@ -1,4 +1,4 @@
-//! X.400: messages, probes and reports of other MTAs over P1, both ways, and what an MTA does with them (X.411 §14).
+//! X.400: messages, probes and reports over P1, in both directions, and the procedures of an MTA (X.411 §14).
 
 mod acceptance;
 mod departure;
@@ -33,8 +33,8 @@ pub fn x400_gateway(config: &Config) -> Option<&Gateway> {
     gateway::gateway_of(config.of::<X400>()?)
 }
 
-/// Whom a recipient of X.400 stands for that the gateway sends internet mail to; `None`: a route takes the O/R address, or
-/// none does, or it is no O/R address.
+/// The internet mailbox of an X.400 recipient behind the gateway. `None` if a route accepts the O/R address, the
+/// gateway has no mapping, or the recipient is not an O/R address.
 #[must_use]
 pub fn x400_as_mail(config: &Config, recipient: &Mailbox) -> Option<Mailbox> {
     let x400 = config.of::<X400>().filter(|_| recipient.is_or_address())?;

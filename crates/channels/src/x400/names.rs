@@ -8,12 +8,12 @@ use x400::or_name::OrName;
 /// Octets of a local identifier.
 const LOCAL_ID_BYTES_MAX: usize = 32;
 
-/// The recipient or sender that a name of P1 stands for: by what it is routed, and as much else as the queue has room
-/// for. The name itself stays in the envelope. `None`: nothing in it names anybody.
+/// The mailbox for a P1 name in the queue: all attributes used for routing, and further ones as far as they fit. The
+/// envelope keeps the full name. `None` if no attribute identifies a user.
 pub(super) fn mailbox(name: &OrName) -> Option<Mailbox> {
     let mut address = name.address.to_plain();
     let mut mailbox = mailbox_of(&address);
-    // What takes most room and is least looked at goes first.
+    // The longest and least used attributes are dropped first.
     let shorten: [fn(&mut x400::or_name::OrAddress); 3] = [
         |address| address.extensions.clear(),
         |address| address.domain_defined.clear(),
@@ -45,7 +45,7 @@ fn mailbox_of(address: &x400::or_name::OrAddress) -> Option<Mailbox> {
     Mailbox::of_or_address(&OrAddress::parse(&text).ok()?).ok()
 }
 
-/// The same, or what stands for a name that no text says, which no route takes.
+/// The same, or a placeholder for a name that can't be written as text. No route accepts the placeholder.
 pub(super) fn mailbox_or_none(name: &OrName) -> Mailbox {
     let of_nobody = || Mailbox::parse_any("/CN=unreadable address/").ok();
     match mailbox(name).or_else(of_nobody) {

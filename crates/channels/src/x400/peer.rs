@@ -1,4 +1,4 @@
-//! Calling a peer: what is asked of it, and whether it is who answers.
+//! Parameters for an association to a peer, and verification of the peer's identity.
 
 use super::outbound::ended;
 use crate::x400::section::{X400Mode, X400Peer};
@@ -11,7 +11,7 @@ use x400::association::{
 };
 use x400::mts::UtcTime;
 
-/// What an association to a peer is opened with.
+/// Settings for opening an association to a peer.
 #[must_use]
 pub fn initiator_settings(peer: &X400Peer, now: Wall) -> InitiatorSettings {
     InitiatorSettings {
@@ -41,7 +41,7 @@ pub fn initiator_settings(peer: &X400Peer, now: Wall) -> InitiatorSettings {
     }
 }
 
-/// Who we say that we are to a peer.
+/// This MTA's identity towards a peer.
 pub(super) fn our_identity(peer: &X400Peer) -> Identity {
     let password = Some(peer.our_password.octets()).filter(|password| !password.is_empty());
     Identity {
@@ -50,19 +50,19 @@ pub(super) fn our_identity(peer: &X400Peer) -> Identity {
     }
 }
 
-/// Whether who answers has the name and the password that the configuration has for it.
+/// Returns true if the responder shows the name and password configured for the peer.
 #[must_use]
 pub fn is_peer(binding: &Binding, peer: &X400Peer) -> bool {
     binding.identity.name.as_deref() == Some(&*peer.their_name) && is_its(&binding.identity, peer)
 }
 
-/// Whether a password that was shown, if one was, is the peer's.
+/// Returns true if the password shown, or its absence, matches the peer's.
 pub(super) fn is_its(identity: &Identity, peer: &X400Peer) -> bool {
     let shown = identity.password.clone().unwrap_or(Password(Vec::new()));
     shown.is(peer.their_password.octets())
 }
 
-/// Why an association to a peer ended, for people.
+/// Reason for the end of an association to a peer, for people.
 #[must_use]
 pub fn association_failure(end: &AssociationEnd, peer: &X400Peer) -> String {
     ended("", end, peer).text.into()
@@ -84,12 +84,12 @@ impl Unwritten {
         self.0.is_empty()
     }
 
-    /// What one write may take.
+    /// Slices for one write.
     pub(super) fn slices(&self) -> Vec<IoSlice<'_>> {
         self.0.iter().take(PIECES_MAX).map(|piece| IoSlice::new(piece)).collect()
     }
 
-    /// So many octets are written.
+    /// Removes the octets that were written.
     pub(super) fn advance(&mut self, mut count: usize) {
         while let Some(first) = self.0.front_mut() {
             if count < first.len() {

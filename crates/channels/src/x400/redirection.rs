@@ -33,7 +33,7 @@ pub(super) fn redirected(
     Some((envelope, octets))
 }
 
-/// Who stands for a recipient of ours that no route takes; `None`: it stays, or nobody does.
+/// The alternate of a recipient that no route accepts. `None` if the recipient stays or has no usable alternate.
 fn alternate(
     recipient: &Recipient,
     now: Wall,
@@ -63,7 +63,8 @@ fn alternate(
     Some(redirected)
 }
 
-/// Whether one of our recipients was redirected here: not before it came, and not by the domain that it came from.
+/// Returns true if one of this MTA's recipients was redirected here, and not before it arrived or by the previous
+/// domain.
 pub(super) fn was_redirected_here(envelope: &TransferEnvelope) -> bool {
     let last = envelope.trace.last();
     if last.is_some_and(|visit| visit.supplied.other_actions.has(other_action::REDIRECTED)) {

@@ -13,15 +13,15 @@ use x400::mts::{self, EnvelopeKind, Limits, Recipient, TransferEnvelope, UtcTime
 use x400::reasons::NonDelivery;
 use x400::report::{ReportedOutcome, Reporter, Subject, report as make};
 
-/// Reason of who may not send to a recipient (X.411, NonDeliveryReasonCode).
+/// Reason for a recipient that the originator may not send to (X.411, NonDeliveryReasonCode).
 const RESTRICTED_DELIVERY: u32 = 5;
-/// To what `discard` delivers (X.411, MTSUserType): what no public service is.
+/// User type for deliveries to `discard` (X.411, MTSUserType): no public service.
 const PRIVATE_USER: u32 = 1;
 
-/// What is said to a probe: it was answered where the recipient's mail leaves X.400, or ends.
+/// Answer to a probe, given by the MTA at which the recipient's mail leaves X.400 or ends.
 const PROBED: &str = "A message would be taken here. Nobody was asked beyond this MTA.";
 
-/// The report that a question asks for; `None`: the message is none of X.400, or nobody asked to be told.
+/// Builds a report. `None` if the message did not come over X.400, or no report was requested.
 pub(super) fn report(question: &ReportQuestion<'_>) -> Option<NativeReport> {
     let (kind, octets) = kept::read(question.original.kept_of_x400()?)?;
     let x400 = question.config.of::<X400>()?;
@@ -62,7 +62,7 @@ pub(super) fn report(question: &ReportQuestion<'_>) -> Option<NativeReport> {
     })
 }
 
-/// What is told of one recipient.
+/// Report on one recipient.
 struct PerRecipientReport<'a> {
     recipient: &'a Recipient,
     outcome: mts::report::ReportType,
@@ -78,7 +78,7 @@ impl<'a> PerRecipientReport<'a> {
     ) -> PerRecipientReport<'a> {
         let (outcome, text) = match &report.outcome {
             DsnOutcome::Failed(failure) => (failed(failure), Some(failure.to_string())),
-            // Time ran out, whatever stood in the way last.
+            // Expiry is reported, regardless of the last failure.
             DsnOutcome::Expired { failure, .. } | DsnOutcome::Delayed { failure, .. } => {
                 (failed_with(EnhancedStatus::new(5, 4, 7)), Some(failure.to_string()))
             }
@@ -97,7 +97,7 @@ impl<'a> PerRecipientReport<'a> {
     }
 }
 
-/// Reason and diagnostic of a failure: what conversions found, else by its status.
+/// Reason and diagnostic of a failure: those of a conversion, otherwise by its status.
 fn failed(failure: &Failure) -> mts::report::ReportType {
     match failure.culprit {
         Culprit::Conversion(Unconverted { reason, diagnostic }) => {
@@ -107,8 +107,8 @@ fn failed(failure: &Failure) -> mts::report::ReportType {
     }
 }
 
-/// Reason and diagnostic of a status. What is not authorised is restricted delivery (X.411 §8.3.1.2.1.12), not the
-/// list's permission that RFC 2156 takes it for.
+/// Reason and diagnostic of a status. 5.7.1 is restricted delivery (X.411 §8.3.1.2.1.12), not a missing permission of a
+/// list as in RFC 2156.
 fn failed_with(status: EnhancedStatus) -> mts::report::ReportType {
     mts::report::ReportType::failed(match (status.subject, status.detail) {
         (7, 1) => NonDelivery::bare(RESTRICTED_DELIVERY),

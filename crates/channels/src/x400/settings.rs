@@ -1,4 +1,4 @@
-//! What listeners with `kind = "p1"` and `x400` routes are told.
+//! Settings of listeners with `kind = "p1"`, and of `x400` routes.
 
 use super::gateway;
 use super::section::{X400, X400Peer, peer_named, t_selector, who_we_are};
@@ -40,18 +40,17 @@ impl ProtocolSection for P1Text {
     }
 }
 
-/// What a listener for X.400 is told.
+/// Settings of a listener for X.400.
 #[derive(Debug)]
 pub(super) struct P1Listener {
     pub(super) x400: Arc<X400>,
-    /// By which it may be called; none: by any.
+    /// Accepted transport selectors. Empty to accept all.
     pub(super) t_selectors: Vec<Vec<u8>>,
 }
 
 impl ProtocolSettings for P1Listener {
     fn may_speak_for_others(&self, client: IpAddr) -> bool {
-        // Limits per client are for those of whom nobody knows how many connections they need. Where a peer's
-        // address is not known, they concern it until it binds.
+        // Limits per client are for unknown clients. A peer with an unlisted address is subject to them until it binds.
         self.x400.peers.iter().any(|peer| peer.is_known_at(client))
     }
 
@@ -85,7 +84,7 @@ impl ChannelSection for X400RouteText {
     }
 }
 
-/// What an `x400` route is told.
+/// Settings of an `x400` route.
 #[derive(Debug)]
 pub(super) struct Route {
     pub(super) x400: Arc<X400>,

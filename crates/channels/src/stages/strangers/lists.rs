@@ -27,7 +27,7 @@ const LISTS_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum number of concurrent lookups of lists on one shard.
 pub(super) const PLACES: u64 = 100;
-/// Share of these, one part in four, for one group of client networks.
+/// Share for one group of client networks: one part in four.
 const GROUP_PART: u64 = 4;
 
 /// Number of consecutive unanswered lookups after which a list is only probed. It would otherwise delay lookups of

@@ -1,4 +1,4 @@
-//! An APDU that is coming: its envelope as soon as it is complete, and what becomes of its content.
+//! An APDU while it arrives: its acceptance once the envelope is complete, then its content.
 
 use crate::x400::acceptance::{self, Acceptance, AcceptanceContext};
 use crate::x400::section::X400;
@@ -16,11 +16,11 @@ pub(super) const UNREADABLE_BYTES_MAX: u64 = 1 << 20;
 const BROKEN_CONTENT: Refusal =
     Refusal::permanent((5, 4), "the message is broken behind its envelope");
 
-/// Where the octets of a content go.
+/// Destination of the octets of a content.
 pub(super) trait OctetSink {
     /// The next octets.
     fn push(&mut self, octets: &[u8]);
-    /// What was pushed is not wanted.
+    /// Discards the octets pushed so far.
     fn drop_content(&mut self);
 }
 
@@ -33,19 +33,19 @@ pub(super) struct Incoming {
     acceptance: Option<Acceptance>,
     /// Octets before that; in one piece, since a peer may send them singly.
     raw: BytesMut,
-    /// What was pushed of the content.
+    /// Octets of the content pushed so far.
     kept_bytes: u64,
     state: State,
 }
 
-/// What is done with the octets that come.
+/// Handling of further octets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     /// They are read.
     Reads,
     /// Nobody can: they are kept as they come, up to a limit.
     Unreadable,
-    /// Nothing is wanted of them.
+    /// They are discarded.
     Passes,
 }
 
@@ -56,12 +56,12 @@ pub(super) struct Complete {
     pub(super) digest: [u8; DIGEST_BYTES],
 }
 
-/// What decides about it.
+/// Configuration and limits for an APDU that arrives.
 #[derive(Clone, Copy)]
 pub(super) struct IncomingContext<'a> {
     pub(super) x400: &'a X400,
     pub(super) config: &'a Config,
-    /// Who sends it, for people.
+    /// Name of the sending peer, for people.
     pub(super) peer: &'a str,
     pub(super) recipients_max: usize,
     pub(super) content_bytes_max: u64,
@@ -76,7 +76,7 @@ impl IncomingContext<'_> {
 }
 
 impl Incoming {
-    /// Nothing of it has come yet.
+    /// An APDU without any octets so far.
     pub(super) fn new() -> Incoming {
         let limits = Limits { envelope_bytes_max: ENVELOPE_BYTES_MAX, ..Limits::default() };
         Incoming {
@@ -90,7 +90,7 @@ impl Incoming {
         }
     }
 
-    /// Takes the next octets. Whether it is known by them for how many recipients there must be room.
+    /// Handles the next octets. Returns the number of recipients to reserve queue capacity for, once it is known.
     pub(super) fn push(
         &mut self,
         octets: Bytes,
@@ -151,7 +151,7 @@ impl Incoming {
         }
     }
 
-    /// What it comes to, as far as that is known.
+    /// The acceptance, once it is known.
     pub(super) fn acceptance_mut(&mut self) -> Option<&mut Acceptance> {
         self.acceptance.as_mut()
     }
@@ -178,14 +178,15 @@ impl Incoming {
         sink.push(octets);
     }
 
-    /// Nothing more of the content is wanted, nor what came of it.
+    /// Discards the content, including octets already pushed.
     fn pass(&mut self, sink: &mut dyn OctetSink) {
         sink.drop_content();
         (self.scanner, self.kept_bytes) = (ContentScanner::default(), 0);
         self.state = State::Passes;
     }
 
-    /// What came can't be read, or ends too early. Nobody is told what becomes of a report, so that an operator sees one.
+    /// Handles an APDU that is unreadable or ends too early. A report is held for an operator, because no report is
+    /// sent about a report.
     fn fail(&mut self, what: &str, rules: &IncomingContext<'_>, sink: &mut dyn OctetSink) {
         if self.state != State::Reads {
             return;
@@ -193,7 +194,7 @@ impl Incoming {
         match &mut self.acceptance {
             Some(report) if report.is_report() => {
                 report.hold(rules.peer, what);
-                // What still comes of its content is kept as it is.
+                // The rest of its content is stored unread.
                 self.state = if self.reader.is_done() { State::Passes } else { State::Unreadable };
                 return;
             }
@@ -218,7 +219,7 @@ impl Incoming {
         sink.push(kept);
     }
 
-    /// Nothing more of it comes. Whether it is known only now for how many recipients there must be room.
+    /// The APDU has ended. Returns the number of recipients to reserve queue capacity for, if it is only known now.
     pub(super) fn finish(
         &mut self,
         rules: &IncomingContext<'_>,
@@ -232,19 +233,19 @@ impl Incoming {
         Some(acceptance.envelope.recipients.len())
     }
 
-    /// What it comes to.
+    /// The complete APDU.
     pub(super) fn complete(self) -> Option<Complete> {
         let (facts, digest) = (self.scanner.finish(), self.digest.finish());
         Some(Complete { acceptance: self.acceptance?, facts, digest })
     }
 }
 
-/// So many octets of its front are hashed so that nobody finds another with the same hash: the envelope's beginning
-/// is there, and its identifier.
+/// Octets at the beginning that are hashed cryptographically. They contain the start of the envelope with the message's
+/// identifier.
 const FRONT_BYTES: usize = 8 * 1024;
 
-/// Gathers the digest of an APDU: SHA-256 over its front, the CRC-32C of what follows, and its length. Two messages
-/// of one MTA differ in their identifiers, so a whole hash over ten megabytes would tell nothing more.
+/// Digest of an APDU: SHA-256 of its beginning, CRC-32C of the rest, and its length. Two messages of one MTA have
+/// different identifiers, so hashing ten megabytes would add nothing.
 #[derive(Debug, Default)]
 pub(super) struct ApduDigest {
     front: Sha256,

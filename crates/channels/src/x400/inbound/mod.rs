@@ -1,4 +1,4 @@
-//! P1 as a way in: peers bind, and transfer what they have.
+//! P1 listeners: peers bind and transfer messages.
 
 mod access;
 mod content;
@@ -50,18 +50,18 @@ impl<W: World> Protocol<W> for P1 {
     }
 }
 
-/// What a listener asks of its sessions.
+/// Handler of a P1 listener.
 #[derive(Debug)]
 struct P1Handler {
     /// Never `None`: made by this protocol's section of the schema, or no listener has its kind.
     x400: Option<Arc<X400>>,
-    /// How associations are answered.
+    /// Settings for incoming associations.
     settings: ResponderSettings,
     listener: Arc<Listener>,
     shares: Shares,
 }
 
-/// What strangers, and each peer, may have of a shard.
+/// Limits of a shard for unbound associations and for unreadable APDUs of each peer.
 #[derive(Clone, Debug, Default)]
 struct Shares {
     unbound: Rc<Unbound>,
@@ -83,16 +83,17 @@ impl<W: World> Handler<W> for P1Handler {
     }
 }
 
-/// So many of one peer are held within an hour, by each shard; what comes beyond stays with the peer.
+/// Maximum number of unreadable APDUs of one peer held within an hour, for each shard. Further ones are refused, and
+/// the peer keeps them.
 const UNREADABLE_PER_HOUR: u32 = 100;
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How many were taken of each peer of the configuration, since when.
+/// Number of APDUs held for each peer, and the start of the hour.
 #[derive(Debug, Default)]
 struct Unreadable(RefCell<BTreeMap<Arc<str>, (Mono, u32)>>);
 
 impl Unreadable {
-    /// Whether one more may be held.
+    /// Returns true if one more may be held.
     fn admit(&self, peer: &Arc<str>, now: Mono) -> bool {
         let mut known = self.0.borrow_mut();
         let (since, count) = known.entry(Arc::clone(peer)).or_insert((now, 0));

@@ -1,4 +1,4 @@
-//! One association that a peer has opened: feeds the machine, and acts on what it tells.
+//! An association opened by a peer: feeds the state machine and handles its events.
 
 use super::Shares;
 use super::incoming::{Complete, Incoming};
@@ -32,13 +32,13 @@ use x400::association::{
     AbortReason, AssociationEnd, BindError, BindRequest, Event, ExceptionReason, Responder,
 };
 
-/// So long who shows a wrong name or password waits for the answer.
+/// Delay of the refusal of a wrong name or password.
 const REFUSAL_DELAY: Duration = Duration::from_secs(2);
 
-/// So long a peer is waited for that does not read what is said when an association is over.
+/// Timeout for a peer that does not read the end of an association.
 const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sent again before it was durable: the peer tries later, and is acknowledged what is there by then.
+/// The peer sent the same APDU again before it was durable. It will retry, and then get an acknowledgement.
 const BEING_STORED: Refusal =
     Refusal::transient((3, 2), "the same came on another association and is being made durable");
 
@@ -49,7 +49,7 @@ const UNKNOWN: Refusal = Refusal::permanent((7, 8), "X.400: name or password is 
 const TOO_MANY_WRONG: Refusal =
     Refusal::transient((7, 0), "X.400: too many names or passwords were wrong");
 
-/// The machine completes only what it has begun.
+/// Never used: the machine completes only APDUs that it has begun.
 const NOT_BEGUN: Refusal = Refusal::transient((3, 0), "an APDU was not read");
 const TOO_MANY_UNREADABLE: Refusal =
     Refusal::transient((3, 2), "X.400: too much that can't be read is held for an operator");
@@ -71,20 +71,20 @@ pub(super) struct InboundAssociation<W: World> {
     /// Until it has bound.
     place: Option<UnboundSlot>,
     shares: Shares,
-    /// Who has bound.
+    /// The peer, once bound.
     pub(super) peer: Option<Arc<X400Peer>>,
     pub(super) incoming: Option<Incoming>,
-    /// What is coming is not taken for now: the peer was told.
+    /// The APDU that arrives was refused for now, and the peer informed.
     pub(super) is_refused: bool,
     /// While something comes: a stop waits for that.
     busy: Option<StopGuard>,
-    /// When what is coming began.
+    /// Start of the APDU that arrives.
     begun: TransferStart,
-    /// Of what is durable, and nothing was heard of the peer since.
+    /// Digest of the last acknowledged APDU, until the peer sends anything further.
     unheard: Option<[u8; DIGEST_BYTES]>,
 }
 
-/// What ended a wait.
+/// Event that ended a wait.
 enum Woken {
     Input(Bytes),
     /// The peer closed the connection.
@@ -93,7 +93,7 @@ enum Woken {
     Time,
     /// The server stops.
     Stop,
-    /// It has not bound, and others need its place.
+    /// The association is unbound, and its slot is needed for another one.
     GivenUp,
 }
 
@@ -139,7 +139,7 @@ impl<W: World> InboundAssociation<W> {
                 self.connection.note_turned_away(PoolId::Unbound);
             }
         }
-        // An error here is the peer's going away; what it had begun is dropped with the session.
+        // An error here means that the peer closed the connection. An unfinished APDU is dropped with the session.
         let _ = self.serve().await;
         self.leave_unheard();
     }
@@ -148,7 +148,7 @@ impl<W: World> InboundAssociation<W> {
         self.connection.session().client().address.ip()
     }
 
-    /// The peer has heard what was acknowledged last.
+    /// The peer has received the last acknowledgement.
     fn note_heard(&mut self) {
         if let (Some(peer), Some(digest)) = (&self.peer, self.unheard.take()) {
             self.connection.unheard().hear(&peer.name, &digest);
@@ -202,7 +202,7 @@ impl<W: World> InboundAssociation<W> {
         }
     }
 
-    /// Whether the server stops, and nothing here must be finished first, or no more time is left.
+    /// Returns true if the server stops and the session has nothing to finish, or the grace period is over.
     fn is_over(&self) -> bool {
         self.stopping
             .until()
@@ -213,7 +213,7 @@ impl<W: World> InboundAssociation<W> {
         self.place.as_mut().map_or(Poll::Pending, |place| place.poll_given_up(cx))
     }
 
-    /// Without a word: whoever did not bind reads none.
+    /// Closes the connection without a refusal, which an unbound peer would not read.
     fn give_up(&mut self) {
         let address = self.connection.session().client().address;
         let text = format_args!(
@@ -242,11 +242,11 @@ impl<W: World> InboundAssociation<W> {
         self.alarm.poll(cx, deadline).map(|()| Ok(Woken::Time))
     }
 
-    /// Writes what the machine has to say. A peer that reads nothing is timed out.
+    /// Writes the machine's output. A peer that reads nothing is timed out.
     async fn flush(&mut self) -> io::Result<()> {
         self.unwritten.extend(self.machine.take_output());
         while !self.unwritten.is_empty() {
-            // A machine that is closed waits for nothing, but its last words may wait for a reader.
+            // A closed machine has no deadline, but its last output may be unwritten.
             let last = self.connection.now() + LAST_WORDS_TIMEOUT;
             let deadline = self.machine.next_deadline().unwrap_or(last);
             let written =
@@ -271,11 +271,11 @@ impl<W: World> InboundAssociation<W> {
             Event::Content(octets) => self.content(octets).await,
             Event::ApduComplete => self.complete().await,
             Event::ActivityDropped => {
-                // Behind its end, too: what was durable by then was not acknowledged.
+                // The activity may also be dropped after its end: the APDU was durable then, but not acknowledged.
                 self.leave_unheard();
                 self.forget();
             }
-            // Nothing is sent on associations of others: the turn goes back.
+            // This server sends nothing on associations opened by peers, and returns the turn.
             Event::TurnTaken => {
                 self.note_heard();
                 self.machine.give_turn(self.connection.now());
@@ -287,7 +287,7 @@ impl<W: World> InboundAssociation<W> {
         }
     }
 
-    /// Only who is known may bind.
+    /// Accepts known peers only.
     async fn bind(&mut self, request: &BindRequest) {
         let name = request.identity.name.as_deref().unwrap_or_default();
         let named = self.x400.peer_called(name.as_bytes());
@@ -333,8 +333,8 @@ impl<W: World> InboundAssociation<W> {
         }
     }
 
-    /// Looks the peer up again: what a reload has changed holds from the next message on. `false`: it may send no
-    /// more, and the association ends.
+    /// Looks up the peer in the current configuration, so that a reload applies from the next message on. Returns false
+    /// if it may send no more; the association then ends.
     fn is_still_peer(&mut self) -> bool {
         let Some(bound) = self.peer.clone() else { return false };
         let client = self.client();
@@ -377,7 +377,7 @@ impl<W: World> InboundAssociation<W> {
         if !self.is_still_peer() {
             return;
         }
-        // Who goes on has heard the acknowledgement.
+        // A peer that continues has received the acknowledgement.
         self.note_heard();
         self.begun = self.connection.unheard().begin();
         self.busy = Some(self.stopping.guard());
@@ -389,7 +389,7 @@ impl<W: World> InboundAssociation<W> {
         }
     }
 
-    /// What comes can't be taken for now: the peer keeps it, and tries again.
+    /// Refuses the APDU for now. The peer keeps it and retries.
     pub(super) fn refuse_for_now(&mut self, refusal: &Refusal) {
         self.transaction = None;
         if std::mem::replace(&mut self.is_refused, true) {
@@ -433,7 +433,7 @@ impl<W: World> InboundAssociation<W> {
         self.busy = None;
     }
 
-    /// Whether an operator is asked about one more that can't be read, and told so.
+    /// Returns true if one more unreadable APDU may be held for an operator, and logs the hold.
     fn may_be_held(&self, why: &str) -> bool {
         let Some(peer) = &self.peer else { return false };
         let is_admitted = self.shares.unreadable.admit(&peer.name, self.connection.now());
@@ -499,7 +499,7 @@ impl<W: World> InboundAssociation<W> {
         self.connection.unheard().claim(peer, digest, self.begun)
     }
 
-    /// What was coming is given up.
+    /// Drops the APDU that was arriving.
     fn forget(&mut self) {
         self.incoming = None;
         self.is_refused = false;
@@ -521,7 +521,7 @@ impl<W: World> InboundAssociation<W> {
     }
 }
 
-/// Whether somebody should look into it: what ends in order, or with a connection that is gone, is no news.
+/// Returns true if the end of an association should be logged. A regular end or a lost connection is not.
 pub(crate) fn is_worth_a_line(end: &AssociationEnd) -> bool {
     match end {
         AssociationEnd::Released | AssociationEnd::Lost | AssociationEnd::AbortedByUs(_) => false,

@@ -1,4 +1,4 @@
-//! Associations that have not bound: strangers may have few of them, and hold no place that a peer could have.
+//! Limits for unbound associations. Their slots are separate from those of peers.
 
 use mta::clients::network_of;
 use mta::pressure::{Gauge, Level};
@@ -27,13 +27,13 @@ pub(super) struct Unbound {
     count: Arc<Count>,
 }
 
-/// How many there are, for others to see.
+/// Current number, as a gauge.
 #[derive(Debug, Default)]
 pub(super) struct Count(AtomicU64);
 
 impl Gauge for Count {
     fn level(&self, _now: ClockReading) -> Level {
-        // Nobody waits: others give way.
+        // No association waits: the oldest one is closed instead.
         let used = self.0.load(Ordering::Relaxed);
         Level { used, max: UNBOUND_MAX as u64, ..Level::default() }
     }
@@ -47,7 +47,7 @@ struct UnboundState {
     known: VecDeque<IpAddr>,
 }
 
-/// The place of one of them.
+/// The slot of an unbound association.
 #[derive(Debug)]
 pub(super) struct UnboundSlot {
     of: Rc<Unbound>,
@@ -57,7 +57,7 @@ pub(super) struct UnboundSlot {
 }
 
 impl Unbound {
-    /// How many there are.
+    /// The gauge of their number.
     pub(super) fn count(&self) -> &Arc<Count> {
         &self.count
     }
@@ -72,8 +72,8 @@ impl Unbound {
         }
     }
 
-    /// One more; where there is no room for it, the oldest gives way, of this client or of the one that has most.
-    /// `None`: peers have bound from there.
+    /// Allocates a slot. At a limit, the oldest association of this client, or of the client with the most, is closed.
+    /// `None`: peers have bound from this network, and no slot is needed.
     pub(super) fn enter(self: &Rc<Self>, client: IpAddr) -> Option<UnboundSlot> {
         let network = network_of(client);
         let mut waiting = self.waiting.borrow_mut();
@@ -109,7 +109,7 @@ impl Unbound {
 }
 
 impl UnboundSlot {
-    /// Whether another had to give way for it.
+    /// Returns true if another association was closed for this one.
     pub(super) fn has_displaced(&self) -> bool {
         self.has_displaced
     }

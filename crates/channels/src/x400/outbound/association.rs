@@ -26,29 +26,29 @@ use std::time::Duration;
 use x400::association::{AbortReason, AssociationEnd, Event, ExceptionReason};
 use x400::mixer::CONTENT_BYTES_MAX;
 
-/// So long an attempt may take, as long as the peer gets on with it: a message of a gigabyte takes that at 2 Mbit/s.
+/// Maximum duration of an attempt, even with progress. A message of one gigabyte takes that long at 2 Mbit/s.
 const ATTEMPT_MAX: Duration = Duration::from_secs(60 * 60);
 
-/// What a recipient counts for when it is asked how long a conversion takes.
+/// Octets counted for a recipient when the time of a conversion is estimated.
 const RECIPIENT_BYTES: usize = 256;
 
-/// What an attempt is about.
+/// The subject of an attempt.
 struct TransferAttempt<'a> {
     message: &'a Rc<Message>,
     work: &'a TransactionWork,
-    /// Recipients that were not sent, whatever the peer says: by index.
+    /// Recipients left out of the APDU, by index. Their failures stand whatever the peer's reply.
     refused: &'a [(u32, Failure)],
 }
 
-/// What departs of a message.
+/// An APDU built from a message.
 struct Made {
-    /// What is known of the message. What was read back is let go when it is written.
+    /// The message, without a content that was read back, so that its memory is freed once it is written.
     message: Rc<Message>,
-    /// What is sent, but to these; or why nothing can be.
+    /// The APDU and the recipients left out, or the failure for all.
     outcome: Result<(Here, RefusedRecipients), Failure>,
 }
 
-/// An association with what it carries.
+/// An association and its state.
 struct Association<W: World> {
     wire: P1Transport<W>,
     permit: Permit,
@@ -56,7 +56,7 @@ struct Association<W: World> {
     place: Box<str>,
     settings: Arc<X400Peer>,
     carried: u32,
-    /// Last: the connection is gone when its slot is given back.
+    /// Last field, so that the connection is closed before its slot is released.
     slot: Slot<W>,
 }
 
@@ -85,7 +85,7 @@ pub(super) async fn run<W: World>(slot: Slot<W>) {
         association.wire.until = Mono::NEVER;
         if let Err(reason) = carried {
             association.slot.closing(reason);
-            // The peer hears why.
+            // The peer is sent the reason.
             association.wire.close(&association.slot).await;
             return;
         }
@@ -104,7 +104,7 @@ impl<W: World> Association<W> {
     /// The next message; waits for one as long as idling is allowed. `None`: it is time to release.
     async fn next_work(&mut self, hop: &NextHop) -> Option<TransactionWork> {
         let until = self.slot.now() + self.settings.idle_timeout;
-        // Who has several goes when others wait for their first.
+        // A next hop with several connections gives one to a next hop that waits for its first.
         if self.carried > 0 && self.permit.must_go() {
             return None;
         }
@@ -120,7 +120,7 @@ impl<W: World> Association<W> {
             }
             let (stream, alarm) = (&mut self.wire.stream, &mut self.wire.alarm);
             let end = |cx: &mut Context<'_>| {
-                // The peer has no business to speak while nothing is asked.
+                // The peer should send nothing between transfers.
                 let mut octet = [0];
                 match stream.poll_read(cx, &mut octet) {
                     Poll::Ready(_) => Poll::Ready(Idled::Closed),
@@ -188,8 +188,8 @@ impl<W: World> Association<W> {
         }
     }
 
-    /// Waits for what the peer says to a message, and concludes its recipients. `early`: it said this before it had
-    /// all of it.
+    /// Waits for the peer's reply to a message, and concludes its recipients. `early` is a reply sent before the peer
+    /// had all octets.
     async fn hear(
         &mut self,
         told: &TransferAttempt<'_>,
@@ -245,25 +245,25 @@ impl<W: World> Association<W> {
         }
     }
 
-    /// When the attempt is given up that begins now: however it goes on, and where the message becomes too old
-    /// meanwhile, for it is to be reported then. What is too old by now has its last try.
+    /// The deadline of an attempt that starts now, whatever its progress. It ends when the message expires, which must
+    /// be reported then. An expired message has its last attempt.
     fn attempt_end(&self, work: &TransactionWork) -> Mono {
         let now = self.slot.now();
         let expiries = work.entries.iter().filter_map(|(entry, ..)| self.slot.expiry(*entry));
         expiries.filter(|at| *at > now).fold(now + ATTEMPT_MAX, Mono::min)
     }
 
-    /// Whether other octets leave than came.
+    /// Returns true if the octets sent differ from those received.
     fn is_converted(&self, message: &Message) -> bool {
         let is_rewritten =
             || self.settings.mode == X400Mode::X4101984 && departure::is_report(message);
         message.kept_of_x400().is_none() || is_rewritten()
     }
 
-    /// Reads a message, and makes of it what is sent.
+    /// Reads a message and builds its APDU.
     ///
     /// # Errors
-    /// What of it can't be read, and why.
+    /// The unreadable part, and the error.
     async fn make(
         &self,
         work: &TransactionWork,
@@ -294,7 +294,7 @@ impl<W: World> Association<W> {
         Ok(Made { message: known, outcome })
     }
 
-    /// What is sent of a message: as it came, or made of one of internet mail.
+    /// The APDU of a message: as received, or converted from internet mail.
     async fn departure(
         &self,
         message: &Message,
@@ -315,7 +315,7 @@ impl<W: World> Association<W> {
             content.extend_from_slice(piece);
             (content.len() > CONTENT_BYTES_MAX).then_some(())
         };
-        // What is longer is refused by who converts.
+        // A longer content is refused by the conversion.
         let _ = self.slot.for_each_piece(message, gather).await?;
         let (original, x400) = (message.original(), Arc::clone(x400));
         let bytes = (content.len() + RECIPIENT_BYTES * message.envelope.recipients.len()) as u64;
@@ -326,7 +326,7 @@ impl<W: World> Association<W> {
         Ok(self.slot.convert_in_turn(bytes, convert).await.unwrap_or_else(Err))
     }
 
-    /// Hands an APDU to the machine, piece by piece. What the peer said before it had all of it.
+    /// Passes an APDU to the machine, piece by piece. Returns an event that occurred before the peer had all octets.
     async fn send(
         &mut self,
         mut cargo: Cargo,
@@ -378,7 +378,7 @@ impl<W: World> Association<W> {
             })
             .collect();
         self.slot.heard((told.message, told.work), &outcomes);
-        // Who takes an APDU reports what becomes of it (X.411 §14.3.4).
+        // The MTA that accepts an APDU reports on its delivery (X.411 §14.3.4).
         let hop = Arc::clone(&self.event_hop);
         let context = AttemptContext { hop, local: false, dsn_passed_on: true };
         self.slot.conclude(told.message, told.work, outcomes, &context);

@@ -1,4 +1,4 @@
-//! The APDU of an attempt, until the peer has it: in memory that others may need more than a peer that is silent.
+//! The APDU of an attempt, in memory that is released for other connections while the peer is silent.
 
 use crate::held_memory::HeldMemory;
 use crate::x400::kept::{ApduContent, Departure};
@@ -13,42 +13,42 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::rc::Rc;
 use std::task::Context;
 
-/// So much is handed to the association at once; what is no more than that is its own from then on, and is never made
-/// twice.
+/// Octets passed to the association at once. A shorter APDU belongs to the association from then on, and is never built
+/// again.
 pub(super) const PIECE_BYTES: usize = 64 * 1024;
 
-/// What is sent.
+/// The APDU being sent.
 pub(super) struct Cargo {
-    /// `None`: it was let go, and is made again when the peer wants more of it.
+    /// `None`: released, and built again when the peer wants more.
     here: Option<Here>,
     bytes: u64,
-    /// What tells it from another.
+    /// Hash to verify that the same APDU was built again.
     digest: u64,
     held: HeldMemory,
 }
 
-/// All of it.
+/// The complete APDU in memory.
 pub(super) struct Here {
     prefix: Bytes,
     content: Octets,
-    /// What it was made in.
+    /// Memory permit of a conversion.
     room: Option<Permit>,
-    /// It may be let go: nothing else may hold a part of it.
+    /// It may be released, so pieces are copied before they are passed on.
     is_lent: bool,
 }
 
-/// What follows the prefix.
+/// The part after the prefix.
 enum Octets {
     None,
     Made(Bytes),
-    /// As they were read back, or are in memory for others as well.
+    /// As read back, or shared in memory with other connections.
     Kept(Rc<Message>),
     /// In a file of their own. The message has no content.
     Blob(Rc<Message>, BlobId),
 }
 
 impl Here {
-    /// What departs, of a message, and the memory that it was made in.
+    /// Builds it from the departure of a message, with the memory permit of its conversion.
     pub(super) fn new(departure: Departure, message: Rc<Message>, room: Option<Permit>) -> Here {
         let prefix = Bytes::from(departure.prefix);
         let content = match (departure.content, message.sent_body()) {
@@ -75,7 +75,7 @@ impl Here {
         self.prefix.len() as u64 + content
     }
 
-    /// Of what is made; what is kept is always the same.
+    /// Hash of converted octets. Stored octets never change.
     fn digest(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.prefix.hash(&mut hasher);
@@ -85,7 +85,7 @@ impl Here {
         hasher.finish()
     }
 
-    /// The memory that others may need. `None`: there is none, or others hold the message as well.
+    /// The memory that can be released. `None` if it holds none, or shares the message.
     fn memory(&mut self) -> Option<&mut Permit> {
         match (&mut self.room, &mut self.content) {
             (Some(room), _) => Some(room),
@@ -94,7 +94,7 @@ impl Here {
         }
     }
 
-    /// What stands from `offset` on, at least an octet before the end.
+    /// A piece that starts at `offset`, at least one octet before the end.
     async fn piece<W: World>(&self, slot: &Slot<W>, offset: u64) -> Result<Bytes, LoadError> {
         let prefix_bytes = self.prefix.len() as u64;
         if offset < prefix_bytes {
@@ -142,7 +142,7 @@ impl Cargo {
         self.here.is_some()
     }
 
-    /// Whether it is here, and other octets than came.
+    /// Returns true if it is in memory and was converted.
     pub(super) fn is_made(&self) -> bool {
         self.here.as_ref().is_some_and(|here| here.room.is_some())
     }
@@ -161,11 +161,11 @@ impl Cargo {
         Ok(())
     }
 
-    /// What stands from `offset` on, at least an octet before the end. With the last of it the rest of its memory is
-    /// let go.
+    /// A piece that starts at `offset`, at least one octet before the end. With the last piece the remaining memory is
+    /// released.
     ///
     /// # Errors
-    /// When it can't be read, or was let go.
+    /// It can't be read, or was released.
     pub(super) async fn piece<W: World>(
         &mut self,
         slot: &Slot<W>,
@@ -182,7 +182,8 @@ impl Cargo {
         Ok(piece)
     }
 
-    /// Lets it go if it was held for long and somebody waits for its memory who holds less. When to look again.
+    /// Releases it if it was held for long and a connection that holds less waits for memory. Returns the time of the
+    /// next check.
     pub(super) fn poll_give_way(&mut self, cx: &mut Context<'_>, now: Mono) -> Mono {
         let Some(memory) = self.here.as_mut().and_then(Here::memory) else { return Mono::NEVER };
         let (gives_way, look_at) = self.held.poll_give_way(memory, cx, now);

@@ -41,11 +41,11 @@ impl<W: World> Channel<W> for Outbound {
     }
 }
 
-/// What the route of this hop tells.
+/// Settings of this hop's route.
 fn route_of(hop: &NextHop) -> &Route {
     match hop.channel.of() {
         Some(route) => route,
-        // A hop is worked by the channel whose key its settings have.
+        // The channel of a hop is selected by the key of its settings.
         None => unreachable!("the settings of {} are another channel's", hop.channel.key()),
     }
 }

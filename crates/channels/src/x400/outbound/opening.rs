@@ -23,11 +23,11 @@ use x400::association::{AbortReason, Event, Initiator};
 /// Addresses tried in one opening at most.
 const ADDRESSES_MAX: usize = 8;
 
-/// Why no association was opened.
+/// Reason for which no association was opened.
 pub(super) enum OpenError {
     /// It may work later.
     Later(Failure),
-    /// While it waited in line for a connection its messages went another way.
+    /// Its messages were delivered or moved while it waited for a connection.
     NotNeeded,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Opened<W: World> {
     pub(super) wire: P1Transport<W>,
     pub(super) permit: Permit,
     pub(super) event_hop: Arc<Hop>,
-    /// Where it is, for people.
+    /// Address of the peer, for people.
     pub(super) place: Box<str>,
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn open<W: World>(
                 done => return done,
             }
         }
-        // A host is not to blame for what this process lacks.
+        // Local exhaustion does not count against a host.
         if last.as_ref().is_some_and(|failure| !matches!(failure.culprit, Culprit::Local)) {
             hop.states.failed(slot.now(), host);
         }

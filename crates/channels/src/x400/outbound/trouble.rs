@@ -1,4 +1,4 @@
-//! What a peer's refusals and silences come to for those who wait, in the peer's own words as far as it gave any.
+//! Failures for a peer's refusals and timeouts, with the peer's reason as far as it gave one.
 
 use crate::x400::section::X400Peer;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
@@ -55,7 +55,7 @@ fn refused(peer: &str, refusal: &Refusal, settings: &X400Peer) -> Failure {
     said(peer, EnhancedStatus::new(4, 4, 1), format!("it refused the association: {why}"))
 }
 
-/// Somebody answers there who is not the peer.
+/// Another MTA than the peer answers.
 pub(super) fn stranger(peer: &str, shown: Option<&str>, settings: &X400Peer) -> Failure {
     let X400Peer { name, their_name, .. } = settings;
     // An IA5String (X.411, MTAName).
@@ -68,8 +68,7 @@ pub(super) fn stranger(peer: &str, shown: Option<&str>, settings: &X400Peer) -> 
     said(peer, EnhancedStatus::new(4, 7, 8), text)
 }
 
-/// A refusal of the peer's is worth another attempt, whatever it is: who is configured to take mail is not
-/// returned mail for.
+/// A refusal by the peer is always temporary. Mail must not be returned because a configured peer refuses it.
 fn said(peer: &str, status: EnhancedStatus, text: String) -> Failure {
     Failure {
         class: Class::Transient,

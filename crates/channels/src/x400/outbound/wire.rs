@@ -1,4 +1,4 @@
-//! A connection and what is spoken on it: octets both ways until the machine has something to tell.
+//! A connection to a peer: reads and writes octets until the machine has an event.
 
 use super::cargo::Cargo;
 use crate::x400::peer::Unwritten;
@@ -13,22 +13,21 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use x400::association::{AbortReason, AssociationEnd, Event, Initiator};
 
-/// Last words that are not written by then are not said. Longer than the machine itself waits for an answer to its
-/// release.
+/// Timeout for the last output. It is longer than the machine's timeout for a reply to its release.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A connection and what is spoken on it.
+/// A connection and its protocol state.
 pub(super) struct P1Transport<W: World> {
     pub(super) stream: <W::Net as Net>::Stream,
     pub(super) machine: Initiator,
     pub(super) alarm: Alarm<W::Time>,
     pub(super) unwritten: Unwritten,
-    /// By then the attempt that is under way is given up.
+    /// Deadline of the current attempt.
     pub(super) until: Mono,
 }
 
 impl<W: World> P1Transport<W> {
-    /// Writes and reads until the machine has something to tell.
+    /// Reads and writes until the machine has an event.
     pub(super) async fn next_event(&mut self, slot: &Slot<W>) -> Event {
         loop {
             if let Some(event) = self.next_event_or_room(slot, None).await {
@@ -37,8 +36,8 @@ impl<W: World> P1Transport<W> {
         }
     }
 
-    /// The same, or, with more to send, until that is wanted and all that was given is written: `None`. What there is
-    /// more may be let go meanwhile.
+    /// The same, or with more to send, until the machine wants it and all output is written: `None`. The remaining APDU
+    /// may be released during the wait.
     pub(super) async fn next_event_or_room(
         &mut self,
         slot: &Slot<W>,
@@ -65,8 +64,7 @@ impl<W: World> P1Transport<W> {
         }
     }
 
-    /// Writes what there is, and reads: two sides that only write would wait for each other. Ready when either
-    /// got on.
+    /// Writes output and reads input, since two sides that only write would deadlock. Ready when either made progress.
     fn poll_progress(
         &mut self,
         slot: &Slot<W>,
@@ -92,7 +90,7 @@ impl<W: World> P1Transport<W> {
         let mut scratch = slot.scratch();
         match self.stream.poll_read(cx, &mut scratch) {
             Poll::Ready(Ok(0)) => {
-                // Who has gone reads nothing any more, and would be found gone again and again.
+                // A peer that has closed reads nothing more, and the end of input would be found again and again.
                 self.unwritten = Unwritten::default();
                 self.machine.handle_eof();
                 return Poll::Ready(Ok(()));
@@ -122,7 +120,7 @@ impl<W: World> P1Transport<W> {
         Poll::Ready(Ok(()))
     }
 
-    /// Goes on until the machine has nothing more to say; no longer than for a peer that reads nothing.
+    /// Continues until the machine has no more output, within a timeout for a peer that reads nothing.
     pub(super) async fn close(&mut self, slot: &Slot<W>) {
         let until = slot.now() + CLOSE_TIMEOUT;
         let last_words = async {

@@ -1,4 +1,4 @@
-//! `[x400]`: who we are among MTAs of X.400, and who our peers are.
+//! `[x400]`: identity of this MTA, and its peers.
 
 use config::{Host, HostPort, IpNet, Secret};
 use mail::{Domain, OrAddress};
@@ -25,7 +25,7 @@ pub struct X400 {
     pub mta: Box<str>,
     /// Our global domain identifier: country, ADMD, and PRMD if we are in one.
     pub domain: OrAddress,
-    /// How messages go between X.400 and internet mail; `None`: they don't.
+    /// Gateway to internet mail; `None` for none.
     pub gateway: Option<X400Gateway>,
     /// In the order of the file.
     pub peers: Vec<Arc<X400Peer>>,
@@ -41,17 +41,17 @@ pub struct X400Gateway {
     pub mcgam: Option<PathBuf>,
     /// The file with gateways that are preferred for some domains.
     pub gateways: Option<PathBuf>,
-    /// Of the O/R addresses that strangers write before a domain, those below these are taken.
+    /// Unauthenticated clients may send to O/R addresses (in a local part) below these.
     pub strangers: Vec<OrAddress>,
-    /// What return paths are made with.
+    /// Key for return paths.
     secret: OnceLock<[u8; 16]>,
-    /// What stands in both.
+    /// Content of both files.
     tables: OnceLock<GatewayTables>,
-    /// What its owner made of it.
+    /// Data derived by the gateway's code.
     made: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
-/// What stands in a gateway's files (RFC 2156 appendix F).
+/// Content of a gateway's files (RFC 2156 appendix F).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewayTables {
     /// Domains and O/R addresses that mean the same.
@@ -80,26 +80,26 @@ impl X400Gateway {
         }
     }
 
-    /// What return paths are made with, which must be the same after a restart; what came first counts.
+    /// Sets the key for return paths, which must be the same after a restart. Later calls have no effect.
     pub fn set_secret(&self, secret: [u8; 16]) {
         let _ = self.secret.set(secret);
     }
 
-    /// What [`X400Gateway::set_secret`] set.
+    /// The key set by [`X400Gateway::set_secret`].
     #[must_use]
     pub fn secret(&self) -> Option<&[u8; 16]> {
         self.secret.get()
     }
 
-    /// The files were read; what was read first counts.
+    /// Sets the content of the files. Later calls have no effect.
     pub fn set_tables(&self, tables: GatewayTables) {
         let _ = self.tables.set(tables);
     }
 
-    /// What `make` makes of all this, the first time; it is told what stands in the files.
+    /// Data derived by `make` from the settings and files, at the first call.
     ///
     /// # Panics
-    /// When it is asked for by another type than the first time: a gateway has one owner.
+    /// A later call uses another type.
     pub fn made<T: Any + Send + Sync>(
         &self,
         make: impl FnOnce(&X400Gateway, &GatewayTables) -> T,
@@ -113,7 +113,7 @@ impl X400Gateway {
     }
 }
 
-/// What was read of the files counts, not what was made of it.
+/// Compares the content of the files, not the data derived from it.
 impl PartialEq for X400Gateway {
     fn eq(&self, other: &X400Gateway) -> bool {
         (&self.address, &self.domain, &self.strangers, self.tables.get())
@@ -140,9 +140,9 @@ impl X400 {
 pub struct X400Peer {
     /// Unique.
     pub name: Arc<str>,
-    /// Where it listens, in the order in which they are tried; empty: it is never called.
+    /// Its hosts, in the order to try. Empty if it is never called.
     pub hosts: Vec<HostPort>,
-    /// How RTSE is spoken with it.
+    /// RTSE mode.
     pub mode: X400Mode,
     /// The transport selector that it is called by; empty: none.
     pub t_selector: Box<[u8]>,
@@ -162,9 +162,9 @@ pub struct X400Peer {
     pub our_password: PeerPassword,
     /// Associations that we open at once, over all shards.
     pub associations_max: u32,
-    /// What is proposed as the size between checkpoints, in units of 1,024 octets; 0: none.
+    /// Proposed checkpoint size in units of 1,024 octets; 0 for none.
     pub checkpoint_kib: u16,
-    /// How many checkpoints may be unconfirmed.
+    /// Maximum number of unconfirmed checkpoints.
     pub window: u8,
     /// Longest transport data unit that is proposed.
     pub tpdu_bytes: u32,
@@ -179,19 +179,20 @@ pub struct X400Peer {
 }
 
 impl X400Peer {
-    /// Whether it may bind from this address.
+    /// Returns true if it may bind from this address.
     #[must_use]
     pub fn may_bind_from(&self, client: IpAddr) -> bool {
         self.from.is_empty() || self.is_from(client)
     }
 
-    /// Whether the configuration says that a client with this address is the peer.
+    /// Returns true if the configuration lists this client address for the peer.
     #[must_use]
     pub fn is_known_at(&self, client: IpAddr) -> bool {
         self.is_from(client) || self.is_host(client)
     }
 
-    /// Whether the configuration names this very address as the peer's, and no network of which others may be part.
+    /// Returns true if the configuration lists exactly this address for the peer, not a network that other hosts may
+    /// share.
     #[must_use]
     pub fn is_named_at(&self, client: IpAddr) -> bool {
         let is_single = |network: &&IpNet| network.prefix_len() == network.max_prefix_len();
@@ -213,7 +214,8 @@ impl X400Peer {
         self.from.iter().any(|network| network.contains(&client))
     }
 
-    /// Whether an association that was bound as the other is this one's, too: nothing that it was asked for has changed.
+    /// Returns true if an association bound as `other` is still valid for this peer: names and passwords have not
+    /// changed.
     #[must_use]
     pub fn has_bound_as(&self, other: &X400Peer) -> bool {
         (&self.name, &self.their_name, &self.their_password)
@@ -222,11 +224,11 @@ impl X400Peer {
     }
 }
 
-/// A password of a peer: as it is written, or what stands in a file.
+/// A peer's password: in the configuration, or in a file.
 #[derive(Debug)]
 pub struct PeerPassword {
     written: Secret,
-    /// Where it stands, if it is not written.
+    /// The file, unless the configuration has the password.
     pub file: Option<PathBuf>,
     read: OnceLock<Secret>,
 }
@@ -236,12 +238,12 @@ impl PeerPassword {
         PeerPassword { written, file, read: OnceLock::new() }
     }
 
-    /// The file was read; what was read first counts.
+    /// Sets the password read from the file. Later calls have no effect.
     pub fn set(&self, secret: Secret) {
         let _ = self.read.set(secret);
     }
 
-    /// The password; empty: there is none, or its file was not read.
+    /// The password. Empty if there is no password, or its file was not read.
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         &self.read.get().unwrap_or(&self.written).0
@@ -255,7 +257,7 @@ impl PartialEq for PeerPassword {
     }
 }
 
-/// How RTSE is spoken (X.419 §13.2): it can't be negotiated.
+/// RTSE mode (X.419 §13.2), which can't be negotiated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum X400Mode {
     /// Normal mode, over ACSE: since 1988.

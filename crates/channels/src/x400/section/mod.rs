@@ -1,4 +1,4 @@
-//! `[x400]`: who we are among MTAs of X.400, and who our peers are.
+//! `[x400]`: identity of this MTA, and its peers.
 
 mod identity;
 mod written;
@@ -22,7 +22,7 @@ impl Section for X400 {
     type Text = X400Text;
     type Value = Arc<X400>;
 
-    /// `None`: X.400 is not spoken.
+    /// `None` if X.400 is not used.
     fn read(text: X400Text, reader: &mut Reader<'_, '_>) -> Option<Arc<X400>> {
         if text.mta.is_none() && text.domain.is_none() && text.peer.is_empty() {
             return None;
@@ -50,7 +50,7 @@ impl Section for X400 {
         Some(Arc::new(X400 { mta: mta.into(), domain, gateway, peers }))
     }
 
-    /// Answers to what a gateway sends go to its domain.
+    /// Warns if no route accepts the gateway's domain: replies to mail from the gateway go there.
     fn review(value: Option<&Arc<X400>>, rest: &Rest<'_>, reader: &mut Reader<'_, '_>) {
         let Some(gateway) = value.and_then(|x400| x400.gateway.as_ref()) else { return };
         if !rest.has_route(&gateway.domain) {
@@ -199,7 +199,7 @@ fn selector(key: &str, text: &str, max: usize, reader: &mut Reader<'_, '_>) -> B
     octets.into()
 }
 
-/// What a peer must show.
+/// The password that a peer must show.
 fn their_password(text: &X400PeerText, reader: &mut Reader<'_, '_>) -> PeerPassword {
     let has_one = !text.their_password.is_empty() || text.their_password_file.is_some();
     if !has_one && !text.allow_no_password {
@@ -269,7 +269,7 @@ pub(super) fn peer_named(
     }
 }
 
-/// Who we are among MTAs of X.400. `None`: the file does not say, which is a mistake.
+/// The `[x400]` section. `None` if it is missing, which is an error.
 pub(super) fn who_we_are(reader: &mut Reader<'_, '_>) -> Option<Arc<X400>> {
     let x400 = reader.section::<X400>();
     if x400.is_none() {
