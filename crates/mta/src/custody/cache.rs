@@ -1,4 +1,4 @@
-//! The store of messages that will soon be needed again.
+//! Cache of messages that will soon be needed again.
 
 use crate::message::Message;
 use mail::map::FixedMap;
@@ -7,15 +7,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A message that nobody has fetched for so long waits for something slower than a read, and leaves
-/// for newer ones.
+/// A message not fetched for this long waits for an event slower than a disk read, and is evicted for newer ones.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// Messages kept since their acceptance, so that the usual first delivery reads nothing from disk.
+/// Messages cached since their acceptance, so that the usual first delivery reads nothing from disk.
 ///
-/// When the limit is reached what is fresh stays and what comes is not kept: the oldest are the next
-/// to be delivered, and would each be gone just before their turn, so that a queue a little longer
-/// than the limit would have to be read back whole.
+/// If the cache is full, fresh messages stay and the new one is not cached. The oldest are the next to be delivered:
+/// evicting them would drop each just before its delivery, and a queue slightly longer than the limit would be read
+/// back entirely.
 #[derive(Debug)]
 pub(crate) struct MessageCache {
     messages: FixedMap<MessageId, CachedMessage>,
@@ -27,19 +26,19 @@ pub(crate) struct MessageCache {
 #[derive(Debug)]
 struct CachedMessage {
     message: Rc<Message>,
-    /// Recipients that are not done with.
+    /// Recipients not settled yet.
     open: u32,
     since: Mono,
 }
 
 impl MessageCache {
-    /// A cache of at most `bytes_max`.
+    /// A cache with a limit of `bytes_max`.
     #[must_use]
     pub(crate) fn new(bytes_max: usize) -> MessageCache {
         MessageCache { messages: FixedMap::default(), order: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// Keeps `message` for its `open` recipients, if there is room.
+    /// Caches `message` for its `open` recipients, if it fits.
     pub(crate) fn insert(&mut self, now: Mono, message: Rc<Message>, open: u32) {
         let cost = message.cost();
         if cost > self.bytes_max {
@@ -60,13 +59,13 @@ impl MessageCache {
         self.trim_order();
     }
 
-    /// The message, if it is still kept.
+    /// The message, if cached.
     #[must_use]
     pub(crate) fn get(&self, id: MessageId) -> Option<Rc<Message>> {
         self.messages.get(&id).map(|kept| Rc::clone(&kept.message))
     }
 
-    /// `settled` recipients are done with; the last one frees the message.
+    /// Counts settled recipients. The last one frees the message.
     pub(crate) fn settle(&mut self, id: MessageId, settled: u32) {
         let Some(kept) = self.messages.get_mut(&id) else { return };
         kept.open = kept.open.saturating_sub(settled);
@@ -75,7 +74,7 @@ impl MessageCache {
         }
     }
 
-    /// What the spool says of the message has changed.
+    /// Drops a message after its record in the spool has changed.
     pub(crate) fn forget(&mut self, id: MessageId) {
         self.drop_message(id);
     }
@@ -86,7 +85,7 @@ impl MessageCache {
         }
     }
 
-    /// Ids of messages that left stay in the order until they outnumber those that are kept.
+    /// Ids of evicted messages stay in the order until they outnumber the cached ones.
     fn trim_order(&mut self) {
         while let Some(front) = self.order.front() {
             if self.messages.contains_key(front) {

@@ -1,4 +1,4 @@
-//! A shard's side of the spool: requests go to the commit threads, completions come back.
+//! A shard's client for the spool: sends requests to the commit threads and dispatches completions.
 
 use super::port::{LogPort, MAIL_IDS_END, SHARD_SHIFT};
 use mail::{MessageId, Mono};
@@ -12,27 +12,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// What happens when a completion arrives.
+/// The action for a completion.
 enum Slot {
     Free {
         next: Option<u32>,
     },
     Waiting(Option<Waker>),
     Done(Completion),
-    /// The waiter is gone; the completion is dropped.
+    /// The waiter was dropped, so the completion is dropped too.
     Orphan,
-    /// Nobody waits; the callback runs.
+    /// A callback runs.
     Call(Box<dyn FnOnce(Completion)>),
 }
 
-/// The requests of one shard that are under way.
+/// The pending requests of one shard.
 pub(crate) struct SpoolClient {
     shard: u16,
     ports: Vec<Arc<LogPort>>,
     slots: RefCell<Vec<Slot>>,
     free: Cell<Option<u32>>,
     next_port: Cell<usize>,
-    /// Logs that write no more.
+    /// Logs that accept no more writes.
     failed: RefCell<BTreeSet<u8>>,
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for SpoolClient {
 }
 
 impl SpoolClient {
-    /// A client for `shard` of logs that are numbered as they stand in `ports`.
+    /// A client of `shard` for the logs behind `ports`.
     #[must_use]
     pub(crate) fn new(shard: u16, ports: Vec<Arc<LogPort>>) -> Rc<SpoolClient> {
         Rc::new(SpoolClient {
@@ -56,11 +56,11 @@ impl SpoolClient {
         })
     }
 
-    /// An id for a new message, on the logs in turn that still write: on those that have room and whose
-    /// disk answers, if there are any; `None` when they have none left.
+    /// Allocates an id for a new message, in turn on the logs that accept writes. Prefers logs with free space and a
+    /// disk that responds. `None` if no log has ids left.
     #[must_use]
     pub(crate) fn allocate_id(&self, now: Mono) -> Option<MessageId> {
-        // What is said of a log that fails is said when it refuses.
+        // If all logs have failed, the error comes from the log when it refuses the write.
         let all_failed = self.have_all_failed();
         let takes = |port: &LogPort| all_failed || !self.has_failed(port.log);
         if self.ports.len() == 1 {
@@ -84,47 +84,47 @@ impl SpoolClient {
         None
     }
 
-    /// A log refuses to write and always will; whether that is news.
+    /// Notes that a log permanently refuses writes. Returns true the first time.
     pub(crate) fn note_failed(&self, log: u8) -> bool {
         self.failed.borrow_mut().insert(log)
     }
 
-    /// Whether that log refuses to write.
+    /// Returns true if the log permanently refuses writes.
     #[must_use]
     pub(crate) fn has_failed(&self, log: u8) -> bool {
         self.failed.borrow().contains(&log)
     }
 
-    /// Whether no log writes any more.
+    /// Returns true if all logs permanently refuse writes.
     #[must_use]
     pub(crate) fn have_all_failed(&self) -> bool {
         self.failed.borrow().len() >= self.ports.len()
     }
 
-    /// An id for a report that must lie in the log of `other`, because both become durable
-    /// together; `None` when there is none left.
+    /// Allocates an id for a report in the log of `other`, because both must become durable together. `None` if the log
+    /// has no ids left.
     #[must_use]
     pub(crate) fn allocate_id_beside(&self, other: MessageId) -> Option<MessageId> {
         self.port(other).allocate_id(MessageId::SEQUENCE_MAX + 1)
     }
 
-    /// A name for a new blob in the log of `id`.
+    /// Allocates a blob id in the log of `id`.
     #[must_use]
     pub(crate) fn allocate_blob(&self, id: MessageId) -> BlobId {
         BlobId(self.port(id).next_blob.fetch_add(1, Ordering::Relaxed))
     }
 
     fn port(&self, id: MessageId) -> &Arc<LogPort> {
-        // Ids come from these ports or from the logs they stand for.
+        // All ids come from these ports or from logs that they stand in for.
         self.ports.iter().find(|port| port.log == id.log()).unwrap_or(&self.ports[0])
     }
 
-    /// Makes `records`, all of messages in the log of `id`, durable together.
+    /// Makes `records` durable together. All must be about messages in the log of `id`.
     pub(crate) fn submit(self: &Rc<Self>, id: MessageId, records: Vec<Record>) -> CompletionWaiter {
         self.request(id, |ticket| Request::Submit { ticket, records })
     }
 
-    /// As [`SpoolClient::submit`], but nobody waits: `done` is called.
+    /// As [`SpoolClient::submit`], with the callback `done` instead of a waiter.
     pub(crate) fn submit_then(
         &self,
         id: MessageId,
@@ -135,12 +135,12 @@ impl SpoolClient {
         (self.port(id).send)(Request::Submit { ticket: self.ticket(slot), records });
     }
 
-    /// Reads a message back, if its record has no more than so many octets.
+    /// Reads a message back, if its record is no longer than `bytes_max`.
     pub(crate) fn load(self: &Rc<Self>, id: MessageId, bytes_max: u64) -> CompletionWaiter {
         self.request(id, |ticket| Request::Load { ticket, id, bytes_max })
     }
 
-    /// A request about something in the log of `id`.
+    /// Sends a request to the log of `id`.
     pub(crate) fn request(
         self: &Rc<Self>,
         id: MessageId,
@@ -151,7 +151,7 @@ impl SpoolClient {
         CompletionWaiter { client: Rc::clone(self), slot }
     }
 
-    /// Gives up a blob that no record names.
+    /// Drops a blob that no record refers to.
     pub(crate) fn drop_blob(&self, id: MessageId, blob: BlobId) {
         (self.port(id).send)(Request::BlobDrop { blob });
     }
@@ -171,7 +171,7 @@ impl SpoolClient {
             return slot;
         }
         slots.push(with);
-        // A shard never has 2^32 requests under way: memory ends long before.
+        // Memory is exhausted long before 2^32 pending requests.
         u32::try_from(slots.len() - 1).unwrap_or(u32::MAX)
     }
 
@@ -182,18 +182,18 @@ impl SpoolClient {
         old
     }
 
-    /// Drops the callbacks that wait: they hold the shard that holds this, so that a shard which
-    /// ended in the middle of things would never be freed. For simulations, which end many.
+    /// Drops pending callbacks. They hold the shard, which holds this client: without it a shard that ends early would
+    /// never be freed. For simulations, which end many shards.
     pub(crate) fn abandon(&self) {
         let mut callbacks = Vec::new();
         for slot in self.slots.borrow_mut().iter_mut().filter(|s| matches!(s, Slot::Call(_))) {
             callbacks.push(std::mem::replace(slot, Slot::Orphan));
         }
-        // Only now: what they hold may end more of what waits here.
+        // Dropped last, since callbacks may drop other waiters of this client.
         drop(callbacks);
     }
 
-    /// Takes what came back from a commit thread.
+    /// Handles a completion from a commit thread.
     pub(crate) fn handle_completion(&self, ticket: Ticket, completion: Completion) {
         let slot = (ticket.0 & ((1 << SHARD_SHIFT) - 1)) as u32;
         let mut slots = self.slots.borrow_mut();
@@ -224,7 +224,7 @@ impl SpoolClient {
     }
 }
 
-/// Ends with the completion of one request.
+/// Future of a request's completion.
 #[derive(Debug)]
 #[must_use = "a request that nobody waits for should be sent with submit_then"]
 pub(crate) struct CompletionWaiter {
@@ -232,7 +232,7 @@ pub(crate) struct CompletionWaiter {
     slot: u32,
 }
 
-/// The slot number of a [`Waiting`] that has ended.
+/// Slot number of a [`CompletionWaiter`] after completion.
 const ENDED: u32 = u32::MAX;
 
 impl Future for CompletionWaiter {

@@ -1,4 +1,4 @@
-//! Messages of a shard that checks hold, with the moment in which each hold ends.
+//! Messages held by checks, with the time when each hold ends.
 
 use crate::facts::{Hold, StoredFacts};
 use crate::holding::{Amount, HeldShare, HoldAccount, Holdings};
@@ -12,14 +12,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The messages of one shard that are held and were not held by an operator.
+/// The messages of one shard that checks hold. Messages held by an operator are not included.
 #[derive(Debug, Default)]
 pub(crate) struct HeldMessages {
     held: RefCell<BTreeMap<MessageId, HeldMessage>>,
-    /// In the order in which they end.
+    /// Ordered by the start of the hold, and so by its end.
     order: RefCell<BTreeSet<(Wall, MessageId)>>,
     hold_for: Cell<Duration>,
-    /// The first of the order is another, or the time that they are held.
+    /// Notified when the next hold to end changes, or the hold duration.
     pub(crate) changed: Signal,
 }
 
@@ -32,7 +32,7 @@ struct HeldMessage {
     _share: HeldShare,
 }
 
-/// The accounts that a hold is charged to: the peer's alone, or those of client, sender and author.
+/// The accounts charged for a hold: the peer alone, or client, sender and author.
 pub(crate) fn accounts_of(held: &Hold<'_>, client: Option<IpAddr>) -> Box<[HoldAccount]> {
     match held.peer {
         "" => HoldAccount::of(client, [held.sender, held.author]),
@@ -46,18 +46,18 @@ pub(crate) struct Ended {
     pub(crate) id: MessageId,
     /// One of its recipients.
     pub(crate) entry: EntryId,
-    /// It goes back to its sender.
+    /// The message is returned to its sender.
     pub(crate) is_returnable: bool,
 }
 
 impl HeldMessages {
-    /// Messages are held for so long.
+    /// Sets the hold duration.
     pub(crate) fn set_hold_for(&self, hold_for: Duration) {
         self.hold_for.set(hold_for);
         self.changed.note();
     }
 
-    /// A message that was queued, held by a check.
+    /// Adds a message held by a check when it is queued.
     pub(crate) fn add(
         &self,
         (id, entry): (MessageId, EntryId),
@@ -73,7 +73,7 @@ impl HeldMessages {
         self.changed.note();
     }
 
-    /// One that the spool held at the start for `reason`, unless an operator held it.
+    /// Adds a message that was held for `reason` at the start. An operator's hold has another reason and is not added.
     pub(crate) fn adopt(
         &self,
         holdings: &Arc<Holdings>,
@@ -89,18 +89,18 @@ impl HeldMessages {
         self.add((id, entry), open, since, &held, share);
     }
 
-    /// An operator has released the message, or holds it.
+    /// Removes a message that an operator has released or holds now.
     pub(crate) fn forget(&self, id: MessageId) {
         if let Some(held) = self.held.borrow_mut().remove(&id) {
             self.order.borrow_mut().remove(&(held.since, id));
         }
     }
 
-    /// `count` recipients of a message are done with.
+    /// Counts settled recipients of a message.
     pub(crate) fn settle(&self, id: MessageId, count: usize) {
         let is_done = {
             let mut all = self.held.borrow_mut();
-            // Of nearly all messages none is held.
+            // Most messages are not held.
             let Some(held) = all.get_mut(&id) else { return };
             held.open = held.open.saturating_sub(count);
             held.open == 0
@@ -110,13 +110,13 @@ impl HeldMessages {
         }
     }
 
-    /// When the next hold ends; `None`: nothing is held.
+    /// End of the next hold. `None` if no message is held.
     pub(crate) fn next_end(&self) -> Option<Wall> {
         let (since, _) = *self.order.borrow().first()?;
         Some(since.after(self.hold_for.get()))
     }
 
-    /// Holds that have ended by `now`, at most `max` of them. Each is given once.
+    /// Takes up to `max` holds that have ended by `now`. Each is returned once.
     pub(crate) fn take_ended(&self, now: Wall, max: usize) -> Vec<Ended> {
         let (held, mut order) = (self.held.borrow(), self.order.borrow_mut());
         let mut ended = Vec::new();
@@ -136,7 +136,7 @@ impl HeldMessages {
         ended
     }
 
-    /// Has a hold that ended looked at again as if it had begun now: its message can't be read.
+    /// Restarts the hold of a message that can't be read now.
     pub(crate) fn put_off(&self, id: MessageId, now: Wall) {
         if let Some(held) = self.held.borrow_mut().get_mut(&id) {
             held.since = now;

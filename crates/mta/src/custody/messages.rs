@@ -1,4 +1,4 @@
-//! Messages that are accepted: those in memory, and the way to read the others back from the spool.
+//! Accepted messages: the ones in memory, and reading back the rest from the spool.
 
 use super::cache::MessageCache;
 use super::client::SpoolClient;
@@ -16,13 +16,12 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// A read that takes longer is given up, and the message tried again later. What hangs in the
-/// system's hands can't be called back.
+/// Timeout for a read, after which the message is retried later. A system call that hangs can't be cancelled.
 const LOAD_WAIT: Duration = Duration::from_secs(60);
-/// So much is waited for at first: a body of 64 KiB with its envelope. Of a message whose record is longer it is found
-/// how long.
+/// Memory reserved for a first read: a body of 64 KiB with its envelope. For a longer record the read returns only the
+/// length.
 const FIRST_BYTES: u64 = 128 * 1024;
-/// Where there is little memory: this part of it, but no less than so much.
+/// With little memory the first read reserves this part, but at least this many bytes.
 const FIRST_PART: u64 = 16;
 const FIRST_BYTES_MIN: u64 = 4 * 1024;
 
@@ -31,12 +30,12 @@ pub(crate) struct Messages<W: World> {
     services: Rc<Services<W>>,
     client: Rc<SpoolClient>,
     cache: RefCell<MessageCache>,
-    /// Messages that wait for memory to be read into.
+    /// Messages that wait for memory to be read.
     unread: RefCell<BTreeSet<MessageId>>,
 }
 
 impl<W: World> Messages<W> {
-    /// With this shard's part of the memory for bodies.
+    /// Creates the cache with this shard's part of the body memory.
     pub(super) fn new(
         services: &Rc<Services<W>>,
         client: &Rc<SpoolClient>,
@@ -53,18 +52,18 @@ impl<W: World> Messages<W> {
         }
     }
 
-    /// Keeps a message in memory for its `open` recipients.
+    /// Caches a message for its `open` recipients.
     pub(crate) fn keep(&self, message: &Rc<Message>, open: usize) {
         let open = u32::try_from(open).unwrap_or(u32::MAX);
         self.cache.borrow_mut().insert(self.services.now(), Rc::clone(message), open);
     }
 
-    /// `count` recipients of a message are done with.
+    /// Counts settled recipients of a message.
     pub(super) fn settle(&self, id: MessageId, count: usize) {
         self.cache.borrow_mut().settle(id, u32::try_from(count).unwrap_or(u32::MAX));
     }
 
-    /// What the spool says of a message has changed: it is read again when it is needed.
+    /// Drops the cached copy after the record in the spool has changed.
     pub(crate) fn forget(&self, id: MessageId) {
         self.cache.borrow_mut().forget(id);
     }
@@ -74,23 +73,22 @@ impl<W: World> Messages<W> {
         self.cache.borrow().get(id)
     }
 
-    /// Whether a message waits for memory to be read into.
+    /// Returns true if the message waits for memory to be read.
     pub(crate) fn is_unread(&self, id: MessageId) -> bool {
         self.unread.borrow().contains(&id)
     }
 
-    /// The message, from memory or from the spool, for a report about it. That it can't be read
-    /// is logged.
+    /// Loads a message from memory or from the spool, for a report. Failures are logged.
     ///
     /// # Errors
-    /// What the spool said.
+    /// The error from the spool.
     pub(crate) async fn load(&self, id: MessageId) -> Result<Rc<Message>, LoadError> {
         let who = FairKey::other(self.services.number, u32::MAX);
         let place = self.place_to_load(|| (who, TrustLevel::Good), id);
         self.load_in_turn(place, id).await
     }
 
-    /// A place in the line for memory to read a message into, if it must be read.
+    /// Joins the queue for read memory. `None` if the message is in memory already.
     pub(crate) fn place_to_load(
         &self,
         who: impl FnOnce() -> (FairKey, TrustLevel),
@@ -100,17 +98,17 @@ impl<W: World> Messages<W> {
             return None;
         }
         let ((who, standing), reads) = (who(), &self.services.shared.reads);
-        // What most records take at most. A longer one has its turn for what it takes: nobody is kept waiting for room
-        // that nobody needs.
+        // Enough for most records. A longer one queues again for its real size, so that no reservation is larger than
+        // needed.
         let bytes = FIRST_BYTES.min((reads.parts().max / FIRST_PART).max(FIRST_BYTES_MIN));
         Some(reads.join(who, standing, bytes))
     }
 
-    /// As [`Messages::load`], when its turn comes. Who waits must hold no message that was read,
-    /// or all could wait for each other.
+    /// As [`Messages::load`], with a position in the queue. The caller must hold no other message that was read,
+    /// otherwise two callers could deadlock.
     ///
     /// # Errors
-    /// What the spool said.
+    /// The error from the spool.
     pub(crate) async fn load_in_turn(
         &self,
         place: Option<PermitWaiter>,
@@ -129,7 +127,7 @@ impl<W: World> Messages<W> {
         id: MessageId,
     ) -> Result<Rc<Message>, LoadError> {
         if self.client.has_failed(id.log()) {
-            // What is delivered now could not be settled: it would be delivered again.
+            // A delivery could not be settled now and would be repeated after a restart.
             return Err(LoadError::Disk("its log failed a write or sync".into()));
         }
         let Some(place) = place else { return self.peek(id).await };
@@ -138,7 +136,7 @@ impl<W: World> Messages<W> {
             ReadOutcome::Message(message) => (memory, message),
             ReadOutcome::TooLong(bytes) => {
                 let memory = self.in_turn(memory.exchange(bytes), id).await;
-                // What comes to a record meanwhile does not lengthen it.
+                // Records appended in the meantime do not change its length.
                 (memory, self.read(id, u64::MAX).await?.message()?)
             }
         };
@@ -149,7 +147,7 @@ impl<W: World> Messages<W> {
         Ok(Rc::new(message))
     }
 
-    /// What a place in the line gives when its turn comes.
+    /// Waits for the permit.
     async fn in_turn(&self, place: PermitWaiter, id: MessageId) -> Permit {
         if place.is_served() {
             return place.await;
@@ -160,7 +158,7 @@ impl<W: World> Messages<W> {
         memory
     }
 
-    /// Reads a message from the spool, if its record has no more than so many octets.
+    /// Reads a message from the spool, if its record is no longer than `bytes_max`.
     async fn read(&self, id: MessageId, bytes_max: u64) -> Result<ReadOutcome, LoadError> {
         let time = self.services.world.time();
         tokio::select! {
@@ -172,11 +170,10 @@ impl<W: World> Messages<W> {
         }
     }
 
-    /// As [`Messages::load`], for those who only look, one message after the other: nothing is
-    /// logged, and nobody waits.
+    /// As [`Messages::load`], for single reads by queries: without logging and without queueing.
     ///
     /// # Errors
-    /// What the spool said.
+    /// The error from the spool.
     pub(crate) async fn peek(&self, id: MessageId) -> Result<Rc<Message>, LoadError> {
         if let Some(message) = self.in_memory(id) {
             return Ok(message);
@@ -185,10 +182,9 @@ impl<W: World> Messages<W> {
         Ok(Rc::new(*read.message()?))
     }
 
-    /// Messages, in the order of `ids`, read from the spool all at once where they are not in
-    /// memory: only a few should be asked for.
+    /// Loads messages in the order of `ids`, all in parallel. Only for a few at a time.
     pub(crate) async fn peek_all(&self, ids: &[MessageId]) -> Vec<Result<Rc<Message>, LoadError>> {
-        // A request is on its way when its future is made.
+        // Creating the future sends the request.
         let begun: Vec<_> = ids
             .iter()
             .map(|&id| self.in_memory(id).ok_or_else(|| self.client.load(id, u64::MAX)))
@@ -206,11 +202,11 @@ impl<W: World> Messages<W> {
         read
     }
 
-    /// What stands from `offset` on in a body in a file of its own, both as it is sent: as much as is at
-    /// hand at once, and at least an octet before its end. That it can't be read is logged.
+    /// Reads a body file from `offset`, in terms of the body as sent: as much as is available in one piece, at least an
+    /// octet before the end. Failures are logged.
     ///
     /// # Errors
-    /// When it cannot be read, or is not what was written.
+    /// The body can't be read, or is not the one that was written.
     pub(crate) async fn load_blob(
         &self,
         message: &Message,
@@ -229,10 +225,10 @@ impl<W: World> Messages<W> {
         Ok(sent)
     }
 
-    /// The same, of a body of `body_bytes` whose checksums are in `meta`, which may not be durable yet.
+    /// As above, for a body of `body_bytes` with checksums in `meta`, which may not be durable yet.
     ///
     /// # Errors
-    /// When it cannot be read, or is not what was written.
+    /// The body can't be read, or is not the one that was written.
     pub(crate) async fn load_piece(
         &self,
         id: MessageId,
@@ -258,10 +254,10 @@ impl<W: World> Messages<W> {
         }
     }
 
-    /// Hands a body as it is sent to `take`, piece by piece, until that gives something.
+    /// Passes the body as sent to `take`, piece by piece, until it returns a value.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// The body can't be read.
     pub(crate) async fn for_each_piece<T>(
         &self,
         message: &Message,
@@ -283,21 +279,21 @@ impl<W: World> Messages<W> {
         }
     }
 
-    /// Says on the console that the spool can't read a message, or its body.
+    /// Logs that a message or its body can't be read from the spool.
     fn tell_unreadable(&self, id: MessageId, why: &LoadError) {
         self.services.console.error("spool", format_args!("cannot read a message id={id}: {why}"));
     }
 }
 
-/// What a read has come to.
+/// The result of a read.
 enum ReadOutcome {
     Message(Box<Message>),
-    /// Its record has so many octets.
+    /// The record is longer than the limit: its length.
     TooLong(u64),
 }
 
 impl ReadOutcome {
-    /// The message, which may be as long as it likes.
+    /// The message, if the read had no limit.
     fn message(self) -> Result<Box<Message>, LoadError> {
         match self {
             ReadOutcome::Message(message) => Ok(message),
@@ -318,7 +314,7 @@ fn from_completion(completion: Completion) -> Result<ReadOutcome, LoadError> {
     }
 }
 
-/// What the spool said instead of what was asked for.
+/// The error in a completion without a message.
 fn refusal(answer: Completion) -> LoadError {
     match answer {
         Completion::LoadFailed(why) => why,

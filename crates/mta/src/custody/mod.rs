@@ -1,5 +1,4 @@
-//! Who answers for a message: from the commit that makes it durable to the record that settles its
-//! last recipient.
+//! Responsibility for messages: from the commit that makes one durable to the record that settles its last recipient.
 
 mod cache;
 mod client;
@@ -29,22 +28,22 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a settle waits for an acceptance to travel with.
+/// Maximum time that a settle record waits for an acceptance to share its commit.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// The messages of one shard that were acknowledged and are not settled.
+/// The messages of one shard that were accepted and are not settled.
 pub(crate) struct Custody<W: World> {
     services: Rc<Services<W>>,
     client: Rc<SpoolClient>,
     settles: Settles,
-    /// What can be read of them.
+    /// Access to their contents.
     pub(crate) messages: Messages<W>,
-    /// Those that checks hold.
+    /// Messages held by checks.
     pub(crate) held: HeldMessages,
 }
 
 impl<W: World> Custody<W> {
-    /// For a shard with these ways to the logs.
+    /// Creates the custody of a shard for these logs.
     pub(crate) fn new(
         services: &Rc<Services<W>>,
         ports: Vec<Arc<LogPort>>,
@@ -63,75 +62,74 @@ impl<W: World> Custody<W> {
         })
     }
 
-    /// Follows a reload.
+    /// Adopts a reloaded configuration.
     pub(crate) fn adopt(&self, config: &Config) {
         self.held.set_hold_for(config.spool.hold_for);
     }
 
-    /// Frees a shard all of whose tasks were dropped; see [`SpoolClient::abandon`].
+    /// Frees a shard after all its tasks were dropped. See [`SpoolClient::abandon`].
     pub(crate) fn abandon(&self) {
         self.client.abandon();
     }
 
-    /// Takes what came back from a commit thread.
+    /// Handles a completion from a commit thread.
     pub(crate) fn handle_completion(&self, ticket: Ticket, completion: Completion) {
         self.client.handle_completion(ticket, completion);
     }
 
-    /// Why nothing may be sent for now, if it must not.
+    /// The reason why no message may be sent now, if there is one.
     pub(crate) fn obstacle(&self) -> Option<Pause> {
         self.settles.pause()
     }
 
-    /// Whether every log refuses to write.
+    /// Returns true if all logs permanently refuse writes.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.settles.is_poisoned()
     }
 
-    /// Delivered recipients that would be delivered again after a crash now.
+    /// Number of delivered recipients that a crash now would deliver again.
     pub(crate) fn unsettled(&self) -> u64 {
         self.settles.unsettled()
     }
 
-    /// Whether everything is on disk that a stop should wait for.
+    /// Returns true if all records that a shutdown waits for are durable.
     pub(crate) fn is_quiet(&self) -> bool {
         self.settles.is_quiet()
     }
 
-    /// An id for a new message; `None` when no log has one left.
+    /// Allocates an id for a new message. `None` if no log has ids left.
     pub(crate) fn allocate_id(&self) -> Option<MessageId> {
         self.client.allocate_id(self.services.now())
     }
 
-    /// An id for a report that becomes durable together with a record about `other`; `None` when
-    /// its log has none left.
+    /// Allocates an id for a report that becomes durable together with a record about `other`. `None` if its log has no
+    /// ids left.
     pub(crate) fn allocate_id_beside(&self, other: MessageId) -> Option<MessageId> {
         self.client.allocate_id_beside(other)
     }
 
-    /// A name for a file of its own for the body of `id`.
+    /// Allocates a blob for the body of `id`.
     pub(crate) fn allocate_blob(&self, id: MessageId) -> BlobId {
         self.client.allocate_blob(id)
     }
 
-    /// Appends to such a file.
+    /// Appends to a blob.
     pub(crate) async fn append_blob(&self, id: MessageId, blob: BlobId, data: Bytes) -> Completion {
         self.client.request(id, |ticket| Request::BlobAppend { ticket, blob, data }).await
     }
 
-    /// Makes such a file durable.
+    /// Makes a blob durable.
     pub(crate) async fn seal_blob(&self, id: MessageId, blob: BlobId) -> Completion {
         self.client.request(id, |ticket| Request::BlobSeal { ticket, blob }).await
     }
 
-    /// Gives up such a file, that no record names.
+    /// Drops a blob that no record refers to.
     pub(crate) fn drop_blob(&self, id: MessageId, blob: BlobId) {
         self.client.drop_blob(id, blob);
     }
 
-    /// Makes a message durable, and that it waits for an operator, if there is a reason to `hold`
-    /// it; `done` is called then, whatever became of whoever asked. The settles that wait go with
-    /// the same commit.
+    /// Makes a message durable, with a `hold` for an operator if there is a reason. `done` is called on completion,
+    /// even if the session has ended. Pending settles share the commit.
     pub(crate) fn accept(
         self: &Rc<Self>,
         message: &Message,
@@ -153,31 +151,31 @@ impl<W: World> Custody<W> {
         self.client.submit_then(message.id, records, done);
     }
 
-    /// Makes `records`, all of messages in the log of `id`, durable together.
+    /// Makes `records` durable together. All must be about messages in the log of `id`.
     pub(crate) async fn submit(&self, id: MessageId, records: Vec<Record>) -> Completion {
         self.client.submit(id, records).await
     }
 
-    /// Gives back what `count` settled recipients of a message held in memory.
+    /// Releases the memory and queue slots of `count` settled recipients.
     pub(crate) fn release(&self, id: MessageId, count: usize) {
         self.services.shared.queue_slots.give_back(count as u64);
         self.messages.settle(id, count);
         self.held.settle(id, count);
     }
 
-    /// Counts recipients that were delivered and whose settle is on its way. At the limit nothing
-    /// more is sent until some of them are settled.
+    /// Counts delivered recipients with a settle record that is not durable yet. At the limit sending pauses until some
+    /// are settled.
     pub(crate) fn count_unsettled(&self, delivered: u64) {
         self.settles.count_unsettled(delivered);
     }
 
-    /// The settle of `delivered` recipients is durable.
+    /// Notes that the settle record of `delivered` recipients is durable.
     pub(crate) fn handle_durable(&self, delivered: u64) {
         self.settles.handle_durable(delivered);
     }
 
-    /// Adds `record` about `id` to what gathers; `events` are emitted once it is durable.
-    /// `delivered` counts the recipients of which it says that they were delivered.
+    /// Adds `record` about `id` to the pending batch. `events` are emitted once it is durable. `delivered` is the
+    /// number of recipients delivered by this record.
     pub(crate) fn settle_later(
         self: &Rc<Self>,
         id: MessageId,
@@ -202,8 +200,8 @@ impl<W: World> Custody<W> {
         }
     }
 
-    /// Submits what has gathered. Called before each acceptance, so that both travel in one
-    /// commit (as submits of their own: a full disk refuses the acceptance, never the settle).
+    /// Submits the pending records. Called before each acceptance, so that both share a commit. They are separate
+    /// submits: a full disk refuses the acceptance, never the settle.
     pub(crate) fn flush_settles(self: &Rc<Self>) {
         for ((log, gathers), gathered) in self.settles.take() {
             let SettleBatch { records, events, delivered, .. } = gathered;
@@ -230,25 +228,25 @@ impl<W: World> Custody<W> {
                     self.services.emit_at(event, log, *position);
                 }
             }
-            // It happened all the same; only a restart will not know it.
+            // The attempt happened, although a restart will not know about this.
             Completion::Refused(refusal) if gathers == Gathers::Advice && is_passing(*refusal) => {
                 for event in events {
                     self.services.events.emit(event);
                 }
             }
-            // The recipients stay unsettled: after a restart they are tried again.
+            // The recipients stay unsettled and are retried after a restart.
             refused => {
                 self.handle_refused(log, "cannot write settles", refused);
                 if !self.settles.is_poisoned() {
-                    // These will never be settled, and what is in other logs need not wait for them.
+                    // These are never settled. Sending from other logs need not wait for them.
                     self.settles.handle_durable(delivered);
                 }
             }
         }
     }
 
-    /// A log did not write; `what` for people. If it never will, nothing of it is sent any more, and
-    /// nothing at all when that holds for all logs.
+    /// Handles a log's refusal to write, with `what` for the console. After a permanent failure no message of that log
+    /// is sent. After the failure of all logs none is sent at all.
     pub(crate) fn handle_refused(&self, log: u8, what: &str, completion: &Completion) {
         let console = &self.services.console;
         if !matches!(completion, Completion::Refused(Refusal::Poisoned)) {
@@ -265,7 +263,7 @@ impl<W: World> Custody<W> {
     }
 }
 
-/// Whether the same may be written another time.
+/// Returns true if the same write may succeed later.
 fn is_passing(refusal: Refusal) -> bool {
     matches!(refusal, Refusal::Full | Refusal::Scarce)
 }

@@ -1,4 +1,4 @@
-//! Records that nobody waits for: settles and attempts gather here and join the next commit.
+//! Batches of settle and attempt records without a waiter, which share the next commit.
 
 use crate::event::Event;
 use mail::MessageId;
@@ -7,47 +7,46 @@ use spool::Record;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-/// So many records go at once, with or without company.
+/// Number of records that are submitted at once without waiting for an acceptance.
 const GATHER_MAX: usize = 256;
-/// A submit of several records is about no more recipients than this, so that it fits into the
-/// smallest segment.
+/// Maximum number of recipients in a submit with several records, so that it fits into the smallest segment.
 const GATHER_RECIPIENTS_MAX: usize = 16_384;
 
-/// What a submit does: a full disk refuses advice and never a settle, so each goes by itself.
+/// The kind of a batch. A full disk refuses advice but never a settle, so each kind is a submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Gathers {
     Settles,
-    /// Attempts: without them a restart tries early.
+    /// Attempts. Without them a restart retries too early.
     Advice,
 }
 
-/// What gathers for one log.
+/// The pending batch of one log.
 #[derive(Debug, Default)]
 pub(super) struct SettleBatch {
     pub(super) records: Vec<Record>,
-    /// Recipients in them.
+    /// Recipients in the records.
     recipients_count: usize,
     /// Emitted when the records are durable.
     pub(super) events: Vec<Event>,
-    /// Recipients whose delivery the records tell of.
+    /// Recipients delivered by the records.
     pub(super) delivered: u64,
 }
 
-/// The settles of one shard on their way to the disk.
+/// The settle records of one shard that are not durable yet.
 #[derive(Debug)]
 pub(crate) struct Settles {
     gathered: RefCell<BTreeMap<(u8, Gathers), SettleBatch>>,
-    /// Delivered recipients whose settle is not durable yet.
+    /// Delivered recipients without a durable settle record.
     unsettled: Cell<u64>,
     unsettled_max: u64,
-    /// Submits whose completion has not come yet.
+    /// Submits without a completion yet.
     under_way: Cell<u64>,
     poisoned: Cell<bool>,
     timer_runs: Cell<bool>,
 }
 
 impl Settles {
-    /// This shard's part of `unsettled_max`.
+    /// With this shard's part of `unsettled_max`.
     pub(crate) fn new(unsettled_max: u64, shards: u16) -> Settles {
         Settles {
             gathered: RefCell::default(),
@@ -59,24 +58,24 @@ impl Settles {
         }
     }
 
-    /// Delivered recipients that would be delivered again after a crash now.
+    /// Number of delivered recipients that a crash now would deliver again.
     pub(crate) fn unsettled(&self) -> u64 {
         self.unsettled.get()
     }
 
-    /// Whether everything is on disk that a stop should wait for.
+    /// Returns true if all records that a shutdown waits for are durable.
     pub(crate) fn is_quiet(&self) -> bool {
         self.unsettled.get() == 0
             && self.under_way.get() == 0
             && self.gathered.borrow().values().all(|gathered| gathered.records.is_empty())
     }
 
-    /// The settle of `delivered` recipients is durable.
+    /// Notes that the settle record of `delivered` recipients is durable.
     pub(crate) fn handle_durable(&self, delivered: u64) {
         self.unsettled.set(self.unsettled.get() - delivered);
     }
 
-    /// Why egress must stand still, if it must.
+    /// The reason why egress must pause, if there is one.
     pub(crate) fn pause(&self) -> Option<Pause> {
         if self.poisoned.get() {
             Some(Pause::Poisoned)
@@ -87,22 +86,22 @@ impl Settles {
         }
     }
 
-    /// Every log refuses to write: nothing can be settled any more, so nothing may be sent.
+    /// Notes that all logs permanently refuse writes: no delivery can be settled, so none may start.
     pub(super) fn poison(&self) {
         self.poisoned.set(true);
     }
 
-    /// Whether every log refuses to write.
+    /// Returns true if all logs permanently refuse writes.
     pub(crate) fn is_poisoned(&self) -> bool {
         self.poisoned.get()
     }
 
-    /// Counts recipients that were delivered and whose settle is on its way.
+    /// Counts delivered recipients with a settle record that is not durable yet.
     pub(super) fn count_unsettled(&self, delivered: u64) {
         self.unsettled.set(self.unsettled.get() + delivered);
     }
 
-    /// Whether what gathers must be submitted before `record` about `id` is added.
+    /// Returns true if the batch must be submitted before `record` about `id` is added.
     pub(super) fn is_full_for(&self, id: MessageId, record: &Record) -> bool {
         let (gathers, recipients_count) = kind_of(record);
         let gathered = self.gathered.borrow();
@@ -110,7 +109,7 @@ impl Settles {
         before > 0 && before + recipients_count > GATHER_RECIPIENTS_MAX
     }
 
-    /// Adds `record` about `id` to what gathers; whether it is enough for a submit.
+    /// Adds `record` about `id` to the batch. Returns true if the batch is full.
     pub(super) fn add(
         &self,
         id: MessageId,
@@ -128,27 +127,27 @@ impl Settles {
         mine.records.len() >= GATHER_MAX
     }
 
-    /// A timer is to be started for what gathers: none runs yet.
+    /// Returns true if the caller must start the timer, because none runs.
     pub(super) fn start_timer(&self) -> bool {
         !self.timer_runs.replace(true)
     }
 
-    /// The timer has ended.
+    /// Notes the end of the timer.
     pub(super) fn end_timer(&self) {
         self.timer_runs.set(false);
     }
 
-    /// A submit is on its way.
+    /// Counts a submit.
     pub(super) fn begin_submit(&self) {
         self.under_way.set(self.under_way.get() + 1);
     }
 
-    /// It was answered.
+    /// Counts the completion of a submit.
     pub(super) fn end_submit(&self) {
         self.under_way.set(self.under_way.get() - 1);
     }
 
-    /// Takes what has gathered, each part for one submit.
+    /// Takes the pending batches, each for one submit.
     pub(super) fn take(&self) -> Vec<((u8, Gathers), SettleBatch)> {
         let mut gathered = self.gathered.borrow_mut();
         let full = gathered.iter_mut().filter(|(_, gathered)| !gathered.records.is_empty());
@@ -156,7 +155,7 @@ impl Settles {
     }
 }
 
-/// What gathers together, and about how many recipients `record` is.
+/// The kind of batch for `record`, and its number of recipients.
 fn kind_of(record: &Record) -> (Gathers, usize) {
     match record {
         Record::Settle(settle) => (Gathers::Settles, settle.recipients.len()),

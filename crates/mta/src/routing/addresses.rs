@@ -1,4 +1,4 @@
-//! The addresses of a host in the order in which they are tried.
+//! The addresses of a host in the order of the attempts.
 
 use super::Active;
 use crate::answer::Answer;
@@ -11,11 +11,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Addresses of one host tried in one opening at most, half of them of each family where it has
-/// both.
+/// Maximum number of addresses of a host in one connection attempt. If it has both families, each gets half.
 pub const PER_HOST_MAX: usize = 6;
 
-/// Those that are tried first, see [`by_turns`].
+/// The first addresses, interleaved as in RFC 8305 §4.
 #[must_use]
 pub fn interleaved(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let mut mixed = by_turns(addresses);
@@ -23,8 +22,8 @@ pub fn interleaved(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     mixed
 }
 
-/// All of them in random order: the resolver's is that of a cache, and those of one host are equal (RFC 5321
-/// §5.1). The family of the first stays first.
+/// All addresses in random order, since those of one host are equal (RFC 5321 §5.1) and the resolver's order is that of
+/// a cache. The family of the first address stays first.
 pub fn scattered(mut addresses: Vec<IpAddr>, random: impl FnMut() -> u64) -> Vec<IpAddr> {
     let first = addresses.first().is_some_and(|ip| ip.to_canonical().is_ipv6());
     shuffle(&mut addresses, random);
@@ -32,7 +31,7 @@ pub fn scattered(mut addresses: Vec<IpAddr>, random: impl FnMut() -> u64) -> Vec
     by_turns(addresses)
 }
 
-/// Puts these in random order (Fisher and Yates).
+/// Shuffles in place (Fisher and Yates).
 pub(super) fn shuffle<T>(all: &mut [T], mut random: impl FnMut() -> u64) {
     for last in (1..all.len()).rev() {
         let at = (random() % (last as u64 + 1)) as usize;
@@ -40,8 +39,8 @@ pub(super) fn shuffle<T>(all: &mut [T], mut random: impl FnMut() -> u64) {
     }
 }
 
-/// RFC 8305 §4: the families by turns, beginning with that of the first address; within a family
-/// as they come. Mapped addresses are the IPv4 addresses that they are.
+/// Alternates the families, beginning with that of the first address (RFC 8305 §4). The order within a family stays.
+/// Mapped addresses count as IPv4.
 fn by_turns(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     let canonical = addresses.into_iter().map(|ip| ip.to_canonical());
     let (six, four): (Vec<IpAddr>, Vec<IpAddr>) = canonical.partition(IpAddr::is_ipv6);
@@ -61,9 +60,8 @@ fn by_turns(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
     mixed
 }
 
-/// IPv4 networks that mean something on this machine or network only, or nothing at all: private use
-/// (RFC 1918, RFC 6598), loopback, link-local, "this network", protocol assignments, benchmarks, multicast,
-/// reserved, broadcast (RFC 6890).
+/// IPv4 networks that are not global: private use (RFC 1918, RFC 6598), loopback, link-local, "this network", protocol
+/// assignments, benchmarks, multicast, reserved and broadcast (RFC 6890).
 const PRIVATE_V4: [(Ipv4Addr, u8); 11] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(10, 0, 0, 0), 8),
@@ -78,8 +76,8 @@ const PRIVATE_V4: [(Ipv4Addr, u8); 11] = [
     (Ipv4Addr::new(240, 0, 0, 0), 4),
 ];
 
-/// Whether an address means something on this machine or network only: what strangers publish
-/// must not lead there where that is refused.
+/// Returns true if an address is valid only on this machine or network. Public DNS data must not direct mail there
+/// where the configuration forbids it.
 #[must_use]
 pub fn is_private(ip: IpAddr) -> bool {
     match ip.to_canonical() {
@@ -90,7 +88,7 @@ pub fn is_private(ip: IpAddr) -> bool {
                 || ip.is_multicast()
                 || ip.is_unique_local()
                 || ip.is_unicast_link_local()
-                // RFC 3879: site-local, as it was once.
+                // Site-local, deprecated by RFC 3879.
                 || ip.segments()[0] & 0xffc0 == 0xfec0
                 || carried(ip).is_some_and(is_private_v4)
         }
@@ -103,8 +101,8 @@ fn is_private_v4(ip: Ipv4Addr) -> bool {
     })
 }
 
-/// The IPv4 address that a translator (64:ff9b::/96, RFC 6052; 64:ff9b:1::/48 is for the networks of one
-/// house, RFC 8215) or a relay (2002::/16, RFC 3056) sends to.
+/// The IPv4 address that a translator (64:ff9b::/96, RFC 6052) or a 6to4 relay (2002::/16, RFC 3056) forwards to.
+/// 64:ff9b:1::/48 is for local use (RFC 8215).
 fn carried(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     let from = |high: u16, low: u16| Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low));
     match ip.segments() {
@@ -114,11 +112,11 @@ fn carried(ip: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Who reads what is sent to an address of ours: those that it stands for by `aliases`, or itself.
+/// Resolves the recipient of a report: the expansion of a local alias, or the address itself.
 pub(crate) type Readers = Rc<dyn Fn(Mailbox) -> Answer<'static, Vec<Mailbox>>>;
 
-/// Recipients that stand for our postmaster get the address that the configuration names, and go the postmaster's
-/// way, not their domain's.
+/// Replaces recipients that mean our postmaster by the configured address. They follow the postmaster's route, not the
+/// domain's.
 pub(crate) fn resolve_postmasters(
     config: &Config,
     envelope: &mut Envelope,
@@ -132,8 +130,8 @@ pub(crate) fn resolve_postmasters(
     }
 }
 
-/// The route of a recipient that its domain does not decide: the postmaster's, none for one that was refused, or
-/// what an operator `chose`, which may be nothing.
+/// The route of a recipient if the domain does not determine it: the postmaster's, none for a refused recipient, or the
+/// operator's choice, which may be empty.
 pub(crate) fn chosen_route<'a>(meta: &'a Meta, index: u32, chose: &'a str) -> &'a str {
     let kept = StoredFacts::of(meta);
     if kept.is_for_postmaster(index) {
@@ -142,7 +140,7 @@ pub(crate) fn chosen_route<'a>(meta: &'a Meta, index: u32, chose: &'a str) -> &'
     kept.refusal_of(index).unwrap_or(chose)
 }
 
-/// What the configuration says of reports about a recipient.
+/// The report settings for a recipient.
 pub(crate) fn reports_of<'a>(
     active: &'a Active,
     message: &Message,

@@ -1,28 +1,26 @@
-//! Which certificates a host may have by its TLSA records (RFC 7672 §2.2).
+//! DANE: looks up the TLSA records of a host (RFC 7672 §2.2).
 
 use crate::seams::{DaneTrust, Dns, DnsError, Vouched};
 use auth::tlsa;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What TLSA records say of a host.
+/// The TLS requirement from TLSA records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dane {
-    /// Nothing, for a reason: TLS is as it is without them.
+    /// No requirement, with the reason.
     Nothing(&'static str),
-    /// It has TLS, and nothing is known of its certificate: none of the records can be used (RFC 7672
-    /// §2.2).
+    /// TLS is required without authentication, because all records are unusable (RFC 7672 §2.2).
     Encrypted,
-    /// It has TLS, and one of these certificates.
+    /// TLS is required with one of these certificates.
     Authenticated(Arc<DaneTrust>),
 }
 
-/// What the TLSA records of a host say that is known to be the right one: vouched for by DNSSEC, or
-/// named by the file.
+/// Looks up the TLSA records of a host with a trusted name: from a signed MX answer, or from the configuration.
 ///
 /// # Errors
-/// The DNS gives no answer, or one that DNSSEC shows to be false: nothing must be sent there
-/// (RFC 7672 §2.1.1). Likewise where the host has no address: it may have one a moment later, and records with it.
+/// The DNS does not answer, or the answer is bogus: no mail may be sent there (RFC 7672 §2.1.1). This includes a host
+/// without addresses, since it may have one later, with TLSA records.
 pub async fn look_up(dns: &impl Dns, host: &str, port: u16) -> Result<Dane, DnsError> {
     if host.parse::<IpAddr>().is_ok() {
         return Ok(Dane::Nothing("it has no name"));
@@ -30,11 +28,11 @@ pub async fn look_up(dns: &impl Dns, host: &str, port: u16) -> Result<Dane, DnsE
     let security = dns.host_security(host).await?;
     let host: Arc<str> = Arc::from(host);
     let bases = match security.alias {
-        // RFC 7672 §2.2.2: the end of its aliases first, then itself.
+        // The end of the alias chain first, then the host itself (RFC 7672 §2.2.2).
         Some(alias) if security.is_secure => vec![Arc::from(alias), Arc::clone(&host)],
         Some(_) if security.is_alias_secure => vec![Arc::clone(&host)],
         None if security.is_secure => vec![Arc::clone(&host)],
-        // Not asked for TLSA: servers in zones that are not signed may choke on that.
+        // No TLSA query: name servers of unsigned zones may fail on it.
         _ => return Ok(Dane::Nothing("DNSSEC doesn't vouch for its addresses")),
     };
     for base in bases {

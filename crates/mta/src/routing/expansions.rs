@@ -1,5 +1,5 @@
-//! Large lists that were expanded a moment ago, or are at this moment: however many name one, and however often, it is
-//! expanded once.
+//! Cache of large list expansions, finished or running. Each list is expanded once, regardless of the number of
+//! recipients that name it.
 
 use crate::facts::Owner;
 use crate::watched::{Watched, Watcher};
@@ -11,44 +11,44 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As long as a file of a list may be out of date (`docs/aliases.md`).
+/// Lifetime of an entry: the time that a list file may be out of date (`docs/aliases.md`).
 const LASTS: Duration = Duration::from_secs(5);
 /// A list with fewer members is expanded each time.
 const MEMBERS_MIN: usize = 50;
-/// Members of all lists that are remembered; the oldest list is forgotten first.
+/// Members in all cached lists. The oldest list is evicted first.
 const MEMBERS_MAX: usize = 40_000;
 
-/// A member, and who answers for the list that has it.
+/// A member, with the owner of the list that contains it.
 pub(crate) type Expanded = (Mailbox, Option<Arc<Owner>>);
 
-/// The route whose `aliases` have the list, and its address.
+/// The route with the `aliases` table, and the list's address.
 type AliasListKey = (usize, Mailbox);
 
-/// The members of a list, or why it is refused.
+/// The members of a list, or the refusal.
 pub(crate) type ExpansionResult = Result<Rc<[Expanded]>, Refusal>;
 
-/// What comes of a list that is being expanded.
+/// The pending result of a running expansion.
 pub(crate) type Awaited = Watcher<Option<ExpansionResult>>;
 
-/// The lists of one shard, while the configuration stays.
+/// The lists of one shard, for the lifetime of a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct Expansions {
     known: RefCell<VecDeque<CachedExpansion>>,
-    /// Those that are being expanded, with what their tables say of them.
+    /// Running expansions, each with the list's table entry.
     under_way: RefCell<BTreeMap<AliasListKey, (Arc<Entry>, Awaited)>>,
 }
 
 #[derive(Debug)]
 struct CachedExpansion {
     key: AliasListKey,
-    /// What the table says of the list.
+    /// The list's table entry.
     entry: Arc<Entry>,
     outcome: ExpansionResult,
     until: Mono,
 }
 
 impl Expansions {
-    /// What came of a list of which its table still says the same.
+    /// The cached result, if the table entry is unchanged.
     pub(crate) fn get(
         &self,
         key: &AliasListKey,
@@ -61,7 +61,7 @@ impl Expansions {
         is_same.then(|| known.outcome.clone())
     }
 
-    /// Remembers a list, if it is large.
+    /// Caches a list, if it is large.
     pub(crate) fn keep(
         &self,
         key: AliasListKey,
@@ -74,7 +74,7 @@ impl Expansions {
         }
     }
 
-    /// Remembers that a list can't be had as it is.
+    /// Caches the refusal of a list.
     pub(crate) fn keep_refused(
         &self,
         key: AliasListKey,
@@ -98,14 +98,14 @@ impl Expansions {
         all.push_back(CachedExpansion { key, entry, outcome, until: now + LASTS });
     }
 
-    /// What comes of a list that is being expanded as its table has it now.
+    /// The running expansion of a list with the same table entry.
     pub(crate) fn under_way(&self, key: &AliasListKey, entry: &Entry) -> Option<Awaited> {
         let all = self.under_way.borrow();
         let (of, awaited) = all.get(key)?;
         (**of == *entry).then(|| awaited.clone())
     }
 
-    /// A list is being expanded from now on, until [`Expansions::end`].
+    /// Begins an expansion, which lasts until [`Expansions::end`].
     pub(crate) fn begin(
         &self,
         key: &AliasListKey,
@@ -117,10 +117,10 @@ impl Expansions {
         begun
     }
 
-    /// It has been expanded.
+    /// Ends an expansion.
     pub(crate) fn end(&self, key: &AliasListKey, entry: &Arc<Entry>) {
         let mut all = self.under_way.borrow_mut();
-        // Its table may say another thing by now, and that is expanded then.
+        // An expansion of a newer table entry may run already and stays.
         if all.get(key).is_some_and(|(of, _)| Arc::ptr_eq(of, entry)) {
             all.remove(key);
         }

@@ -1,4 +1,4 @@
-//! Finding routes whose domains are in tables, which may have to be waited for.
+//! Looks up routes in domain tables, which may be remote.
 
 use super::Active;
 use crate::answer::Answer;
@@ -11,10 +11,10 @@ use queue::ScheduledKey;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The first route whose table has a domain, of those that come before what the file names for it.
+/// The first route with a domain table that has the domain, if it precedes the route that the configuration names.
 pub(crate) type InTables = Answer<'static, Result<Option<usize>, LookupError>>;
 
-/// The first route whose table has this domain, if that decides.
+/// Looks up the domain in the domain tables.
 pub(crate) fn in_tables<T: Tables + Clone>(
     tables: &T,
     active: &Rc<Active>,
@@ -47,7 +47,7 @@ fn ask<T: Tables + Clone>(tables: T, active: Rc<Active>, domain: Domain, next: u
     })
 }
 
-/// The first route of a configuration, which need not be in force, whose table has this domain.
+/// As [`in_tables`], for a configuration that need not be active.
 pub(crate) async fn in_tables_of<T: Tables + Clone>(
     tables: &T,
     config: &Arc<Config>,

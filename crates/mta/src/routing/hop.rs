@@ -1,4 +1,4 @@
-//! Where a ready queue's messages go.
+//! The next hop of a ready queue.
 
 use super::hop_tls::HopTls;
 use super::hosts::{HostGroup, HostStates};
@@ -10,36 +10,34 @@ use std::any::Any;
 use std::cell::{Cell, OnceCell};
 use std::sync::Arc;
 
-/// Where a ready queue's messages go, and how.
+/// A next hop: route, channel, hosts and TLS policy.
 #[derive(Debug)]
 pub struct NextHop {
-    /// The route it comes from, as events name it.
+    /// The route's name, for events.
     pub route: Arc<str>,
-    /// How to deliver: what the channel was told.
+    /// The channel and its settings.
     pub channel: Arc<dyn Settings>,
-    /// For smtp, lmtp and mx: hosts in the order in which they are tried, groups of equal
-    /// preference together.
+    /// For smtp, lmtp and mx: hosts in order of preference, grouped by equal preference.
     pub hosts: Vec<HostGroup>,
-    /// What is known about them.
+    /// State of the hosts.
     pub states: HostStates,
-    /// What others than the file say of TLS to them.
+    /// TLS requirements from DNSSEC and MTA-STS.
     pub tls: HopTls,
-    /// Whose hosts they are, where shaping knows that.
+    /// The mailbox provider of the hosts, if shaping knows it.
     pub provider: Option<Arc<str>>,
-    /// What its mail is sent from; `None`: whatever address the machine takes.
+    /// The egress source. `None` leaves the address to the system.
     pub source: Option<Arc<Source>>,
-    /// What we call ourselves there.
+    /// The EHLO name.
     pub hostname: Domain,
-    /// The configuration says something else by now.
+    /// The configuration has changed since.
     pub superseded: Cell<bool>,
-    /// When an operator had its mail tried last: troubles that were learnt before are doubted.
+    /// Time of an operator's last retry command. Failures observed before it are checked again.
     pub retried_at: Cell<Mono>,
     memory: OnceCell<Box<dyn Any>>,
 }
 
 impl NextHop {
-    /// Where `route` leads: to these hosts, if it leads to any, with `tls`. We call ourselves
-    /// `hostname` there.
+    /// The next hop of `route` with these hosts, if it has any. `hostname` is our EHLO name.
     #[must_use]
     pub fn new(route: &Route, hosts: Vec<HostGroup>, tls: HopTls, hostname: Domain) -> NextHop {
         NextHop {
@@ -57,24 +55,23 @@ impl NextHop {
         }
     }
 
-    /// The same, whose hosts are this provider's.
+    /// Sets the mailbox provider.
     #[must_use]
     pub fn of_provider(self, provider: Option<Arc<str>>) -> NextHop {
         NextHop { provider, ..self }
     }
 
-    /// The same, to which mail is sent from `source`.
+    /// Sets the egress source, and the EHLO name that belongs to it.
     #[must_use]
     pub fn from_source(self, source: Option<Arc<Source>>) -> NextHop {
         let name = source.as_ref().and_then(|source| source.ehlo.clone());
         NextHop { hostname: name.unwrap_or(self.hostname), source, ..self }
     }
 
-    /// What the channel remembers of this hop, for as long as the hop is known. There is one
-    /// memory, of the type that is asked for first.
+    /// The channel's state for this hop, created on first use and kept for the life of the hop.
     ///
     /// # Panics
-    /// When it is asked for by another type: a hop has one channel.
+    /// If called with two different types, because a hop has one channel.
     #[must_use]
     pub fn memory<T: Default + 'static>(&self) -> &T {
         let memory = self.memory.get_or_init(|| Box::new(T::default()));
@@ -84,7 +81,7 @@ impl NextHop {
         }
     }
 
-    /// Whether a connection to one is as good as a connection to the other.
+    /// Returns true if connections of the two hops are interchangeable.
     pub fn is_like(&self, other: &NextHop) -> bool {
         self.route == other.route
             && *self.channel == *other.channel
@@ -95,23 +92,22 @@ impl NextHop {
             && self.hostname == other.hostname
     }
 
-    /// Whether the DNS named its hosts.
+    /// Returns true if the hosts are from MX records.
     pub fn is_by_mx(&self) -> bool {
         matches!(self.channel.destination(), Destination::Mx { .. })
     }
 
-    /// How many hosts there are.
+    /// Number of hosts.
     pub fn hosts_count(&self) -> usize {
         self.hosts.iter().map(|group| group.hosts.len()).sum()
     }
 
-    /// The channel's name as events and `explain` show it.
+    /// The channel's name in events and `explain`.
     pub fn channel_name(&self) -> &'static str {
         self.channel.key()
     }
 
-    /// What events call this hop, with `peer` at its other end, and how the connection to that is
-    /// encrypted, by which policy.
+    /// The hop for events, with the `peer` and the encryption of the connection.
     pub fn event_hop(
         &self,
         peer: &str,

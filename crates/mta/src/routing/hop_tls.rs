@@ -1,5 +1,5 @@
-//! What others than the file say of TLS to the hosts of a next hop: DNSSEC (RFC 7672) and the domain
-//! (RFC 8461).
+//! TLS requirements for the hosts of a next hop from DNSSEC (RFC 7672) and the recipient domain's MTA-STS policy (RFC
+//! 8461).
 
 use super::hosts::HostGroup;
 use super::mx::MxHosts;
@@ -9,27 +9,26 @@ use config::TlsSources;
 use mail::{Class, Domain, EnhancedStatus, Failure};
 use std::sync::Arc;
 
-/// What holds for all hosts of a next hop; part of its ready queue's key, so that the mail of a domain
-/// never goes by what another one promises.
+/// TLS requirements for all hosts of a next hop. Part of the ready queue's key, so that one domain's policy never
+/// applies to another one's mail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HopTls {
-    /// TLSA records of hosts count: DNSSEC vouches for their names, or the file has them.
+    /// TLSA records apply: the host names are secured by DNSSEC or from the configuration.
     pub dane: bool,
-    /// The domain's policy is enforced: certificates must be valid for the names of hosts.
+    /// The domain's MTA-STS policy is enforced: certificates must be valid for the host names.
     pub mta_sts: bool,
-    /// It is for messages that ask for TLS all the way (RFC 8689): nothing goes to a host that is not
-    /// authenticated and promises the same.
+    /// For REQUIRETLS messages (RFC 8689): hosts must be authenticated and offer REQUIRETLS.
     pub required: bool,
 }
 
 impl HopTls {
-    /// Of hosts that the file names: who wrote it vouches for them.
+    /// For hosts in the configuration, which counts as a secure source.
     #[must_use]
     pub fn of_file(sources: TlsSources) -> HopTls {
         HopTls { dane: sources.dane, ..HopTls::default() }
     }
 
-    /// As it stands in the key; empty: nobody says anything.
+    /// The value in the queue key. Empty without requirements.
     #[must_use]
     pub fn key(self) -> &'static str {
         match (self.dane, self.mta_sts, self.required) {
@@ -45,21 +44,21 @@ impl HopTls {
     }
 }
 
-/// The hosts of a domain that mail may be sent to, and what is known of them.
+/// The permitted hosts of a domain, with their TLS requirements.
 #[derive(Clone, Debug)]
 pub struct Promised {
     pub groups: Vec<HostGroup>,
     pub tls: HopTls,
-    /// The policy of the domain, whatever its mode.
+    /// The domain's policy in any mode.
     pub policy: Option<Arc<Policy>>,
 }
 
-/// Why no host of a domain may have its mail.
+/// The reason why no host of a domain may receive its mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unpromised {
-    /// The policy has none of them: nothing goes there, whatever was found out before.
+    /// The policy excludes all hosts. This overrides earlier results.
     Excluded(Failure, Arc<Policy>),
-    /// It is not known whether there is a policy.
+    /// Unknown, because the policy can't be determined now.
     Unknown(Failure),
 }
 
@@ -71,10 +70,10 @@ impl Unpromised {
     }
 }
 
-/// Leaves out the hosts that the domain's policy does not have.
+/// Removes hosts that the domain's MTA-STS policy does not list.
 ///
 /// # Errors
-/// It has none of them, or is not known for now.
+/// The policy lists none of the hosts, or can't be determined now.
 pub async fn as_promised(
     (dns, policies): (&impl Dns, &impl Policies),
     sources: TlsSources,
@@ -99,9 +98,8 @@ pub async fn as_promised(
     Ok(promised)
 }
 
-/// What the DNS said for good of a domain's hosts, where that may be anybody's word: while the domain
-/// promises that there are hosts which prove who they are, mail waits for them. Who can forge answers
-/// must not be able to have it returned.
+/// Turns a permanent DNS failure without DNSSEC into a temporary one while the domain has an enforced MTA-STS policy. A
+/// forged DNS answer must not be able to bounce the mail.
 pub async fn doubted(
     policies: &impl Policies,
     sources: TlsSources,
@@ -131,21 +129,20 @@ async fn policy_of(
 ) -> Result<Option<Arc<Policy>>, Unfetched> {
     let Ok(ascii) = domain.to_ascii() else { return Ok(None) };
     let ascii = ascii.to_ascii_lowercase();
-    // Without an answer, what is cached counts: who keeps answers away must not be obeyed (RFC 8461
-    // §5.1).
+    // If the lookup fails, the cached policy applies: an attacker could suppress answers (RFC 8461 §5.1).
     let records = dns.txt(&record_name(&ascii)).await.unwrap_or_default();
     let id = policy_id(&records);
     let question = PolicyQuestion { domain: &ascii, id, public_only: sources.public_only };
     policies.mta_sts(question).await
 }
 
-/// RFC 3463 §3.4: 4.3.0, other or undefined mail system status.
+/// 4.3.0: other or undefined mail system status (RFC 3463 §3.4).
 fn unfetched(domain: &Domain, why: &str) -> Failure {
     let text = format!("the MTA-STS policy of {domain} cannot be fetched now: {why}");
     Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text)
 }
 
-/// RFC 8461 §5: a host that the policy does not have gets no mail.
+/// Keeps the hosts that the policy lists (RFC 8461 §5).
 pub(super) fn policy_hosts(
     policy: &Policy,
     domain: &Domain,

@@ -1,8 +1,6 @@
-//! The hosts of a next hop, and what is known about them, kept beside it and dropped with it. Of hosts that
-//! are well nothing is kept.
+//! The hosts of a next hop and their state, which lives as long as the hop. Healthy hosts have no state.
 //!
-//! Noticing that the host at the other end is this server: a message sent there would go round in
-//! circles (RFC 5321 §5.1, §6.3).
+//! Also detects that a host is this server: a message sent there would loop (RFC 5321 §5.1, §6.3).
 
 use super::addresses::shuffle;
 use config::Config;
@@ -13,14 +11,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A host that failed stands behind the others for so long; then one opening tries it again.
+/// Time that a failed host is tried last. After it one connection attempt probes the host.
 const PROBE_EVERY: Duration = Duration::from_secs(60);
-/// The same for one that put a transaction off: the first retries are made elsewhere.
+/// The same for a host that deferred a transaction: first retries go to other hosts.
 const PUT_OFF_FOR: Duration = Duration::from_secs(300);
-/// A host without a way to one of the address families is not tried by it for so long.
+/// Time that an address family of a host is skipped after "no route to host".
 const NO_ROUTE_FOR: Duration = Duration::from_secs(300);
-/// A host that said 421 gets no more connections than it had then, for so long, while others are
-/// there.
+/// Time that a host which replied 421 gets fewer connections than at that time, if other hosts exist.
 const CROWDED_FOR: Duration = Duration::from_secs(300);
 
 /// Hosts of equal preference.
@@ -33,19 +30,20 @@ pub struct HostGroup {
 /// One host of a next hop.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host {
-    /// Name or address, or the path of a socket.
+    /// Name, address or socket path.
     pub name: Arc<str>,
-    /// 0 for a socket: no port of the configuration is 0, nor does the DNS name any.
+    /// 0 for a socket. Neither the configuration nor the DNS has port 0.
     pub port: u16,
 }
 
 impl Host {
-    /// The DNS has no address for it. One that a route or an MX names should exist: it may yet appear.
+    /// The failure of a host without an address. Temporary, because a host named by a route or an MX record should
+    /// exist and its address may appear.
     pub fn no_address(&self) -> Failure {
         self.unknown(EnhancedStatus::new(4, 4, 4), "the host has no address")
     }
 
-    /// The DNS does not answer about it, in these words. RFC 3463 §3.5: 4.4.3, directory server failure.
+    /// The failure of a host without a DNS answer: 4.4.3, directory server failure (RFC 3463 §3.5).
     pub fn no_answer(&self, text: impl Into<Box<str>>) -> Failure {
         self.unknown(EnhancedStatus::new(4, 4, 3), text)
     }
@@ -54,13 +52,13 @@ impl Host {
         Failure::dns(Class::Transient, &self.name, status, text)
     }
 
-    /// The path of its socket, if it is one.
+    /// The socket path, if the host is a socket.
     pub fn socket(&self) -> Option<&Path> {
         (self.port == 0).then(|| Path::new(&*self.name))
     }
 }
 
-/// One of the two families of addresses.
+/// Address family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     V4,
@@ -71,19 +69,19 @@ fn family(ip: IpAddr) -> Family {
     if ip.is_ipv4() { Family::V4 } else { Family::V6 }
 }
 
-/// What is known about one host.
+/// State of a host.
 #[derive(Debug)]
 struct State {
     host: Host,
-    /// It stands behind the others until then.
+    /// Tried after the other hosts until this time.
     behind_until: Mono,
-    /// So many connections are enough for it, until then.
+    /// Connection limit after a 421 reply, until this time.
     crowded: Option<(u32, Mono)>,
-    /// There is no way to its addresses of this family, until then.
+    /// No route to this address family, until this time.
     no_route: Option<(Family, Mono)>,
-    /// The next opening tries the others first.
+    /// The next connection attempt tries these other hosts first.
     passed_over: Option<Others>,
-    /// Connections that are open to it.
+    /// Open connections.
     open: u32,
 }
 
@@ -102,22 +100,22 @@ impl State {
     }
 }
 
-/// Which others are tried before a host that is passed over.
+/// The hosts that precede a skipped host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// Those that are well.
+    /// Healthy hosts.
     Well,
-    /// All: it can't have the message at all.
+    /// All hosts, because this one rejects the message.
     All,
 }
 
-/// A host to be tried, and whether it is one that is only tried when the best can't be had.
+/// A host to be tried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub host: Host,
-    /// Others are preferred to it.
+    /// A host of lower preference.
     pub is_backup: bool,
-    /// One before it was passed over, on account of one message.
+    /// A preceding host was skipped because of one message.
     pub is_detour: bool,
 }
 
@@ -126,9 +124,9 @@ pub struct Candidate {
 pub struct HostStates(RefCell<Vec<State>>);
 
 impl HostStates {
-    /// The hosts in the order in which they are tried, each once: by preference, those of equal
-    /// preference in random order (RFC 5321 §5.1), and behind them all what is in trouble. One of
-    /// these whose time has come is tried in its old place, by this opening alone.
+    /// The hosts in the order of attempts: by preference, those of equal preference in random order (RFC 5321 §5.1),
+    /// and last all with failures. A failed host that is due for a probe gets its normal position, in this attempt
+    /// only.
     pub fn order(
         &self,
         now: Mono,
@@ -148,7 +146,7 @@ impl HostStates {
                     Some(state) if state.passed_over.is_some() => {
                         let at = match state.passed_over.take() {
                             Some(Others::All) => Mono::NEVER,
-                            // Before those that are in trouble, and as good as ever.
+                            // As healthy as before, so tried before failed hosts.
                             _ if state.stands_behind(now) => state.behind_until,
                             _ => Mono(0),
                         };
@@ -190,17 +188,17 @@ impl HostStates {
         states.push(state);
     }
 
-    /// It could not be reached, or does not want us.
+    /// Notes that the host was unreachable or refused the session.
     pub fn failed(&self, now: Mono, host: &Host) {
         self.change(host, |state| state.behind_until = now + PROBE_EVERY);
     }
 
-    /// It put off a transaction.
+    /// Notes that the host deferred a transaction.
     pub fn put_off(&self, now: Mono, host: &Host) {
         self.change(host, |state| state.behind_until = now + PUT_OFF_FOR);
     }
 
-    /// It said that it has too much to do.
+    /// Notes a 421 reply.
     pub fn crowded(&self, now: Mono, host: &Host) {
         self.change(host, |state| {
             let max = state.open.saturating_sub(1).max(1);
@@ -208,30 +206,31 @@ impl HostStates {
         });
     }
 
-    /// It can't have one message, which others may: the next opening tries those first.
+    /// Notes that the host rejects one message that the other hosts may accept. The next connection attempt tries those
+    /// first.
     pub fn pass_over(&self, host: &Host, others: Others) {
         self.change(host, |state| state.passed_over = Some(others));
     }
 
-    /// A connection to it is open. What it has greeted before it fell silent says nothing: that it is well, a
-    /// verdict on a message says.
+    /// Counts an open connection. A connection alone does not make a host healthy: it may greet and then hang. Only a
+    /// reply to a message does ([`HostStates::well`]).
     pub fn opened(&self, host: &Host) {
         self.change(host, |state| state.open += 1);
     }
 
-    /// It has given its verdict on a message.
+    /// Notes a final reply to a message.
     pub fn well(&self, host: &Host) {
         if let Some(state) = self.0.borrow_mut().iter_mut().find(|state| state.host == *host) {
             state.behind_until = Mono(0);
         }
     }
 
-    /// Whether there is no connection to it but one.
+    /// Returns true if the host has at most one connection.
     pub fn has_no_other(&self, host: &Host) -> bool {
         !self.0.borrow().iter().any(|state| state.host == *host && state.open > 1)
     }
 
-    /// Whether one of them besides this stands in its own place, and not behind the others.
+    /// Returns true if a host other than this one is in its normal position.
     pub fn has_another_in_front(&self, now: Mono, groups: &[HostGroup], but: &Host) -> bool {
         let states = self.0.borrow();
         let stands_behind = |host: &Host| {
@@ -240,7 +239,7 @@ impl HostStates {
         groups.iter().flat_map(|group| &group.hosts).any(|host| host != but && !stands_behind(host))
     }
 
-    /// A connection to it is gone.
+    /// Counts a closed connection.
     pub fn closed(&self, now: Mono, host: &Host) {
         let mut states = self.0.borrow_mut();
         if let Some(at) = states.iter().position(|state| state.host == *host) {
@@ -251,12 +250,12 @@ impl HostStates {
         }
     }
 
-    /// No way leads to this address of the host.
+    /// Notes that this address has no route.
     pub fn no_route(&self, now: Mono, host: &Host, ip: IpAddr) {
         self.change(host, |state| state.no_route = Some((family(ip), now + NO_ROUTE_FOR)));
     }
 
-    /// Whether a way leads to this address, as far as is known.
+    /// Returns true unless this address family is known to have no route.
     pub fn has_route(&self, now: Mono, host: &Host, ip: IpAddr) -> bool {
         let states = self.0.borrow();
         let state = states.iter().find(|state| state.host == *host);
@@ -266,7 +265,7 @@ impl HostStates {
 }
 
 impl State {
-    /// It failed, and was not tried since.
+    /// A failed host that is due for a probe.
     fn is_due(&self, now: Mono) -> bool {
         self.behind_until > Mono(0) && self.behind_until <= now
     }
@@ -274,14 +273,13 @@ impl State {
 
 const STATUS: EnhancedStatus = EnhancedStatus::new(5, 4, 6);
 
-/// Whether a connection from `local` to `peer` ends at a listener of ours: both ends have the same
-/// address, whatever the interfaces are called, and we listen there.
+/// Returns true if a connection ends at our own listener: both ends have the same address and a listener has that port.
 pub fn is_here(config: &Config, local: Option<SocketAddr>, peer: SocketAddr) -> bool {
     let to = peer.ip().to_canonical();
     local.is_some_and(|local| local.ip().to_canonical() == to) && listens_at(config, peer)
 }
 
-/// Whether a listener of ours is reached at this address of this machine.
+/// Returns true if one of our listeners has this local address.
 fn listens_at(config: &Config, address: SocketAddr) -> bool {
     let ip = address.ip().to_canonical();
     config.listeners.iter().any(|listener| {
@@ -291,14 +289,13 @@ fn listens_at(config: &Config, address: SocketAddr) -> bool {
     })
 }
 
-/// Whether a server that calls itself so is this one: listeners greet as the server's name, and mail is sent by
-/// the names of its sources, too.
+/// Returns true if this name is ours. Listeners greet with the hostname, and sources send with their EHLO names.
 pub fn is_our_name(config: &Config, name: &str) -> bool {
     let ehlo = config.sources.iter().filter_map(|source| source.ehlo.as_ref());
     std::iter::once(&config.hostname).chain(ehlo).any(|own| name.eq_ignore_ascii_case(own.as_str()))
 }
 
-/// The failure of a loop.
+/// The failure for a mail loop.
 pub fn loops(peer: &str) -> Failure {
     Failure {
         class: Class::Permanent,
@@ -311,7 +308,7 @@ pub fn loops(peer: &str) -> Failure {
     }
 }
 
-/// Whether a failure is that.
+/// Returns true for the failure of [`loops`].
 pub fn is_loop(failure: &Failure) -> bool {
     failure.reply.is_none() && failure.status == STATUS
 }

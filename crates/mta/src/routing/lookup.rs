@@ -1,5 +1,5 @@
-//! Asking the DNS, in turn: all shards together have so many lookups under way, and the others wait
-//! in [`Shared::lookups`](crate::shared::Shared::lookups). What is at hand is answered at once.
+//! Fair queueing of DNS lookups: all shards share a limit of concurrent lookups
+//! ([`Shared::lookups`](crate::shared::Shared::lookups)). Cached answers are returned at once.
 
 use crate::known_names::LookupHash;
 use crate::lack;
@@ -13,25 +13,24 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// All questions of one resolution, or of one opening, are asked within as long; what is asked for later
-/// has no answer.
+/// Timeout for all lookups of one resolution or connection attempt together.
 const ASK_FOR: Duration = Duration::from_secs(30);
 
-/// Who asks, for the line.
+/// The requester, for fair queueing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DnsRequester {
     pub(crate) who: FairKey,
-    /// Whose mail it is; `None`: of nobody in particular.
+    /// The tenant of the mail, if any.
     pub(crate) tenant: Option<Owner>,
-    /// Its last try was in vain.
+    /// Its last attempt failed.
     pub(crate) in_trouble: bool,
 }
 
-/// The DNS for one who asks in turn. It never answers [`DnsError::Lack`].
+/// The DNS with fair queueing. Never returns [`DnsError::Lack`].
 pub(crate) struct InTurn<W: World> {
     services: Rc<Services<W>>,
     asker: DnsRequester,
-    /// Until when it asks; set when it is the first time its turn.
+    /// The deadline, set at the first lookup.
     until: Cell<Option<Mono>>,
 }
 
@@ -83,7 +82,7 @@ impl<W: World> Dns for InTurn<W> {
 }
 
 impl<W: World> InTurn<W> {
-    /// The answer that is at hand, or that is had when its turn comes.
+    /// Returns the cached answer, or queues and looks up.
     async fn look_up<T, F>(
         &self,
         (kind, name): (&'static str, &str),
@@ -100,11 +99,11 @@ impl<W: World> InTurn<W> {
             if let Some(answer) = at_hand() {
                 return answer;
             }
-            // RFC 9520 §3.2: who failed a moment ago is not asked again at once.
+            // A lookup that failed recently is not repeated at once (RFC 9520 §3.2).
             if let Some(why) = names.failure(question, services.now()) {
                 return Err(DnsError::Transient(why));
             }
-            // While it waited others may have been answered, or not.
+            // Lookups by other requesters may have changed the standing during the wait.
             let standing = self.standing(question, zone);
             let Some(taken) = permit.take().filter(|taken| taken.standing() >= standing) else {
                 permit = Some(self.place(zone, standing).await);
@@ -147,7 +146,7 @@ impl<W: World> InTurn<W> {
         self.services.shared.lookups.join(who, standing, 1).await
     }
 
-    /// What comes of asking, as long as there is time.
+    /// Waits for the answer until the deadline.
     async fn within<T>(
         &self,
         asking: impl Future<Output = Result<T, DnsError>>,
@@ -163,8 +162,7 @@ impl<W: World> InTurn<W> {
         }
     }
 
-    /// Remembers whether there was an answer, also for the one line that says that the name servers have
-    /// gone.
+    /// Notes the result for later lookups, and logs when the name servers stop or resume answering.
     fn note_answer(&self, of: (LookupHash, Owner), error: Option<&DnsError>, began: Mono) {
         let services = &self.services;
         let (servers, names) = (&services.shared.name_servers, &services.shared.known_names);

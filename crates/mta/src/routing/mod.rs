@@ -1,4 +1,4 @@
-//! Where mail goes: the configuration's route for a domain, and the hosts that it leads to.
+//! Routing: the configured route of a domain, and its hosts.
 
 pub mod addresses;
 pub mod dane;
@@ -24,63 +24,63 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The campaign of mail without a sender, which waits apart: reports are tried and given up by
-/// times of their own. No client can name it, nor the other.
+/// The campaign of mail with the null reverse-path, which has separate queues and retry times. Clients can choose
+/// neither this value nor [`TLS_REPORTS`].
 pub(crate) const REPORTS: &str = "<reports>";
 
-/// That of reports of ours about TLS: they are given up after a day (RFC 8460 §5.5). What they ask of TLS
-/// is another matter ([`mail::RequireTls::No`]).
+/// The campaign of TLS reports, which expire after a day (RFC 8460 §5.5). Their TLS requirement is separate
+/// ([`mail::RequireTls::No`]).
 pub(crate) const TLS_REPORTS: &str = "<tls-reports>";
 
-/// How long those are tried.
+/// Expiry of TLS reports.
 const TLS_REPORTS_FOR: Duration = Duration::from_secs(86_400);
 
-/// Domains whose routes were found in tables that a shard remembers; then it begins anew.
+/// Maximum number of routes from tables in the cache of a shard, which is cleared when full.
 const LEARNT_MAX: usize = 65_536;
 
-/// What decides with what a recipient waits, beside its domain.
+/// The facts, besides the domain, that determine the scheduled queue of a recipient.
 pub(crate) struct Waits<'a> {
-    /// What an operator chose, or empty.
+    /// The operator's choice, or empty.
     pub(crate) route: &'a str,
     /// [`REPORTS`], [`TLS_REPORTS`] or empty.
     pub(crate) class: &'static str,
-    /// What its sender said.
+    /// Delivery options from the sender.
     pub(crate) steering: &'a Steering,
     pub(crate) require_tls: RequireTls,
 }
 
-/// The configuration in force on one shard.
+/// The active configuration of one shard.
 pub(crate) struct Router {
     active: RefCell<Rc<Active>>,
-    /// The empty text, for keys.
+    /// Shared empty string for keys.
     nothing: Arc<str>,
 }
 
 impl Router {
-    /// With the configuration at the start, which came into force at `since`.
+    /// Starts with a configuration that is active since `since`.
     pub(crate) fn new(config: Arc<Config>, since: Wall) -> Router {
         let active = Active::new(config, ("start", since));
         Router { active: RefCell::new(Rc::new(active)), nothing: Arc::from("") }
     }
 
-    /// The configuration in force.
+    /// The active configuration.
     pub(crate) fn active(&self) -> Rc<Active> {
         Rc::clone(&self.active.borrow())
     }
 
-    /// A reload, at `since`.
+    /// Adopts a reloaded configuration.
     pub(crate) fn adopt(&self, config: Arc<Config>, since: Wall) {
         *self.active.borrow_mut() = Rc::new(Active::new(config, ("reload", since)));
     }
 
-    /// The empty text, for keys.
+    /// Shared empty string for keys.
     pub(crate) fn nothing(&self) -> Arc<str> {
         Arc::clone(&self.nothing)
     }
 
     /// The scheduled queue of a recipient in this domain.
     pub(crate) fn scheduled_key(&self, domain: Domain, waits: &Waits<'_>) -> ScheduledKey {
-        // RFC 8689 §5: a report goes on even where nobody promises anything.
+        // A report is sent even without REQUIRETLS (RFC 8689 §5).
         let require_tls = match waits.require_tls {
             RequireTls::Yes if waits.class == REPORTS => RequireTls::Unsaid,
             asked => asked,
@@ -102,21 +102,21 @@ impl Router {
     }
 }
 
-/// A configuration with what is derived from it once.
+/// A configuration with derived data.
 #[derive(Debug)]
 pub(crate) struct Active {
     pub(crate) config: Arc<Config>,
     retries: Vec<Retries>,
     default_retry: Retries,
-    /// Routes that take the domains of a table.
+    /// Routes with domain tables.
     domain_tables: Vec<(usize, Arc<TableEntry>)>,
-    /// What senders of forwarded mail are rewritten with.
+    /// The rewriter for senders of forwarded mail (SRS).
     pub(crate) srs: Option<Srs>,
-    /// What those said last of a domain, for whoever cannot wait for an answer.
+    /// The last table result for each domain, for callers that cannot wait for a lookup.
     learnt: RefCell<FixedMap<Domain, usize>>,
-    /// Lists that were expanded a moment ago.
+    /// Cache of list expansions.
     pub(crate) expansions: Expansions,
-    /// By what it came into force, and when.
+    /// The origin of the configuration (start or reload) and its time.
     pub(crate) since: (&'static str, Wall),
 }
 
@@ -124,7 +124,7 @@ pub(crate) struct Active {
 #[derive(Debug)]
 struct Retries {
     mail: RetryPolicy,
-    /// Of mail without a sender.
+    /// For mail with the null reverse-path.
     reports: RetryPolicy,
     tls_reports: RetryPolicy,
 }
@@ -153,8 +153,7 @@ impl Active {
         }
     }
 
-    /// The retry policy of a scheduled queue: its route's, or the general one; reports have their
-    /// own.
+    /// The retry policy of a scheduled queue, from its route or the default. Reports have separate ones.
     pub(crate) fn retry_of(&self, key: &ScheduledKey) -> &RetryPolicy {
         let route = self.route_of_key(key);
         let retries =
@@ -166,14 +165,12 @@ impl Active {
         }
     }
 
-    /// The route of a scheduled queue: the postmaster's, or what an operator chose, else what the
-    /// domain has, as far as that is known at once.
+    /// The route of a scheduled queue: the postmaster's, the operator's choice, or the domain's as far as cached.
     pub(crate) fn route_of_key(&self, key: &ScheduledKey) -> Option<&Arc<Route>> {
         self.chosen_route_of(key).or_else(|| self.route_for(&key.domain))
     }
 
-    /// The name of the pool that a scheduled queue's mail is sent from: its own, or else its tenant's or its
-    /// route's; empty where there is none.
+    /// The pool name of a scheduled queue: its own, its tenant's or its route's. Empty if none has one.
     pub(crate) fn pool_of_key<'a>(&'a self, key: &'a ScheduledKey) -> &'a str {
         if !key.pool.is_empty() {
             return &key.pool;
@@ -183,11 +180,10 @@ impl Active {
         of_tenant.or_else(of_route).map_or("", |pool| &pool.name)
     }
 
-    /// The route of a scheduled queue that its domain does not decide.
+    /// The route of a scheduled queue if the domain does not determine it.
     fn chosen_route_of(&self, key: &ScheduledKey) -> Option<&Arc<Route>> {
         let config = &self.config;
-        // No route of the configuration may have this name: the queue holds the postmaster's mail,
-        // wherever that goes now.
+        // Not a valid route name: this queue has the postmaster's mail and follows the current configuration.
         if &*key.route == config::POSTMASTER_ROUTE || key.domain.as_str().is_empty() {
             return config.routes.get(config.postmaster.route);
         }
@@ -195,18 +191,18 @@ impl Active {
         config.route_named(name).map(|(_, route)| route)
     }
 
-    /// The route of a domain, as far as it is known at once.
+    /// The route of a domain, as far as cached.
     pub(crate) fn route_for(&self, domain: &Domain) -> Option<&Arc<Route>> {
         self.config.route_for(domain, self.learnt(domain)).map(|(_, route)| route)
     }
 
-    /// The route of a recipient, as far as it is known at once.
+    /// The route of a recipient, as far as cached.
     pub(crate) fn route_of(&self, recipient: &Mailbox) -> Option<&Arc<Route>> {
         let in_tables = self.learnt(&recipient.domain());
         self.config.route_of(recipient, in_tables).map(|(_, route)| route)
     }
 
-    /// Whether routes take the domains of tables.
+    /// Returns true if routes have domain tables.
     pub(crate) fn has_domain_tables(&self) -> bool {
         !self.domain_tables.is_empty()
     }
@@ -238,7 +234,7 @@ fn srs_of(srs: &RewrittenSenders) -> Option<Srs> {
     Srs::new(srs.domain.clone(), srs.secrets.iter().map(|secret| secret.0.clone()))
 }
 
-/// The retry policy of a route (or of the whole configuration) as the queue takes it.
+/// The configured retry policy in the queue's type.
 fn retry_policy(retry: &config::Retry) -> RetryPolicy {
     RetryPolicy {
         first: retry.first,

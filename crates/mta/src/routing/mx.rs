@@ -1,4 +1,4 @@
-//! The hosts that the DNS names for a domain (RFC 5321 §5.1).
+//! Resolves the hosts of a domain from MX records (RFC 5321 §5.1).
 
 use super::hosts::{Host, HostGroup};
 use crate::seams::{Dns, DnsError, Mx, Vouched};
@@ -8,23 +8,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// Hosts of a domain that are looked at, best first.
+/// Maximum number of hosts of a domain, best first.
 const HOSTS_MAX: usize = 16;
 
 /// The hosts of a domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MxHosts {
-    /// In the order in which they are tried, those of equal preference together.
+    /// In order of preference, grouped by equal preference.
     pub groups: Vec<HostGroup>,
-    /// DNSSEC vouches for what named them, if that was asked; a domain without MX records, which is
-    /// its own host, needs nobody for that.
+    /// DNSSEC secures the MX answer, if that was requested. True for a domain without MX records, which is its own
+    /// host.
     pub is_secure: bool,
 }
 
-/// The hosts of a domain, as the DNS names them; `by_dnssec`: and whether that can be trusted.
+/// Resolves the hosts of a domain. With `by_dnssec` it also checks if the answer is secure.
 ///
 /// # Errors
-/// Why there are none, for now or for good.
+/// The temporary or permanent failure.
 pub async fn resolve_mx(
     dns: &impl Dns,
     config: &Config,
@@ -47,7 +47,7 @@ pub async fn resolve_mx(
     };
     let Vouched { answer: records, is_secure } = match answer {
         Ok(records) => records,
-        // RFC 5321 §5.1: without MX records the domain itself is the host.
+        // Without MX records the domain itself is the host (RFC 5321 §5.1).
         Err(DnsError::NoRecords) => {
             let answer = vec![Mx { preference: 0, host: ascii.clone() }];
             Vouched { answer, is_secure: by_dnssec }
@@ -62,7 +62,7 @@ pub async fn resolve_mx(
             return Err(dns_failure(Class::Transient, status, domain, &error.to_string()));
         }
     };
-    // RFC 7505 §3: a single MX with an empty host.
+    // A single MX with an empty host is a null MX (RFC 7505 §3).
     if records.iter().all(|mx| mx.host.is_empty()) {
         let status = EnhancedStatus::new(5, 1, 10);
         let text = "the domain takes no mail (null MX)";
@@ -85,8 +85,7 @@ fn dns_failure(class: Class, status: EnhancedStatus, domain: &Domain, text: &str
     Failure::dns(class, domain.as_str(), status, text)
 }
 
-/// The addresses of hosts, all of which are asked for at once: those that are never answered take no
-/// longer than one of them.
+/// The addresses of hosts, looked up in parallel: several timeouts take no longer than one.
 struct HostAddresses(BTreeMap<Arc<str>, Result<Vec<IpAddr>, DnsError>>);
 
 impl HostAddresses {
@@ -114,7 +113,7 @@ impl HostAddresses {
     }
 }
 
-/// A domain without MX must at least have an address, else its mail can never go.
+/// A domain without MX records needs an address, otherwise its mail can never be delivered.
 fn check_implicit(known: &HostAddresses, domain: &Domain, ascii: &str) -> Result<(), Failure> {
     match known.addresses(ascii) {
         Ok(addresses) if !addresses.is_empty() => Ok(()),
@@ -130,9 +129,9 @@ fn check_implicit(known: &HostAddresses, domain: &Domain, ascii: &str) -> Result
     }
 }
 
-/// RFC 5321 §5.1: MX records of which none is usable are an error. Asked now and not when
-/// connecting, because records that are a few minutes old may name hosts that have gone since. Of
-/// those that were not asked for, as the list `is_whole` no more, nothing is known.
+/// MX records without a usable host are an error (RFC 5321 §5.1). Checked here and not at connection time, because
+/// hosts in older records may have disappeared since. If the list was cut (`is_whole` is false), the remaining hosts
+/// are unknown.
 fn check_existence(
     known: &HostAddresses,
     domain: &Domain,
@@ -143,7 +142,7 @@ fn check_existence(
         match known.addresses(&host.name) {
             Ok([]) => {}
             Err(DnsError::NoRecords | DnsError::NoSuchDomain) => {}
-            // What is wrong with a host that can't be looked up now, opening will say.
+            // A temporary lookup failure is reported when connecting.
             Ok(_) | Err(_) => return Ok(()),
         }
     }
@@ -155,21 +154,21 @@ fn check_existence(
     Err(dns_failure(Class::Permanent, status, domain, text))
 }
 
-/// Hosts by preference. RFC 5321 §5.1: if we are among them, only those preferred to us count.
+/// Groups hosts by preference. If we are one, only more preferred hosts count (RFC 5321 §5.1).
 fn group(
     mut records: Vec<Mx>,
     port: u16,
     ourselves: &str,
     domain: &Domain,
 ) -> Result<Vec<HostGroup>, Failure> {
-    // RFC 1035 §3.3.9: an MX names a host; what reads as an address is none.
+    // An MX names a host, so an address is invalid (RFC 1035 §3.3.9).
     records.retain(|mx| !mx.host.is_empty() && mx.host.parse::<IpAddr>().is_err());
     if records.is_empty() {
         let (status, text) = (EnhancedStatus::new(5, 4, 4), "the domain's MX records name no host");
         return Err(dns_failure(Class::Permanent, status, domain, text));
     }
     records.sort_by(|a, b| (a.preference, &a.host).cmp(&(b.preference, &b.host)));
-    // A host that is named twice counts where it is preferred.
+    // A host named twice keeps its best preference.
     let mut seen = BTreeSet::new();
     records.retain(|mx| seen.insert(mx.host.to_ascii_lowercase()));
     if let Some(own) = records.iter().find(|mx| mx.host.eq_ignore_ascii_case(ourselves)) {
@@ -195,8 +194,8 @@ fn loops_back(domain: &Domain) -> Failure {
     dns_failure(Class::Permanent, EnhancedStatus::new(5, 4, 6), domain, text)
 }
 
-/// Leaves out hosts whose addresses are where we listen ourselves, and those less preferred: with
-/// them a message would go round in circles.
+/// Removes hosts with addresses of our own listeners, and all that are less preferred, since these would cause a mail
+/// loop.
 fn refuse_ourselves(
     known: &HostAddresses,
     config: &Config,
@@ -235,7 +234,7 @@ fn is_ourselves(known: &HostAddresses, config: &Config, host: &Host) -> bool {
     if listening.is_empty() && proxies.is_empty() {
         return false;
     }
-    // A host that can't be looked up now is no loop; opening will say what is wrong with it.
+    // A temporary lookup failure is no loop. It is reported when connecting.
     let addresses = known.addresses(&host.name).unwrap_or_default();
     addresses.iter().map(IpAddr::to_canonical).any(|ip| {
         let is_own = |own: &SocketAddr| {

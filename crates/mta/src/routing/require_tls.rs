@@ -1,4 +1,4 @@
-//! Where messages may go that ask for TLS all the way, or for none (RFC 8689).
+//! REQUIRETLS and `TLS-Required: No` (RFC 8689): the TLS requirement of a message on a route.
 
 use super::hop_tls::{HopTls, Promised, Unpromised, as_promised, policy_hosts};
 use super::mx::MxHosts;
@@ -9,25 +9,25 @@ use mail::{Class, Domain, EnhancedStatus, Failure, RequireTls};
 
 /// RFC 8689 §4.2.1: "Encryption needed".
 pub const ENCRYPTION_NEEDED: EnhancedStatus = EnhancedStatus::new(5, 7, 10);
-/// There too: "REQUIRETLS needed".
+/// RFC 8689 §4.2.1: "REQUIRETLS needed".
 pub const REQUIRETLS_NEEDED: EnhancedStatus = EnhancedStatus::new(5, 7, 30);
 
-/// On what terms messages go by a route.
+/// The TLS requirement of messages on a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TlsRequirement {
-    /// Who is heard about TLS.
+    /// The sources of TLS requirements that apply.
     pub(crate) sources: TlsSources,
-    /// It must be TLS, to hosts that are authenticated and offer REQUIRETLS.
+    /// TLS is mandatory, with authenticated hosts that offer REQUIRETLS.
     pub(crate) required: bool,
 }
 
 impl TlsRequirement {
-    /// Those of messages that ask for this.
+    /// For messages with this requirement.
     pub(crate) fn new(channel: &dyn Settings, asked: RequireTls) -> TlsRequirement {
         let (as_routed, required) = (channel.tls_sources(), channel.tls_sources_required());
         match (asked, required) {
             (RequireTls::Yes, Some(sources)) => TlsRequirement { sources, required: true },
-            // §3: what the recipient's domain asks for. What the operator asks for stays.
+            // `TLS-Required: No` disables the recipient domain's requirements, not the operator's (RFC 8689 §3).
             (RequireTls::No, _) if matches!(channel.destination(), Destination::Mx { .. }) => {
                 TlsRequirement { sources: TlsSources::default(), required: false }
             }
@@ -35,27 +35,27 @@ impl TlsRequirement {
         }
     }
 
-    /// Who is heard, once it is known whether DNSSEC vouches for the hosts' names.
+    /// The sources that apply once the DNSSEC state of the host names is known.
     pub(crate) fn sources_given(self, channel: &dyn Settings, found: &MxHosts) -> TlsSources {
         let mut sources = self.sources;
         if self.required && found.is_secure {
-            // One who vouches for their names is enough.
+            // One secure source for the names is enough.
             sources.mta_sts = channel.tls_sources().mta_sts;
         }
         sources
     }
 
-    /// What holds for hosts that the file or a table names.
+    /// The requirement for hosts from the configuration or a table.
     pub(crate) fn of_named_hosts(self) -> HopTls {
         HopTls { required: self.required, ..HopTls::of_file(self.sources) }
     }
 }
 
-/// The hosts of a domain as a message may go to them that must have TLS (RFC 8689 §4.2.1): somebody vouches
-/// for their names, DNSSEC or a policy in whatever mode. An address literal is no word of the DNS.
+/// The hosts of a domain for a REQUIRETLS message (RFC 8689 §4.2.1). DNSSEC or an MTA-STS policy in any mode but `none`
+/// must authenticate their names. An address literal needs neither.
 ///
 /// # Errors
-/// Nobody does, which is final.
+/// Neither applies, which is a permanent failure.
 pub(crate) fn vouched(domain: &Domain, mut promised: Promised) -> Result<Promised, Failure> {
     promised.tls.required = true;
     if promised.tls.dane || promised.tls.mta_sts || domain.literal().is_some() {
@@ -75,10 +75,10 @@ pub(crate) fn vouched(domain: &Domain, mut promised: Promised) -> Result<Promise
     }
 }
 
-/// What such a message would meet by a route to MX hosts of the domain, for whoever asks beforehand.
+/// Checks in advance if a REQUIRETLS message could be sent to the domain's MX hosts on a route.
 ///
 /// # Errors
-/// No host may have it, for now or for good.
+/// No host may receive it, temporarily or permanently.
 pub async fn would_meet(
     seams: (&impl Dns, &impl Policies),
     channel: &dyn Settings,
