@@ -1,7 +1,7 @@
-//! Takes connections from a listening socket and places each on the least loaded shard.
+//! Accepts connections on a listening socket and assigns each to the least loaded shard.
 //!
-//! One place sees all connections, so that a few long ones are spread evenly (SO_REUSEPORT would
-//! hash them), and a stopping server drops nobody from a closed socket's backlog.
+//! One task accepts for all shards. A few long connections are thus spread evenly (SO_REUSEPORT would hash them), and
+//! shutdown does not reset clients in a closed socket's backlog.
 
 use crate::console::Console;
 use crate::inbox::{ShardMessage, ShardSender};
@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How long accepting pauses when the process has no descriptor left.
+/// Pause of accepting when the process has no file descriptor left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
-/// So many sessions beyond the limit may be told 421 at the same time; more clients wait in the
-/// backlog. Turning them away takes descriptors, too.
+/// Maximum number of sessions beyond the limit that get a 421 reply at the same time; further clients wait in the
+/// backlog. Rejecting them needs descriptors, too.
 pub const TURNED_AWAY_MAX: u32 = 16;
-/// How often it is looked whether some of them have gone.
+/// Interval for checking which rejected sessions have ended.
 const TURNED_AWAY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Accepts until `stop` says so.
+/// Accepts until `stop` is set.
 pub async fn run<W: World>(
     world: W,
     mut listener: <W::Net as Net>::Listener,
@@ -41,7 +41,7 @@ pub async fn run<W: World>(
         }
         let accepted = tokio::select! {
             biased;
-            // An error means that whoever could stop us is gone: so do we.
+            // An error means that the sender of `stop` is gone: then stop, too.
             _ = stop.wait_for(|stop| *stop) => return,
             accepted = poll_fn(|cx| listener.poll_accept(cx)) => accepted,
         };

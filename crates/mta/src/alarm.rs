@@ -1,4 +1,4 @@
-//! A timer whose deadline moves often and is seldom reached.
+//! A timer with a deadline that moves often and is seldom reached.
 
 use crate::seams::{Sleep, Time};
 use mail::Mono;
@@ -7,28 +7,28 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A timer that fires so much too late was not looked at: the process did not run, for a stopped machine or
-/// for want of a processor, and what came meanwhile may not have been looked at either.
+/// A timer that fires this much too late was delayed: the process did not run, because the machine was stopped or had
+/// no processor time. Input of this period may be unread, too.
 const LATE: Duration = Duration::from_secs(1);
-/// Time in which it is, before anybody is given up.
+/// Time to read that input before a timeout takes effect.
 const LAST_LOOK: Duration = Duration::from_millis(100);
 
-/// Wraps one timer of the runtime. Moving the deadline later costs nothing: the timer fires at
-/// its old moment once and is set anew then, so that a busy session registers one timer in all.
+/// Wraps one timer of the runtime. Moving the deadline later costs nothing: the timer fires once at its old time and is
+/// then set again. A busy session thus registers one timer in all.
 ///
-/// One that fires late, since the process stood still, waits for a moment more: what has arrived by then is looked
-/// at before the time counts as passed.
+/// If it fires late, since the process did not run, it waits for a short extra time. Input that has arrived by then is
+/// read before the deadline counts as passed.
 pub struct Alarm<T: Time> {
     time: T,
     timer: Option<Timer<T::Sleep>>,
-    /// The deadline that has passed unnoticed, and until when the last look at what came lasts.
+    /// The deadline that passed while the process did not run, and the end of the extra time.
     last_look: Option<(Mono, Mono)>,
 }
 
 struct Timer<S> {
     at: Mono,
     sleep: S,
-    /// It was set before its moment.
+    /// It was set before its time.
     is_ahead: bool,
 }
 
@@ -83,8 +83,8 @@ impl<T: Time> Alarm<T> {
         poll_fn(|cx| self.poll(cx, deadline)).await;
     }
 
-    /// What `future` gives, or `None` once `deadline` has passed, which is asked for anew each time
-    /// the task is woken.
+    /// Returns the output of `future`, or `None` once `deadline` has passed. `deadline` is called again each time the
+    /// task is woken.
     pub async fn within<F: Future>(
         &mut self,
         mut deadline: impl FnMut(&mut Context<'_>) -> Mono,

@@ -8,23 +8,23 @@ use std::task::Poll;
 /// An answer that comes later.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// What was asked for: at once, without an allocation (the usual case), or later.
+/// A result that is available at once, without an allocation (the usual case), or later.
 pub enum Answer<'a, T> {
     Now(T),
     /// It has to be waited for.
     Later(Later<'a, T>),
 }
 
-/// Whether something is taken.
+/// Acceptance or rejection of a command.
 pub type Decision<'a, T> = Answer<'a, Result<T, Refusal>>;
 
 impl<'a, T> Answer<'a, T> {
-    /// The answer is what `future` gives.
+    /// An answer that is the output of `future`.
     pub fn later(future: impl Future<Output = T> + 'a) -> Answer<'a, T> {
         Answer::Later(Box::pin(future))
     }
 
-    /// What `next` makes of it, which may have to be waited for again.
+    /// Continues with `next`, which may have to be waited for, too.
     pub fn then<U>(self, next: impl FnOnce(T) -> Answer<'a, U> + 'a) -> Answer<'a, U>
     where
         T: 'a,
@@ -50,7 +50,7 @@ impl<'a, T> Answer<'a, T> {
     }
 }
 
-/// What all of them give, in their order; they wait together.
+/// The outputs of all, in their order; they are polled concurrently.
 pub async fn all<T>(waiting: Vec<Later<'_, T>>) -> Vec<T> {
     let mut waiting: Vec<(Later<'_, T>, Option<T>)> =
         waiting.into_iter().map(|later| (later, None)).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// An amount that is taken and given back.
+/// A limited amount that is reserved and released.
 #[derive(Debug)]
 pub struct Budget {
     used: Arc<AtomicU64>,
@@ -33,30 +33,30 @@ impl Budget {
         false
     }
 
-    /// Takes `amount` whatever the limit: for what already exists (recovered messages, DSNs).
+    /// Reserves `amount` regardless of the limit: for existing items (recovered messages, DSNs).
     pub fn take(&self, amount: u64) {
         self.used.fetch_add(amount, Ordering::Relaxed);
     }
 
-    /// Gives back what was taken.
+    /// Releases a reserved amount.
     pub fn give_back(&self, amount: u64) {
         let before = self.used.fetch_sub(amount, Ordering::Relaxed);
         debug_assert!(before >= amount, "gave back {amount} of {before}");
     }
 
-    /// How much is taken.
+    /// The reserved amount.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// What is taken, for others that count as well.
+    /// The counter of the reserved amount, for other counting code.
     #[must_use]
     pub(crate) fn counter(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.used)
     }
 
-    /// Whether anybody else counts.
+    /// Returns true if other code counts, too.
     pub(crate) fn is_shared(self: &Arc<Budget>) -> bool {
         Arc::strong_count(self) > 1 || Arc::strong_count(&self.used) > 1
     }
@@ -72,7 +72,7 @@ impl Budget {
     }
 }
 
-/// An amount taken from a budget, given back when dropped.
+/// An amount reserved from a budget, released when dropped.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
@@ -86,7 +86,7 @@ impl Share {
         Share { budget: Arc::clone(budget), amount: 0 }
     }
 
-    /// Takes `amount` more, if there is room.
+    /// Reserves `amount` more, if it is available.
     #[must_use]
     pub fn try_grow(&mut self, amount: u64) -> bool {
         let taken = self.budget.try_take(amount);
@@ -96,8 +96,7 @@ impl Share {
         taken
     }
 
-    /// Takes `amount` more unless that would go into the last tenth of the budget, which is for those
-    /// who come before others.
+    /// Reserves `amount` more, except from the last tenth of the budget, which is for clients that may relay.
     #[must_use]
     pub fn try_grow_as_stranger(&mut self, amount: u64) -> bool {
         let max = self.budget.max();
@@ -108,13 +107,13 @@ impl Share {
         taken
     }
 
-    /// How much it holds.
+    /// The amount that it holds.
     #[must_use]
     pub fn amount(&self) -> u64 {
         self.amount
     }
 
-    /// Gives back what it holds beyond `amount`.
+    /// Releases all but `amount`.
     pub fn shrink_to(&mut self, amount: u64) {
         let excess = self.amount.saturating_sub(amount);
         self.amount -= excess;

@@ -1,8 +1,8 @@
-//! Who is connected, and how much each client did lately, over all shards.
+//! Connected clients, and the recent activity of each client, over all shards.
 //!
-//! A client is an IPv4 address or an IPv6 /64, which is one customer's: of addresses within it he has
-//! as many as he likes. Of /64s a stranger with a /32 has four thousand million: what is remembered
-//! of clients that have no session is bounded, and who did least lately is forgotten first.
+//! A client is an IPv4 address or an IPv6 /64. A /64 belongs to one customer, with any number of addresses. An attacker
+//! with a /32 has four thousand million /64s: the number of records of clients without a session is bounded, and the
+//! least active ones are dropped first.
 
 use lookup::Requester;
 use mail::Mono;
@@ -13,15 +13,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whose password it is that waits to be hashed: what strangers try is paced, so that guesses take little
-/// of the processors' time, and keeps nobody waiting who is known.
+/// Priority of a password check. Checks for unknown clients are paced, so that guesses take little processor time and
+/// do not delay known clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
     /// A client that was this user lately, or this server itself: never paced.
     Known,
     /// Neither the client nor the user has failed lately, as far as is remembered.
     Stranger,
-    /// One of them has: strangers go first.
+    /// The client or the user has failed lately: unknown clients go first.
     Suspect,
 }
 
@@ -36,10 +36,10 @@ const DEBT_MAX_US: u64 = 10 * MINUTE_US;
 /// A client is proven for so long after a message of its was accepted.
 const PROVEN_US: u64 = 3_600_000_000;
 
-/// Whose client: the listener's index, the client's network.
+/// Key of a client: the listener's index, the client's network.
 type ListenerNetwork = (usize, IpAddr);
 
-/// What is counted by the minute.
+/// A rate limit per minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
     /// Connections accepted.
@@ -48,24 +48,24 @@ pub enum Rate {
     Messages,
     /// Recipients that were not refused.
     Recipients,
-    /// Whatever was refused.
+    /// Rejected commands of any kind.
     Refusals,
 }
 
 const RATES: usize = 4;
 
-/// What is known of a client.
+/// Record of a client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Record {
     sessions: u32,
-    /// For each rate the moment at which all that came so far is paid for, in microseconds.
+    /// For each rate, the time until which the past activity is paid for, in microseconds.
     paid_us: [u64; RATES],
     /// Until when it is proven, in microseconds.
     proven_us: u64,
 }
 
 impl Record {
-    /// When nothing of it matters any more.
+    /// Time from which the record is no longer needed.
     fn over_us(&self) -> u64 {
         self.paid_us.iter().copied().max().unwrap_or(0).max(self.proven_us)
     }
@@ -76,11 +76,11 @@ impl Record {
 pub struct Clients {
     all: AtomicU32,
     listeners: Vec<AtomicU32>,
-    // Addresses are chosen by strangers: an ordered map can't be flooded with collisions.
+    // Clients choose their addresses: an ordered map can't be flooded with collisions.
     parts: Vec<Mutex<BTreeMap<ListenerNetwork, Record>>>,
 }
 
-/// How many sessions there may be for one more to be let in, that one included.
+/// Maximum numbers of sessions, including the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Of the process.
@@ -91,7 +91,7 @@ pub struct Room {
     pub client: u32,
 }
 
-/// Whose sessions are too many.
+/// The limit that is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// The process's.
@@ -121,11 +121,11 @@ impl Clients {
         self.parts[usize::from(last) % PARTS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One session more, if there is room for it. What is not let in is at no moment counted where
-    /// only others may be: strangers who hammer can't take what is kept from them.
+    /// Counts a new session, if the limits allow it. A rejected session is never counted within the part that is
+    /// reserved for other clients: a flood of unauthenticated clients can't use that part up.
     ///
     /// # Errors
-    /// Whose sessions are too many.
+    /// The limit that is reached.
     pub fn enter(&self, listener: usize, ip: IpAddr, room: Room, now: Mono) -> Result<(), Full> {
         take(&self.all, room.all)?;
         let counts = [Some(&self.all), self.listeners.get(listener)];
@@ -174,7 +174,7 @@ impl Clients {
         give_back(self.listeners.get(listener));
     }
 
-    /// A message of the client was accepted. Whether it was not proven before.
+    /// Notes an accepted message of the client. Returns true if the client was not proven before.
     pub fn prove(&self, listener: usize, ip: IpAddr, now: Mono) -> bool {
         let network = network_of(ip);
         let mut part = self.part(network);
@@ -184,15 +184,15 @@ impl Clients {
         is_new
     }
 
-    /// Whether one was within the last hour.
+    /// Returns true if a message was accepted within the last hour.
     #[must_use]
     pub fn is_proven(&self, listener: usize, ip: IpAddr, now: Mono) -> bool {
         let network = network_of(ip);
         self.part(network).get(&(listener, network)).is_some_and(|record| record.proven_us > now.0)
     }
 
-    /// Counts one of what `per_minute` limits (0: nothing is counted). `false`: it is one too many,
-    /// and not counted.
+    /// Counts one unit against `per_minute` (0: no limit, nothing is counted). Returns false if the limit is reached;
+    /// the unit is not counted then.
     #[must_use]
     pub fn charge(
         &self,
@@ -214,8 +214,8 @@ impl Clients {
         within
     }
 
-    /// Counts what one that was counted has cost beyond that, whatever the limit: who has taken more than is his
-    /// waits the longer, ten minutes at most.
+    /// Adds further cost to a counted unit, regardless of the limit: a client that used more than its share waits the
+    /// longer, ten minutes at most.
     pub fn charge_more(
         &self,
         listener: usize,
@@ -232,7 +232,7 @@ impl Clients {
         *paid_us = after.min(now.0.saturating_add(DEBT_MAX_US)).max(*paid_us);
     }
 
-    /// Whether one more would be too many.
+    /// Returns true if another unit would exceed the limit.
     #[must_use]
     pub fn is_exhausted(
         &self,
@@ -282,13 +282,14 @@ pub fn group_of(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// For whom a client's tables are asked.
+/// The requester of table lookups for a client.
 #[must_use]
 pub fn asker_of(ip: IpAddr) -> Requester {
     Requester::Client { site: group_of(ip), network: network_of(ip) }
 }
 
-/// Whose turn a stranger's message waits for. Nobody who does not know `salt` chooses with whom he shares it.
+/// The origin under which an unauthenticated message waits for its turn. The secret `salt` keeps clients from choosing
+/// the origins that they collide with.
 pub(crate) fn origin_of(ip: IpAddr, salt: u64) -> Origin {
     let number = |of: IpAddr| {
         let mut hasher = DefaultHasher::new();
@@ -298,7 +299,7 @@ pub(crate) fn origin_of(ip: IpAddr, salt: u64) -> Origin {
     Origin::of(number(group_of(ip)), number(network_of(ip)))
 }
 
-/// What is counted as one client.
+/// The network that counts as one client.
 #[must_use]
 pub fn network_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
@@ -310,7 +311,7 @@ pub fn network_of(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// The record of a client; room for a new one is made at the cost of those who did least lately.
+/// The record of a client; for a new one the least active records are dropped if needed.
 fn entry(
     part: &mut BTreeMap<ListenerNetwork, Record>,
     key: ListenerNetwork,
@@ -318,7 +319,7 @@ fn entry(
 ) -> &mut Record {
     if part.len() >= REMEMBERED_MAX && !part.contains_key(&key) {
         part.retain(|_, record| record.sessions > 0 || record.over_us() > now.0);
-        // Half of them at once, so that this is seldom done.
+        // Half at once, so that this is rare.
         let mut idle: Vec<(u64, ListenerNetwork)> = part
             .iter()
             .filter(|(_, record)| record.sessions == 0)

@@ -1,18 +1,17 @@
-//! Whether the clock can be trusted.
+//! Plausibility of the clock.
 
 use mail::Wall;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How far a clock may be from the newest record of the spool before nobody believes it.
+/// Maximum distance between the clock and the newest record of the spool.
 pub(crate) const CLOCK_ERROR_MAX: Duration = Duration::from_secs(86_400);
-/// Whether the clock lay so far from the spool's newest record at the start that it is not
-/// believed. Then nothing is given up for its age: mail that is a week old by such a clock may
-/// have come this morning.
+/// Set if the clock was too far from the spool's newest record at the start. No mail expires then: mail that is a week
+/// old by a wrong clock may have arrived this morning.
 #[derive(Debug, Default)]
 pub struct ClockDoubt {
     doubted: AtomicBool,
-    /// When the newest record was written, in milliseconds.
+    /// Time of the newest record, in milliseconds.
     newest_ms: AtomicU64,
 }
 
@@ -28,7 +27,7 @@ impl ClockDoubt {
         doubt
     }
 
-    /// Whether nobody has said yet that the clock is right.
+    /// Returns true until the clock is confirmed.
     #[must_use]
     pub fn is_doubted(&self) -> bool {
         self.doubted.load(Ordering::Relaxed)
@@ -39,7 +38,7 @@ impl ClockDoubt {
         self.doubted.store(false, Ordering::Relaxed);
     }
 
-    /// A sentence for whoever looks after the server, while there is doubt.
+    /// A sentence for operators, while the clock is in doubt.
     #[must_use]
     pub fn problem(&self, now: Wall) -> Option<String> {
         let newest = Wall(self.newest_ms.load(Ordering::Relaxed));
@@ -55,7 +54,7 @@ impl ClockDoubt {
         })
     }
 
-    /// Whether the clock is near the newest record, `uptime` after the start.
+    /// Returns true if the clock is near the newest record, `uptime` after the start.
     pub(crate) fn is_right(&self, now: Wall, uptime: Duration) -> bool {
         let newest = Wall(self.newest_ms.load(Ordering::Relaxed)).after(uptime);
         distance(newest, now) <= CLOCK_ERROR_MAX

@@ -1,4 +1,4 @@
-//! Messages for the person who runs the server. What happens to mail goes to [`crate::event`].
+//! Console messages for operators. Events of messages go to [`crate::event`].
 
 use mail::Mono;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How much it matters.
+/// Severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
     /// Something is broken and needs a person.
@@ -46,13 +46,13 @@ impl std::str::FromStr for Level {
     }
 }
 
-/// Takes console lines.
+/// Writes console lines.
 ///
-/// `kind` is a short constant word such as `"peer_protocol"`: lines of one kind are rate-limited
-/// together, so that a peer who misbehaves a million times fills no disk. `text` is best written
-/// as a few words followed by `key=value` pairs; it is formatted only when it will be shown.
+/// `kind` is a short constant name like `"peer_protocol"`. Lines of one kind are rate-limited together, so that a
+/// misbehaving peer can't fill the disk. `text` should be a short phrase followed by `key=value` pairs; it is formatted
+/// only if it is shown.
 pub trait Console {
-    /// Whether lines of this level are shown at all.
+    /// Returns true if lines of this level are shown.
     fn shows(&self, level: Level) -> bool;
 
     /// Writes one line, unless its level is off or its kind had too many lately.
@@ -85,8 +85,8 @@ impl dyn Console + '_ {
 /// Failed logins: lines of this kind have one form, `docs/submission.md`, which other programs read.
 pub const FAILED_LOGIN: &str = "login";
 
-/// What a stranger calls himself, between quotation marks, of which there are none inside, nor anything
-/// else that could be taken for a part of the line: only letters, digits and `.-_@+` stay as they are.
+/// Quotes a name given by a client. Only letters, digits and `.-_@+` stay as they are, so that the text contains no
+/// quotation mark and can't be mistaken for another part of the line.
 #[derive(Clone, Copy, Debug)]
 pub struct Quoted<'a>(pub &'a str);
 
@@ -115,12 +115,12 @@ impl Console for NoConsole {
     fn line(&self, _level: Level, _kind: &'static str, _text: fmt::Arguments<'_>) {}
 }
 
-/// What was told, by name, and until when it is no news.
+/// Logged names, each with the time until which it is not logged again.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle(Mutex<BTreeMap<Arc<str>, Mono>>);
 
 impl LogThrottle {
-    /// Whether it is news, which it is no more for so long then.
+    /// Returns true if the name is due to be logged, and suppresses it for `lasts` then.
     pub(crate) fn is_news(&self, name: &Arc<str>, now: Mono, lasts: Duration) -> bool {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         told.retain(|_, until| *until > now);

@@ -1,6 +1,6 @@
-//! What operators select, and what a running server answers them.
+//! Selections by operators, and answers of a running server.
 //!
-//! Both ends of the socket use these types; as JSON they are documented in `docs/control.md`. The commands are in
+//! Both ends of the socket use these types; their JSON form is documented in `docs/control.md`. The commands are in
 //! [`commands`](crate::commands).
 
 mod effect;
@@ -32,7 +32,7 @@ pub use tables::{
 pub const ITEMS_MAX: u32 = 100_000;
 /// Recipients that an item of a list shows.
 pub const LISTED_RECIPIENTS_MAX: usize = 10;
-/// The version of what is said on the socket.
+/// Version of the socket's protocol.
 pub const PROTOCOL: u32 = 2;
 
 /// A response: JSON lines on the socket, the last one `done` or `error`.
@@ -40,34 +40,34 @@ pub const PROTOCOL: u32 = 2;
 #[serde(tag = "response", rename_all = "snake_case")]
 pub enum ControlResponse {
     Item(Box<QueueItem>),
-    /// How the server is.
+    /// State of the server.
     Status(Status),
-    /// What is queued, counted.
+    /// Counts of queued mail.
     Summary(Box<Summary>),
     /// A lookup table.
     Table(Box<TableItem>),
-    /// What a table says of a key.
+    /// The result of a table lookup.
     TableAnswer(Box<TableAnswer>),
     /// A source.
     Source(Box<SourceItem>),
-    /// What a rule of shaping has set in force.
+    /// An effect in force by a shaping rule.
     Effect(Box<Effect>),
-    /// How far a command has come; at most twice a second from each shard.
+    /// Progress of a command; at most twice a second from each shard.
     Progress(Tally),
     /// The command was carried out.
     Done {
         /// Messages that matched, shown or not.
         matched: u64,
-        /// What was done, where something was.
+        /// The changes made, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         tally: Option<Tally>,
-        /// A line for people, where there is something to say.
+        /// A line for people, if needed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
     /// It was not, or not in full.
     Error {
-        /// What kind of trouble.
+        /// Kind of error.
         code: ErrorCode,
         /// A sentence for people.
         text: String,
@@ -77,7 +77,7 @@ pub enum ControlResponse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
-    /// No such message in the queue, or nothing matched.
+    /// The message is not in the queue, or no recipient matched.
     NotFound,
     /// The request was not understood.
     BadRequest,
@@ -91,28 +91,28 @@ pub struct QueueItem {
     pub id: MessageId,
     /// Reverse-path, empty for `<>`.
     pub sender: String,
-    /// Why its record can't be read. Then sender, size, client and the recipients' local parts are
-    /// not known: sender and client are left empty, the size is 0, `?` stands for local parts.
+    /// The reason why its record can't be read. Sender, size, client and the recipients' local parts are unknown then:
+    /// sender and client are empty, the size is 0, and local parts are `?`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
     pub body_bytes: u64,
-    /// When it was accepted.
+    /// Time of acceptance.
     #[serde(with = "text::wall")]
     pub received_at: Wall,
-    /// How long ago that was when the server answered.
+    /// Age at the time of the answer.
     pub age_ms: u64,
     /// The shard it lives on.
     pub shard: u16,
-    /// Why it is held, if it is.
+    /// The reason of the hold, if it is on hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
-    /// MT-PRIORITY, if anybody said one.
+    /// MT-PRIORITY, if given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i8>,
-    /// What it is beside its addresses, where it is no internet mail: as `headers` of its `received` event.
+    /// Further properties, if it is not internet mail: as `headers` of its `received` event.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// What an operator chose in place of what it says.
+    /// Overrides by an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<Overrides>,
     /// The client that handed it in: address, then EHLO argument.
@@ -120,7 +120,7 @@ pub struct QueueItem {
     pub client: Option<String>,
     /// Recipients that are still open; of an item of a list the first ten.
     pub recipients: Vec<QueueRecipient>,
-    /// How many are still open.
+    /// Number of open recipients.
     #[serde(default)]
     pub recipients_open: u32,
     /// Recipients in its envelope, those done with included.
@@ -133,23 +133,22 @@ pub struct QueueRecipient {
     /// Index in the envelope.
     pub index: u32,
     pub address: String,
-    /// Where it stands.
     pub state: RecipientState,
     /// The one thing it waits for.
     pub blocker: Blocker,
-    /// When it gets too old and is given up after one more try; once it was given up, the next try
-    /// to report it. Absent while nothing of it expires: on hold, suspended, or the clock is wrong.
+    /// Time from which it expires after one more try; for a failed recipient, the next try to report it. Absent while
+    /// expiry is off: on hold, suspended, or with a doubtful clock.
     #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Wall>,
     /// Attempts so far.
     pub attempts: u16,
-    /// The next moment at which something is known to happen, where one is.
+    /// Time of the next known event, if any.
     #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
     pub next_try: Option<Wall>,
-    /// How the last attempt ended.
+    /// Result of the last attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_failure: Option<String>,
-    /// What that means, where a peer said it.
+    /// Class of the reply, if a peer sent one.
     #[serde(with = "text::class_option", default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ReplyClass>,
     /// Name or pattern of its route.
@@ -160,7 +159,7 @@ pub struct QueueRecipient {
     pub next_hop: Option<String>,
 }
 
-/// Where a recipient stands.
+/// State of a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecipientState {
@@ -171,8 +170,7 @@ pub enum RecipientState {
     InFlight,
     /// Waits for an operator.
     Held,
-    /// Was given up, and the report about it waits for room in the spool, or for its record to be
-    /// read.
+    /// Failed; the report waits for disk space in the spool, or until the message's record can be read.
     Unreported,
 }
 
@@ -183,7 +181,7 @@ pub struct Blocker {
     pub kind: BlockerKind,
     /// For people, to follow "waiting for": `a connection slot of mx.example.com, 50/50 in use`.
     pub text: String,
-    /// The next moment at which something is known to happen about it, where one is.
+    /// Time of the next known event, if any.
     #[serde(with = "text::wall_option", default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Wall>,
 }
@@ -195,9 +193,9 @@ pub enum BlockerKind {
     Time,
     /// Finding the route and next hop (DNS).
     Resolving,
-    /// A place among the DNS lookups that may be under way at once.
+    /// A permit for a DNS lookup.
     Lookup,
-    /// Its turn among others for the same next hop.
+    /// Its turn among the mail for the same next hop.
     Turn,
     ConnectionSlot,
     /// A connection that is being opened, or a slot for opening one.
@@ -211,22 +209,21 @@ pub enum BlockerKind {
     Attempt,
     /// An operator, to release it.
     Operator,
-    /// An operator, to resume what it belongs to, or everything.
+    /// An operator, to resume its suspension, or everything.
     Suspended,
     /// Memory to read its content into.
     Memory,
-    /// The spool: a settle backlog, a poisoned log, no room for a report, or a record that can't be
-    /// read.
+    /// The spool: a settle backlog, a poisoned log, no disk space for a report, or an unreadable record.
     Spool,
     /// The server is stopping.
     Shutdown,
 }
 
-/// How the server is.
+/// State of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     pub version: String,
-    /// Version of what is said on this socket.
+    /// Version of the socket's protocol.
     #[serde(default)]
     pub protocol: u32,
     /// Milliseconds since it started.
@@ -238,15 +235,15 @@ pub struct Status {
     pub shards: Vec<ShardStatus>,
     /// Trouble, in sentences; empty when all is well.
     pub problems: Vec<String>,
-    /// The same with kind, severity, what it is about, the next step, and since when.
+    /// The problems with kind, severity, subject, next step and start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problem_list: Vec<Problem>,
-    /// What an operator has suspended.
+    /// Suspensions by operators.
     #[serde(default)]
     pub suspensions: Vec<Suspension>,
 }
 
-/// How a shard is.
+/// State of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardStatus {
     pub shard: u16,
@@ -260,7 +257,7 @@ pub struct ShardStatus {
     pub held: u64,
     /// Of these, being tried.
     pub in_flight: u64,
-    /// Of these, given up while there is no room in the spool for the report.
+    /// Failed recipients among these, with no disk space in the spool for the report.
     #[serde(default)]
     pub unreported: u64,
 }
@@ -268,27 +265,27 @@ pub struct ShardStatus {
 /// Parts of a shard's answer that may wait for their reader.
 pub const PARTS_MAX: usize = 4;
 
-/// What a shard answers, or a part of it.
+/// An answer of a shard, or a part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardAnswer {
     /// `QueueList`: its oldest that match, at most `limit`, in ascending order of
     /// (`received_at`, `id`), over all parts. `QueueShow`, `QueueWhy`: the message if it is here.
     pub items: Vec<QueueItem>,
-    /// What was done so far, earlier parts included.
+    /// The changes made so far, including those of earlier parts.
     pub tally: Tally,
     /// `Status`.
     pub status: Option<ShardStatus>,
     /// `QueueSummary`.
     pub summary: Option<Box<Summary>>,
-    /// What went wrong, if something did.
+    /// The error, if one occurred.
     pub error: Option<String>,
-    /// Why the request makes no sense: then every shard says so, and nothing was done.
+    /// The reason why the request is invalid: then every shard reports it, and nothing was changed.
     pub refused: Option<String>,
     /// There is no more.
     pub is_last: bool,
 }
 
-/// What a command came to, on one shard or on all.
+/// The changes made by a command, on one shard or on all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Messages that matched, shown or not; for commands, messages changed.
@@ -320,7 +317,7 @@ impl Tally {
     }
 }
 
-/// How bad it is.
+/// Severity of a problem.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -329,7 +326,7 @@ pub enum Severity {
     /// Mail is refused or stands still: `/healthz` fails.
     #[default]
     Error,
-    /// Mail goes on, or some of it waits; a person should look.
+    /// Mail continues, or some mail waits; an operator should look.
     Warning,
 }
 
@@ -347,14 +344,14 @@ impl Severity {
 /// Something that is wrong now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
-    /// What sort of thing it is: `log`, `mailboxes`, `state_file`.
+    /// Kind of problem: `log`, `mailboxes`, `state_file`.
     pub kind: String,
     pub severity: Severity,
-    /// Which of them: a path, a name; empty where there is one only.
+    /// The subject: a path, a name; empty if there is only one.
     pub about: String,
     /// A sentence.
     pub text: String,
-    /// What to do about it.
+    /// The recommended action.
     pub next_step: String,
     /// Since when, as far as is known.
     #[serde(with = "text::wall")]
@@ -375,21 +372,20 @@ pub struct SourceItem {
     /// It has a warm-up.
     #[serde(default)]
     pub warms_up: bool,
-    /// Providers and sets of hosts that something was sent to since it began to warm up, some of them if there are
-    /// more than a thousand.
+    /// Warm-up courses by provider or set of hosts to which mail was sent; a part if there are more than a thousand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub courses: Vec<WarmupItem>,
-    /// How many there are.
+    /// Number of courses.
     #[serde(default)]
     pub courses_count: u64,
 }
 
-/// How far a source has come with a provider.
+/// Progress of a source's warm-up with a provider.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarmupItem {
     /// The provider, or the set of hosts.
     pub towards: String,
-    /// Which day of the warm-up, from 1.
+    /// Day of the warm-up, from 1.
     pub stage: u32,
     /// Days that it has.
     pub stages: u32,

@@ -1,8 +1,8 @@
-//! Room in the queue for strangers, over all shards.
+//! Queue slots for unauthenticated clients, over all shards.
 //!
-//! What strangers send may wait for long: for a next hop that is gone, a mailbox on a disk that hangs. So the last
-//! tenth of the queue is for clients that may relay. From half of it on what each client network brings is counted,
-//! and so is what all networks of one IPv4 /24 or IPv6 /48 bring, until less than half is taken again.
+//! Mail of unauthenticated clients may wait for long: for a dead next hop, or a mailbox on a disk that hangs. So the
+//! last tenth of the queue is for clients that may relay. Once the queue is half full, slots are counted per client
+//! network, and per IPv4 /24 or IPv6 /48, until less than half is in use again.
 
 use crate::budget::{Budget, Share};
 use crate::clients::{group_of, network_of};
@@ -18,11 +18,11 @@ const OF_NETWORK: u64 = 500;
 /// The same for one IPv4 /24 or IPv6 /48.
 const OF_SITE: u64 = 50;
 
-/// What strangers brought while the queue was crowded.
+/// Slots that unauthenticated clients took while the queue was crowded.
 #[derive(Debug, Default)]
 pub(crate) struct Crowding {
     is_counted: AtomicBool,
-    // Addresses are chosen by strangers: an ordered map can't be flooded with collisions.
+    // Clients choose their addresses: an ordered map can't be flooded with collisions.
     brought: Mutex<Brought>,
 }
 
@@ -37,7 +37,8 @@ impl Crowding {
         self.brought.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes slots for so many recipients that a stranger brings. `false`: there are none, or none for this client.
+    /// Reserves slots for recipients of an unauthenticated client. Returns false if none are left, or none for this
+    /// client.
     pub(crate) fn take(&self, queue: &Budget, slots: &mut Share, ip: IpAddr, count: u64) -> bool {
         let max = queue.max();
         if queue.used().saturating_add(count) <= max / CROWDED_FROM {

@@ -1,4 +1,4 @@
-//! How a connection is encrypted, and whom a peer's certificate must convince.
+//! TLS properties of a connection, and trust in a peer's certificate.
 
 use auth::fingerprint::Fingerprint;
 use auth::tls_report::ResultType;
@@ -7,7 +7,7 @@ use config::CertificateIdentity;
 use std::fmt;
 use std::sync::Arc;
 
-/// How a connection is encrypted.
+/// TLS properties of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Encryption {
     /// `TLSv1.3`, `TLSv1.2`.
@@ -16,7 +16,7 @@ pub struct Encryption {
     pub cipher: &'static str,
 }
 
-/// What a handshake with a peer failed for, in words and as reports have it.
+/// The reason for which a handshake with a peer failed, as text and as a report's result type.
 #[derive(Debug)]
 pub struct HandshakeError {
     pub result: ResultType,
@@ -32,7 +32,7 @@ impl fmt::Display for HandshakeError {
 impl std::error::Error for HandshakeError {}
 
 impl HandshakeError {
-    /// What an error of a handshake, or of a look at a certificate, is in a report.
+    /// The result type of a handshake error or certificate error.
     #[must_use]
     pub fn result_of(error: &std::io::Error) -> ResultType {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<HandshakeError>());
@@ -40,7 +40,7 @@ impl HandshakeError {
     }
 }
 
-/// What a client's certificate is known by.
+/// The identities of a client's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
     certificate: Fingerprint,
@@ -56,7 +56,7 @@ impl ClientCertificate {
         Some(ClientCertificate { certificate, key: Fingerprint::of_key(der)?, name })
     }
 
-    /// What it is known by; `None`: it has no name.
+    /// The identity of the given kind; `None` if it is a name and the certificate has none.
     #[must_use]
     pub fn identity(&self, by: CertificateIdentity) -> Option<String> {
         match by {
@@ -67,12 +67,12 @@ impl ClientCertificate {
     }
 }
 
-/// Which certificate a peer must have. Sessions that began with one are never resumed with another.
+/// The certificate that a peer must have. A session that began with one policy is never resumed with another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Any: that keeps out who only listens (RFC 7435).
+    /// Any certificate: protects against passive attacks only (RFC 7435).
     Anyone,
-    /// One that is valid by the roots of this machine, for the host's name: the route says so.
+    /// A certificate valid by the system's roots for the host's name, as the route requires.
     Roots,
     /// The same, as the domain promises (RFC 8461 §4.2).
     MtaSts,
@@ -80,11 +80,11 @@ pub enum Trust {
     Dane(Arc<DaneTrust>),
 }
 
-/// TLSA records of a host, and what it may be called.
+/// TLSA records of a host, and its reference names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DaneTrust {
-    /// One of these must be in the host's certificate, where a record is about an authority
-    /// (RFC 7672 §3.2.2). The first is what the host is asked for (§8.1).
+    /// If a record is about an authority, the certificate must contain one of these names (RFC 7672 §3.2.2). The first
+    /// is sent as SNI (§8.1).
     pub names: Vec<Arc<str>>,
     /// At least one, all usable.
     pub records: Vec<Tlsa>,

@@ -1,7 +1,7 @@
-//! What happens to messages, one [`Event`] each time, for the event log and whatever reads it.
+//! Message events for the event log and its consumers, one [`Event`] each time.
 //!
-//! Making an event is cheap on purpose: it shares the envelope, the client and the hop that its
-//! maker holds anyway, and nothing is formatted. [`json`] turns it into lines later, off the shard.
+//! Making an event is cheap on purpose: it shares the envelope, the client and the hop that its emitter holds already,
+//! and nothing is formatted. [`json`] formats the lines later, outside the shard.
 
 pub mod json;
 mod settings;
@@ -20,16 +20,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
 
-/// Where in the spool the record stands from which an event derives. Positions of one log only
-/// grow, so a reader can tell what it has seen already.
+/// Position in the spool of the record from which an event derives. Positions of one log only grow, so a reader can
+/// skip events that it has processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(NonZeroU64);
 
 impl Position {
-    /// What a sequence number takes beside the log's; they have 40 bits.
+    /// Bits of a sequence number beside the log's number; the spool uses 40.
     const SEQUENCE_BITS: u32 = 56;
 
-    /// A record of a log. In one word: events are moved around.
+    /// Position of a record in a log, packed into one integer, because events are moved often.
     #[must_use]
     pub fn new(log: u8, sequence: u64) -> Position {
         let most = (1 << Position::SEQUENCE_BITS) - 2;
@@ -50,12 +50,11 @@ impl Position {
     }
 }
 
-/// Who signed a message, each as `SELECTOR._domainkey.DOMAIN`; `None`: nobody. One pointer: events are
-/// moved around.
+/// The signatures of a message, each as `SELECTOR._domainkey.DOMAIN`; `None` if unsigned. A single pointer, because
+/// events are moved often.
 pub type Signed = Option<Arc<Vec<Box<str>>>>;
 
-/// Fields of a message's header that the configuration asks for, with their values; `None`: there are none. One
-/// pointer, as above.
+/// The configured header fields, with their values; `None` if the message has none. A single pointer, too.
 pub type Headers = Option<Arc<Vec<(Arc<str>, Box<str>)>>>;
 
 /// Indexes into the envelope's recipients.
@@ -65,10 +64,9 @@ pub type Recipients = SmallVec<[u32; 2]>;
 #[derive(Clone, Debug)]
 pub struct Event {
     pub at: Wall,
-    /// To which message; `None` for what was refused before it became one.
+    /// The message; `None` if the rejection came before there was one.
     pub message: Option<EventMessage>,
-    /// To which of its recipients; empty where it concerns the message as a whole. Each becomes a
-    /// line of its own.
+    /// The recipients; empty if it concerns the message as a whole. Each gets its own line.
     pub recipients: Recipients,
     pub kind: Kind,
 }
@@ -82,32 +80,30 @@ pub struct EventMessage {
     /// Sender and recipients; `None` where it is not in memory and not worth reading: then
     /// `body_bytes` is not known either.
     pub envelope: Option<Arc<Envelope>>,
-    /// When it was accepted; the event's delay counts from here.
+    /// Time of acceptance; the event's delay counts from here.
     pub received_at: Wall,
     pub body_bytes: u64,
-    /// Whose mail it is, if anything was said of that.
+    /// Labels of the sender, if any.
     pub labels: Option<Box<Labels>>,
 }
 
-/// Names by which those who send find their mail.
+/// Labels by which senders find their mail.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels {
-    /// Whose mail it is.
     pub tenant: Option<Arc<str>>,
-    /// With what it waits.
     pub campaign: Option<Arc<str>>,
-    /// The pool that was asked for.
+    /// The requested pool.
     pub pool: Option<Arc<str>>,
 }
 
-/// Who handed in a message; made once per session and shared by its events.
+/// The client of a message; made once per session and shared by its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     /// Its address and port.
     pub address: SocketAddr,
-    /// Who says that they are these, if the connection is another's.
+    /// The proxy that reported the address, if the client is behind one.
     pub proxy: Option<IpAddr>,
-    /// What its address is called in the DNS, once that was looked up.
+    /// The name of its address in the DNS, after the lookup.
     pub name: OnceLock<iprev::IprevCheck>,
     /// Its EHLO argument; empty before EHLO.
     pub helo: Arc<str>,
@@ -116,9 +112,9 @@ pub struct Client {
     pub protocol: &'static str,
     /// `None`: in clear.
     pub tls: Option<Encryption>,
-    /// Who it is by its certificate, if that counts.
+    /// Identity by its certificate, if that is accepted for authentication.
     pub certified: Option<Arc<str>>,
-    /// Who has logged in.
+    /// The authenticated login.
     pub login: Option<Arc<str>>,
 }
 
@@ -130,14 +126,14 @@ impl Client {
     }
 }
 
-/// Where an attempt went; made once per connection and shared by its events.
+/// The target of an attempt; made once per connection and shared by its events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// The route's name or pattern, as `explain` shows it.
     pub route: Arc<str>,
     /// `smtp`, `lmtp`, `maildir`, `discard`, `x400`.
     pub channel: &'static str,
-    /// Whose hosts they are, where shaping knows that.
+    /// The provider of the hosts, if shaping knows it.
     pub provider: Option<Arc<str>>,
     /// The source that it was sent from, where the route has a pool.
     pub source: Option<Arc<str>>,
@@ -145,24 +141,24 @@ pub struct Hop {
     pub peer: Arc<str>,
     /// `None`: in clear, or on this server.
     pub tls: Option<Encryption>,
-    /// By which policy it is encrypted: `opportunistic`, `dane`, …
+    /// The TLS policy: `opportunistic`, `dane`, …
     pub tls_policy: Option<&'static str>,
 }
 
-/// Declares the kinds of events, each with its word in the field `event`.
+/// Declares the kinds of events, each with its value in the field `event`.
 macro_rules! events {
     ($($(#[$doc:meta])* $kind:ident $({ $($field:tt)* })? $(( $($value:tt)* ))? = $name:literal,)*) => {
-        /// What happened.
+        /// Kind of an event, with its details.
         #[derive(Clone, Debug)]
         pub enum Kind {
             $($(#[$doc])* $kind $({ $($field)* })? $(( $($value)* ))?,)*
         }
 
         impl Kind {
-            /// The word of each kind, in the order of `docs/events.md`.
+            /// The value for each kind, in the order of `docs/events.md`.
             pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// The word in the field `event`.
+            /// The value in the field `event`.
             #[must_use]
             pub fn name(&self) -> &'static str {
                 match self {
@@ -177,16 +173,16 @@ events! {
     /// Accepted and durable: 250 was (or is about to be) sent.
     Received {
         client: Arc<Client>,
-        /// What came of the checks of who sends.
+        /// Results of the sender checks.
         checked: AuthSummary,
-        /// What it asks of TLS on its way.
+        /// TLS requirement (REQUIRETLS, TLS-Required: No).
         require_tls: RequireTls,
-        /// Who signed it here.
+        /// Signatures added here.
         signed: Signed,
-        /// What its header says.
+        /// The configured header fields.
         headers: Headers,
     } = "received",
-    /// Stored in a mailbox here (maildir, LMTP) or discarded by a route that says so.
+    /// Stored in a local mailbox (maildir, LMTP) or discarded by a route.
     Delivered(Box<Done>) = "delivered",
     /// The next hop took responsibility.
     Relayed(Box<Done>) = "relayed",
@@ -196,7 +192,7 @@ events! {
     Failed(Box<FailedAttempt>) = "failed",
     /// Given up for its age.
     Expired(Box<FailedAttempt>) = "expired",
-    /// The sender was told that delivery takes longer.
+    /// A DSN about a delay was sent.
     Delayed(Box<FailedAttempt>) = "delayed",
     /// Accepted, and nothing was kept: 250 was sent.
     Discarded(Box<Discarded>) = "discarded",
@@ -206,7 +202,7 @@ events! {
     Released = "released",
     /// An operator removed it.
     Removed = "removed",
-    /// An operator moved it: what is chosen for it from now on, which may be nothing.
+    /// An operator moved it: the overrides in force now, which may be empty.
     Moved(Box<Overrides>) = "moved",
     /// A notification about this message was queued.
     DsnQueued {
@@ -219,8 +215,8 @@ events! {
     DsnSuppressed {
         /// As of [`Kind::DsnQueued`].
         action: &'static str,
-        /// `off`: reports are off; `limit`: the sender had enough of them in the hour; `operator`: it was failed
-        /// silently.
+        /// `off`: reports are off; `limit`: the sender's hourly limit is reached; `operator`: failed by an operator
+        /// without a report.
         why: &'static str,
     } = "dsn_suppressed",
     /// A session, a recipient or a message was refused at intake.
@@ -231,26 +227,26 @@ events! {
     Resumed {
         /// Channel and hosts, or the domain.
         target: Arc<str>,
-        /// Pauses that there were.
+        /// Number of pauses.
         step: u16,
     } = "resumed",
     /// A rule of shaping took effect, or did again.
     Shaped(Box<ShapingEvent>) = "shaped",
-    /// What a rule did is over; why: `time`, `delivered`, `lifted`, `rule`.
+    /// The effect of a rule ended; the reason: `time`, `delivered`, `lifted`, `rule`.
     Unshaped(Box<ShapingEvent>, &'static str) = "unshaped",
     /// Events were lost: the queue to the event log was full. The spool still has the records.
     Lost {
         count: u64,
-        /// The position of the first of them that had one.
+        /// The first position among the lost events.
         first: Option<Position>,
     } = "lost",
 }
 
-/// Something that nobody was to get.
+/// A message that was accepted and discarded.
 #[derive(Clone, Debug)]
 pub struct Discarded {
     pub client: Arc<Client>,
-    /// Why nothing was kept.
+    /// The reason.
     pub reason: Arc<str>,
 }
 
@@ -258,7 +254,7 @@ pub struct Discarded {
 #[derive(Clone, Debug)]
 pub struct Done {
     pub hop: Arc<Hop>,
-    /// What the peer said, where there is one that speaks.
+    /// The peer's reply, if the channel has one.
     pub reply: Option<Reply>,
     /// Attempts made, this one counted.
     pub attempts: u16,
@@ -267,19 +263,19 @@ pub struct Done {
 /// An attempt or a wait that did not succeed.
 #[derive(Clone, Debug)]
 pub struct FailedAttempt {
-    /// Where it was to go; `None` before that was known.
+    /// The hop; `None` if it was not known yet.
     pub hop: Option<Arc<Hop>>,
     /// Why; `None` where it is no longer known.
     pub failure: Option<Arc<Failure>>,
-    /// What it means, where it is a peer's words.
+    /// Class of the failure, if it is a peer's reply.
     pub class: Option<ReplyClassification>,
     /// Attempts made, this one counted.
     pub attempts: u16,
-    /// When the next attempt is due, if there is one.
+    /// Time of the next attempt, if any.
     pub next_try: Option<Wall>,
 }
 
-/// A pause that somebody is given after failures.
+/// A pause of deliveries after failures.
 #[derive(Clone, Debug)]
 pub struct Suspension {
     /// Channel and hosts of the next hop, or the domain that can't be looked up.
@@ -288,13 +284,13 @@ pub struct Suspension {
     pub step: u16,
     /// Recipients that wait for it.
     pub recipients: u64,
-    /// What happened last, if it is known.
+    /// The last failure, if known.
     pub failure: Option<Arc<Failure>>,
-    /// When it is tried again.
+    /// Time of the next try.
     pub next_try: Wall,
 }
 
-/// What a rule of shaping did.
+/// The effect of a shaping rule.
 #[derive(Clone, Debug)]
 pub struct ShapingEvent {
     /// Its name.
@@ -303,7 +299,7 @@ pub struct ShapingEvent {
     pub place: String,
     /// `backoff`, `set`, `suspend`, …
     pub action: &'static str,
-    /// Whom it concerns.
+    /// The provider concerned.
     pub provider: Option<String>,
     /// The next hop, where that is no provider's.
     pub next_hop: Option<String>,
@@ -312,9 +308,9 @@ pub struct ShapingEvent {
     pub campaign: Option<String>,
     /// The how-manieth time in a row, from 1.
     pub step: u16,
-    /// When it ends, or was to.
+    /// Its end, or its planned end.
     pub until: Wall,
-    /// Who said what, in one line.
+    /// The peer, and its reply on one line.
     pub peer: String,
     pub reply: String,
 }
@@ -329,7 +325,7 @@ pub struct Refusal {
     pub sender: Option<Box<str>>,
     /// The recipient, where one was refused.
     pub recipient: Option<Box<str>>,
-    /// Who wanted to log in, where that failed.
+    /// The claimed login, if authentication failed.
     pub login: Option<Box<str>>,
     pub reply: Reply,
     /// Refusals before this one that [`RefusalMeter`] kept out of the log.
@@ -338,10 +334,10 @@ pub struct Refusal {
 
 /// Takes events. Must not block and must not do I/O: it is called between two messages.
 pub trait EventSink {
-    /// Takes one. When there is no room for it, it is counted and dropped.
+    /// Emits an event. If the queue is full, the event is counted and dropped.
     fn emit(&self, event: Event);
 
-    /// Whether anyone listens; when not, callers need not make events at all.
+    /// Returns true if events are written; if not, callers need not create them.
     fn is_on(&self) -> bool {
         true
     }
@@ -366,8 +362,8 @@ impl EventSink for RefCell<Vec<Event>> {
     }
 }
 
-/// Decides which refusals are logged one by one, so that a flood of them (a dictionary attack)
-/// fills no disk: a bucket of `burst` tokens that refills at `per_second`. One per shard.
+/// Rate limit for logging rejections one by one, so that a flood (a dictionary attack) does not fill the disk: a bucket
+/// of `burst` tokens that refills at `per_second`. One per shard.
 #[derive(Clone, Debug)]
 pub struct RefusalMeter {
     per_second: u64,

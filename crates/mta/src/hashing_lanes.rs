@@ -1,9 +1,13 @@
-//! What waits to be hashed, in lanes: known clients in one, strangers and those who failed lately in
-//! two others, which are paced. There a wrong password is paid for with a rest of its lane: all that wrong
-//! ones take is [`WASTE_SHARE`] of the processors' time at most in each, however many guess and wherever
-//! from. A right one costs no rest, so that any number of users may come from new places. A guess at a user
-//! who does not exist takes a turn and no time. Within a lane client networks take turns, and so do the IPv4 /24s and
-//! IPv6 /48s above them; when it is full, the last gives way of whoever has most in it.
+//! Queues of password checks, in lanes: one for known clients, one for unknown clients, one for clients and users that
+//! failed lately.
+//!
+//! The latter two are paced. A wrong password is paid for by a rest of its lane: in each lane, all wrong passwords
+//! together take at most [`WASTE_SHARE`] of the processors' time. This does not depend on the number and the origin of
+//! the guesses. A correct password costs no rest, so that any number of users may log in from new addresses. A guess at
+//! a nonexistent user takes a turn and no time.
+//!
+//! Within a lane client networks take turns, and so do the IPv4 /24s and IPv6 /48s above them. In a full lane, the
+//! latest entry of the network with the most entries is dropped.
 
 use crate::pressure::Level;
 use crate::seams::{Lane, Overloaded};
@@ -14,28 +18,29 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What waits for longer shows as pressure.
+/// Waiting time from which an entry counts as pressure.
 const SOON: Duration = Duration::from_millis(250);
 
-/// What waits in each lane, and guesses at nobody beside it; beyond it clients are told to come again.
+/// Maximum number of entries in each lane, and of guesses at nonexistent users beside it; beyond it clients get a
+/// temporary failure.
 const WAITING_MAX: usize = 256;
-/// Who has waited so long where it is paced is told to come again, in order that those who are served
-/// still wait for it.
+/// Maximum waiting time in a paced lane; then the client gets a temporary failure, so that a served client is still
+/// waiting for its result.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 /// One part in so many of all processors' time may go into wrong passwords of each paced lane.
 const WASTE_SHARE: u64 = 20;
-/// So much rest may be owed before there is any: a few mistakes delay nobody, nor do the first guesses of a hundred
+/// Rest that may be owed before a lane rests: a few typing errors delay no user, nor do the first guesses of a hundred
 /// networks.
 const OWED_MAX: Duration = Duration::from_secs(60);
-/// Of so many turns one is for those who failed lately, though strangers wait.
+/// One turn in this number is for clients and users that failed lately, even if unknown clients wait.
 const SUSPECTS_TURN: u32 = 4;
 
-/// Who does the work.
+/// The workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crew {
     /// For known clients.
     Prompt,
-    /// For all others.
+    /// For all other clients.
     Paced,
 }
 
@@ -49,7 +54,7 @@ impl Crew {
     }
 }
 
-/// What one of a crew does next.
+/// The next step of a worker.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WorkerStep<J> {
     /// The lane is that in which it waited in the end, which pays for it.
@@ -64,13 +69,13 @@ fn do_next<J>(job: Option<J>, lane: Lane) -> WorkerStep<J> {
     job.map_or(WorkerStep::Nothing, |job| WorkerStep::Do(job, lane))
 }
 
-/// What a job came to.
+/// The result of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent {
     /// As [`Hashed`](crate::seams::Hashed) has it.
     pub is_wasted: bool,
     pub has_failed: bool,
-    /// What it took of a processor.
+    /// Processor time used.
     pub took: Duration,
 }
 
@@ -89,11 +94,11 @@ struct Queued<J> {
     since: Mono,
     job: J,
     asker: Requester,
-    /// There is nothing to be done: it only waits like others.
+    /// It only waits for its turn, without work.
     is_idle: bool,
 }
 
-/// What waits in one lane, by number: the first came first.
+/// The entries of one lane, by number, in order of arrival.
 #[derive(Debug)]
 struct LaneQueue<J> {
     queued: BTreeMap<u64, Queued<J>>,
@@ -110,12 +115,12 @@ impl<J> LaneQueue<J> {
         LaneQueue { queued, turns, holders, idle: 0, next: 0 }
     }
 
-    /// When the oldest came; `None`: nobody waits.
+    /// Arrival of the oldest entry; `None` if the lane is empty.
     fn oldest(&self) -> Option<Mono> {
         self.queued.first_key_value().map(|(_, first)| first.since)
     }
 
-    /// One more; whoever gives way for it is told so, as his job is dropped.
+    /// Adds an entry. If another is dropped for it, its client is notified by the drop of its job.
     fn push(&mut self, queued: Queued<J>) -> Result<(), Overloaded> {
         let Queued { is_idle, asker, .. } = queued;
         let of_kind = if is_idle { self.idle } else { self.queued.len() - self.idle };
@@ -155,7 +160,7 @@ impl<J> LaneQueue<J> {
 #[derive(Debug)]
 struct PacedLane<J> {
     line: LaneQueue<J>,
-    /// When all is paid that wrong passwords took.
+    /// Time at which all wrong passwords so far are paid for.
     paid: Mono,
 }
 
@@ -164,14 +169,14 @@ impl<J> PacedLane<J> {
         PacedLane { line: LaneQueue::new(), paid: Mono(0) }
     }
 
-    /// When the next in it may be served; `None`: nobody waits.
+    /// Time at which the next entry may be served; `None` if the lane is empty.
     fn served_at(&self) -> Option<Mono> {
         let first = self.line.oldest()?;
         let rested = Mono(self.paid.0.saturating_sub(OWED_MAX.as_micros() as u64));
         Some(rested.min(first + WAIT_MAX))
     }
 
-    /// Whoever has waited too long is told so, as his job is dropped.
+    /// Drops entries that have waited too long; the drop of the job notifies the client.
     fn expire(&mut self, now: Mono) {
         while self.line.oldest().is_some_and(|first| now >= first + WAIT_MAX) {
             let first = self.line.queued.first_key_value().map(|(number, _)| *number);
@@ -193,10 +198,10 @@ impl<J> Lanes<J> {
         }
     }
 
-    /// `is_idle`: it takes its turn and no time. Such leave the places of others to them.
+    /// `is_idle`: it takes a turn and no time. These entries do not use up the places of other entries.
     ///
     /// # Errors
-    /// Too much waits there already.
+    /// The lane is full.
     pub fn push(
         &mut self,
         (lane, asker): (Lane, Requester),
@@ -208,7 +213,7 @@ impl<J> Lanes<J> {
             Lane::Known => &mut self.known,
             Lane::Stranger | Lane::Suspect => {
                 let paced = self.paced(lane);
-                // Whose time is over leaves room.
+                // Expired entries free places.
                 paced.expire(now);
                 &mut paced.line
             }
@@ -220,7 +225,7 @@ impl<J> Lanes<J> {
         if lane == Lane::Suspect { &mut self.suspects } else { &mut self.strangers }
     }
 
-    /// How much waits for a crew.
+    /// Number of entries for these workers.
     #[must_use]
     pub fn waiting(&self, crew: Crew) -> usize {
         match crew {
@@ -229,12 +234,12 @@ impl<J> Lanes<J> {
         }
     }
 
-    /// What waits, of what may; and the site that has most, and how much.
+    /// The entries, and their limit; and the site with the most entries, and their number.
     #[must_use]
     pub fn level(&self, now: Mono) -> (Level, Option<(IpAddr, u64)>) {
         let lines = [&self.known, &self.strangers.line, &self.suspects.line];
         let used: usize = lines.iter().map(|line| line.queued.len()).sum();
-        // What is done within a moment does not wait.
+        // A check that starts soon does not count as waiting.
         let waits = |queued: &&Queued<J>| queued.since + SOON <= now;
         let waiting: usize =
             lines.iter().map(|line| line.queued.values().take_while(waits).count()).sum();
@@ -248,7 +253,7 @@ impl<J> Lanes<J> {
         (level, most.and_then(|(site, count)| Some((site?, count as u64))))
     }
 
-    /// What one of a crew does next.
+    /// The next step of a worker.
     pub fn next(&mut self, crew: Crew, now: Mono) -> WorkerStep<J> {
         match crew {
             Crew::Prompt => do_next(self.known.pop(), Lane::Known),
@@ -274,8 +279,8 @@ impl<J> Lanes<J> {
         do_next(self.paced(lane).line.pop(), lane)
     }
 
-    /// One of the crew of a lane has done a job of it that it began at `began`. `None`: there was nothing to be done; what
-    /// is done usually takes `usual`.
+    /// A worker has finished a job of this lane that began at `began`. `None`: there was no work to do; the usual
+    /// duration is `usual`.
     pub fn note_done(
         &mut self,
         (lane, asker): (Lane, Requester),
@@ -283,7 +288,7 @@ impl<J> Lanes<J> {
         spent: Option<Spent>,
         usual: Duration,
     ) {
-        // A guess at nobody has failed as well, and so has who did not wait for the answer.
+        // A guess at a nonexistent user has failed as well, and so has a client that did not wait for the answer.
         if lane == Lane::Stranger && spent.is_none_or(|spent| spent.has_failed) {
             self.demote(asker);
         }
@@ -291,15 +296,14 @@ impl<J> Lanes<J> {
             Some(spent) if spent.is_wasted && lane != Lane::Known => {
                 self.note_waste(lane, began, spent.took);
             }
-            // Whoever guesses at one name again and again must not see by the wait of those who failed lately
-            // whether there is a user of this name.
+            // Repeated guesses at one name must not show by the pace of this lane whether the user exists.
             None if lane == Lane::Suspect => self.note_waste(lane, began, usual),
             _ => {}
         }
     }
 
-    /// A client has failed: what else of its network waits among strangers waits among those who failed from now on,
-    /// so that of all who guess for the first time at once only one of each network is before others.
+    /// A client has failed: further entries of its network move from the lane of unknown clients to that of failed
+    /// ones. If many networks guess for the first time, only one guess of each is thus served first.
     fn demote(&mut self, asker: Requester) {
         if asker == Requester::Ours {
             return;
@@ -309,7 +313,7 @@ impl<J> Lanes<J> {
         let its: Vec<u64> = its.map(|(number, _)| *number).collect();
         for number in its {
             let Some(queued) = self.strangers.line.take(number) else { continue };
-            // Where there is no room it is told so, as its job is dropped.
+            // If that lane is full, the drop of the job notifies the client.
             let _ = self.suspects.line.push(queued);
         }
     }

@@ -1,8 +1,8 @@
-//! Room for messages that checks hold, over all shards.
+//! Limits for held messages, over all shards.
 //!
-//! Unauthenticated clients decide how much is held: with a domain of their own and a policy of
-//! quarantine, every message of theirs is. So a part of the queue and of the disk is for such mail, and
-//! a part of that for one client network and for one domain.
+//! Unauthenticated clients decide how much is held: with their own domain and a quarantine policy, all their messages
+//! are. Held mail may therefore use only a part of the queue and of the disk, and only a part of that for one client
+//! network and for one domain.
 
 use crate::budget::Budget;
 use crate::clients::network_of;
@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One in so many of `queue_recipients_max`, and of the bytes of the spool's smallest disk.
 pub const HELD_OF_ALL: u64 = 10;
-/// The same for one client network (IPv4 address or IPv6 /64), sender's domain or author's domain, and for a peer of
-/// whom nothing can be read.
+/// The same for one client network (IPv4 address or IPv6 /64), sender's domain or author's domain, and for a peer with
+/// unreadable content.
 pub const HELD_OF_ONE: u64 = 100;
 
 /// An amount of held mail.
@@ -87,7 +87,7 @@ pub struct Holdings {
 #[derive(Debug, Default)]
 struct State {
     all: Amount,
-    // Addresses and domains are chosen by others: an ordered map can't be flooded with collisions.
+    // Clients choose addresses and domains: an ordered map can't be flooded with collisions.
     accounts: BTreeMap<HoldAccount, Amount>,
 }
 
@@ -101,7 +101,7 @@ impl Holdings {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One in `part` of what there is.
+    /// One part in `part` of the total.
     fn part(&self, part: u64) -> Amount {
         // 0: the size of the disk is not known (yet), or nothing is written to it.
         let rooms = self.logs.iter().filter_map(|log| u64::try_from(log.room_bytes.get()).ok());
@@ -189,7 +189,7 @@ impl Holdings {
     }
 }
 
-/// Room for one held message, given back when dropped.
+/// The reserved amount of one held message, released when dropped.
 #[derive(Debug)]
 pub(crate) struct HeldShare {
     holdings: Arc<Holdings>,

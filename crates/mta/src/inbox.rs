@@ -1,4 +1,4 @@
-//! What reaches a shard from outside its thread.
+//! Messages to a shard from other threads.
 
 use crate::commands::ControlRequest;
 use crate::control::{ShardAnswer, Suspension};
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// What comes to a shard from outside its thread.
+/// A message to a shard from another thread.
 #[derive(Debug)]
 pub enum ShardMessage<A> {
     /// A connection to serve.
@@ -29,7 +29,7 @@ pub enum ShardMessage<A> {
     },
     Control {
         request: Box<ControlRequest>,
-        /// Where the parts of the answer go.
+        /// The receiver of the answer's parts.
         answer: mpsc::Sender<ShardAnswer>,
     },
     /// An operator has suspended something, or resumed it: all that is suspended.
@@ -40,10 +40,10 @@ pub enum ShardMessage<A> {
     /// Stop: transactions get `grace_ms`, then 421.
     Stop {
         grace_ms: u64,
-        /// Told when nothing is under way any more.
+        /// Notified when no work is in progress any more.
         done: oneshot::Sender<()>,
     },
 }
 
-/// A way into each shard, for threads that hold none.
+/// The sending side of a shard's inbox, for threads that run no shard.
 pub type ShardSender<A> = mpsc::UnboundedSender<ShardMessage<A>>;

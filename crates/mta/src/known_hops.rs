@@ -1,12 +1,11 @@
-//! What the shards know of next hops together: a hop that one of them finds well is well for all,
-//! and waits in one place of a [line](crate::line).
+//! Trust levels of next hops, shared by the shards: a hop that one shard has found working is proven for all, and waits
+//! at one place of a [line](crate::line).
 //!
-//! Otherwise a shard that has not met a next hop yet would wait among the unknown ones, with slots
-//! in its hand that another shard, which knows the hop, could use at once.
+//! Without this, a shard that is new to a next hop would wait among the unknown ones. It would hold slots that another
+//! shard could use at once.
 //!
-//! A hop that nobody knows is as doubtful as others whose hosts lie in the same zone or network and were
-//! silent lately: a stranger has as many names as he likes, and not as many zones and networks. That such
-//! answered makes no other hop good.
+//! An unknown hop is as doubtful as other hops with hosts in the same zone or network that were silent lately. An
+//! attacker has any number of names, but not of zones and networks. Answers from a zone or network prove no other hop.
 
 use crate::line::{FairKey, Owners, Standings, TrustLevel};
 use mail::Mono;
@@ -37,7 +36,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Whether the same hosts, from the same source, are known to answer.
+    /// Returns true if the same hosts are proven from the same source, with other TLS or shaping.
     fn is_good_otherwise(&self, key: &ReadyKey, now: Mono) -> bool {
         let nothing: Arc<str> = Arc::from("");
         let first = ReadyKey { tls: Arc::clone(&nothing), shaping: nothing, ..key.clone() };
@@ -53,7 +52,7 @@ struct HopHealth {
     who: FairKey,
     /// Shards that have a ready queue for it.
     shards: u16,
-    /// When it accepted or rejected something, or nothing was heard of it, and which of both was last.
+    /// The last result: it accepted or rejected mail, or was silent.
     last: Option<(Mono, TrustLevel)>,
 }
 
@@ -64,7 +63,7 @@ impl HopHealth {
 }
 
 impl KnownHops {
-    /// A shard has a ready queue for this one from now on: what it is called in lines.
+    /// Registers a shard's ready queue for this hop. Returns its key in lines.
     pub(crate) fn enter(&self, key: &ReadyKey) -> FairKey {
         let mut state = self.lock();
         if let Some(known) = state.by_key.get_mut(key) {
@@ -87,8 +86,8 @@ impl KnownHops {
         }
     }
 
-    /// A connection was opened, or could not be. A greeting is no verdict on any message: who has failed before
-    /// is unknown again, and nobody is known to be well by it.
+    /// Notes that a connection was opened, or failed. A greeting is no verdict on a message: a doubtful hop is unknown
+    /// again, and no hop is proven by it.
     pub(crate) fn note_opening(&self, key: &ReadyKey, opened: bool, now: Mono) {
         if let Some(known) = self.lock().by_key.get_mut(key) {
             match (opened, known.standing(now)) {
@@ -107,9 +106,9 @@ impl KnownHops {
         }
     }
 
-    /// What any shard knows of it. Before anything is, it is enough what is known of the same hosts from the same
-    /// source, for mail that asks for other TLS or has other limits: that they answer hangs on neither. That
-    /// they did not says nothing: it may have been for want of TLS.
+    /// The trust level over all shards. For an unknown hop, it is enough that the same hosts are proven from the same
+    /// source with other TLS requirements or limits: answering depends on neither. Their silence proves nothing, as it
+    /// may be due to TLS.
     pub(crate) fn standing(&self, key: &ReadyKey, now: Mono) -> TrustLevel {
         let state = self.lock();
         let own = state.by_key.get(key).map_or(TrustLevel::Unknown, |known| known.standing(now));
@@ -119,8 +118,8 @@ impl KnownHops {
         }
     }
 
-    /// A host has accepted or rejected something, or was silent: what its zone and its network are from then on. Returns
-    /// true if one of them is doubtful that was not.
+    /// Notes that a host has accepted or rejected mail, or was silent, for its zone and its network. Returns true if
+    /// one of both is newly doubtful.
     pub(crate) fn note_host(&self, owners: Owners, standing: TrustLevel, now: Mono) -> bool {
         let mut state = self.lock();
         let mut is_news = false;
@@ -136,7 +135,7 @@ impl KnownHops {
         is_news
     }
 
-    /// What a host counts as of whose next hop nothing is known.
+    /// The trust level of a host if its next hop is unknown.
     pub(crate) fn standing_of_host(&self, owners: Owners, now: Mono) -> TrustLevel {
         let state = self.lock();
         let is_doubtful = |owner: u64| state.owners.of(owner, now) == TrustLevel::Doubtful;

@@ -1,19 +1,19 @@
-//! What hosts that mail goes to have shown of themselves, over all shards: what they offered in their last reply to
-//! EHLO, and whether connections to them were encrypted. It outlives the next hops that they are hosts of.
+//! Learnt properties of target hosts, over all shards: the extensions of their last EHLO reply, and TLS on earlier
+//! connections. They outlive the next hops of these hosts.
 
 use mail::{Mono, Recent};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Hosts remembered at once; those not asked for while half as many come are forgotten.
+/// Maximum number of hosts; a host that is not looked up while half as many new ones come is forgotten.
 const HOSTS_MAX: usize = 20_000;
 /// An offer is believed for so long: the host may have been changed since.
 const OFFERS_LAST: Duration = Duration::from_secs(3_600);
 /// A host that was encrypted is expected to be for so long.
 const ENCRYPTED_FOR: Duration = Duration::from_secs(86_400);
 
-/// What a host takes of what a message may need.
+/// The extensions of a host that a message may need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offers {
     /// The largest message in octets (RFC 1870); `None`: it names no limit.
@@ -35,11 +35,11 @@ struct HostRecord {
 /// Name or address of a host, and its port.
 type HostPortKey = (Arc<str>, u16);
 
-/// The memory; a lock that is taken when a connection is opened, and where mail needs what not every host takes.
+/// The cache. Its lock is taken when a connection is opened, and for mail that needs an extension.
 #[derive(Debug)]
 pub struct KnownHosts {
     by_host: Mutex<Recent<HostPortKey, HostRecord>>,
-    /// The smallest limit of size that any host has named: what is no larger needs no look.
+    /// The smallest size limit of all hosts: smaller messages need no lookup.
     size_min: AtomicU64,
 }
 
@@ -57,7 +57,7 @@ impl KnownHosts {
         self.change(name, port, |shown| shown.offers = Some((offers, now + OFFERS_LAST)));
     }
 
-    /// Whether any host has named a limit that is smaller.
+    /// Returns true if any host has a smaller limit.
     #[must_use]
     pub fn may_be_too_large(&self, bytes: u64) -> bool {
         bytes > self.size_min.load(Ordering::Relaxed)
@@ -68,14 +68,14 @@ impl KnownHosts {
         self.change(name, port, |shown| shown.encrypted_until = Some(now + ENCRYPTED_FOR));
     }
 
-    /// What a host offered last, if that was not long ago.
+    /// The extensions that a host offered last, unless too long ago.
     #[must_use]
     pub fn offers(&self, now: Mono, name: &Arc<str>, port: u16) -> Option<Offers> {
         let (offers, until) = self.shown(name, port)?.offers?;
         (now < until).then_some(offers)
     }
 
-    /// Whether connections to a host have been encrypted lately.
+    /// Returns true if a connection to the host was encrypted lately.
     #[must_use]
     pub fn was_encrypted(&self, now: Mono, name: &Arc<str>, port: u16) -> bool {
         let until = self.shown(name, port).and_then(|shown| shown.encrypted_until);

@@ -1,8 +1,8 @@
-//! What is remembered of lookups: names that were answered lately, and those that were not (RFC 9520 §3.2).
+//! Results of DNS lookups: names that were answered lately, and names that were not (RFC 9520 §3.2).
 //!
-//! That a name got no answer is remembered for a while, and nobody asks for it meanwhile. That names
-//! below a zone got none makes all others below it doubtful: one dead zone with ten thousand names is
-//! asked as one, and leaves most of the lookups to the others.
+//! A failed lookup is cached for a time, in which the name is not looked up again. Failed names below a zone make all
+//! other names below it doubtful. One dead zone with ten thousand names counts as one, and leaves most of the lookups
+//! to other zones.
 
 use crate::line::{Owner, Standings, TrustLevel};
 use mail::Mono;
@@ -19,11 +19,10 @@ const FAILURES_MAX: usize = 16_384;
 const FIRST: Duration = Duration::from_secs(2);
 /// RFC 9520 §3.2: not longer than five minutes.
 const LONGEST: Duration = Duration::from_secs(60);
-/// A lookup that took as long and had no answer was one of silence, and not a server's that is
-/// quick to say that it can't.
+/// Minimum duration of a failed lookup that counts as silence, and not as a quick error reply of a server.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// What was asked for.
+/// Hash of a lookup's type and name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LookupHash(u64);
 
@@ -49,7 +48,7 @@ struct State {
     failed: BTreeMap<LookupHash, Failed>,
 }
 
-/// What the shards know of names together.
+/// Results of lookups, shared by the shards.
 #[derive(Debug)]
 pub(crate) struct KnownNames(Mutex<State>);
 
@@ -64,20 +63,19 @@ impl Default for KnownNames {
 }
 
 impl KnownNames {
-    /// Why a name is not asked for at the moment.
+    /// The cached failure of a lookup.
     pub(crate) fn failure(&self, question: LookupHash, now: Mono) -> Option<String> {
         let state = self.lock();
         let failed = state.failed.get(&question).filter(|failed| now < failed.until)?;
         Some(failed.why.to_string())
     }
 
-    /// What is known of a name below `zone`.
+    /// The trust level of a name below `zone`.
     pub(crate) fn standing(&self, question: LookupHash, zone: Owner, now: Mono) -> TrustLevel {
         let state = self.lock();
         match state.names.of(question, now) {
             TrustLevel::Unknown => match state.zones.of(zone, now) {
-                // That names below it were answered says nothing of others: it may have as many as
-                // it likes.
+                // Answers for names below the zone prove no other name: it may have any number of names.
                 TrustLevel::Good => TrustLevel::Unknown,
                 other => other,
             },
@@ -85,7 +83,7 @@ impl KnownNames {
         }
     }
 
-    /// A name was answered, if only by "there is no such name".
+    /// Notes an answer, even NXDOMAIN.
     pub(crate) fn answered(&self, question: LookupHash, zone: Owner, now: Mono) {
         let mut state = self.lock();
         state.failed.remove(&question);
@@ -117,7 +115,7 @@ impl KnownNames {
         state.failed.insert(question, Failed { until: now + lasts, lasts, why: why.into() });
     }
 
-    /// Nobody has failed so far, as far as is known: somebody asked to look again.
+    /// Forgets all failures, when an operator asks for new lookups.
     pub(crate) fn forget_failures(&self) {
         self.lock().failed.clear();
     }

@@ -4,14 +4,14 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-/// How long one who met with it waits before the next try.
+/// Wait before the next try.
 pub const WAIT: Duration = Duration::from_millis(200);
 
 /// `ENFILE`, `EMFILE`, `ENOMEM`, `ENOBUFS` as Linux numbers them, on every architecture that
 /// Rust's standard library knows but MIPS and SPARC (where ENOBUFS differs).
 const NUMBERS: [i32; 4] = [23, 24, 12, 105];
 
-/// What is missing on this machine, in words.
+/// The exhausted or missing resource, as text.
 #[derive(Debug)]
 struct Missing(String);
 
@@ -23,13 +23,13 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// The error of one who found that this machine has not got what is needed for a connection.
+/// An error for a local resource that is missing for a connection.
 #[must_use]
 pub fn error(text: impl Into<String>) -> io::Error {
     io::Error::other(Missing(text.into()))
 }
 
-/// Whether an error says that this process, or this machine, has none left.
+/// Returns true if an error is due to exhaustion of this process or machine.
 #[must_use]
 pub fn is_ours(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::OutOfMemory

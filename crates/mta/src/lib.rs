@@ -1,5 +1,5 @@
-//! The message's way: ingress accepts, the spool makes durable, the queue schedules, egress
-//! delivers, a report tells the sender. Plain async code over the seams of this floor.
+//! Mail transfer core: ingress accepts, the spool makes durable, the queue schedules, egress delivers, reports go to
+//! the sender. Plain async code over the traits of [`seams`].
 
 pub mod acceptor;
 pub mod alarm;
@@ -62,7 +62,7 @@ pub mod warmup;
 pub mod watched;
 pub mod window;
 
-/// What may stand in the configuration, as far as it is known here.
+/// The sections of the configuration that this crate defines.
 #[must_use]
 pub fn sections() -> config::Schema {
     config::Schema::new().section::<srs::RewrittenSenders>().section::<event::EventSettings>()

@@ -1,13 +1,13 @@
-//! Waiting in line for what the process has little of: lookups, connections, mailbox writers,
-//! memory to read into.
+//! Fair semaphores for scarce resources of the process: lookups, connections, mailbox writers, memory for reads.
 //!
-//! Lack of our own is no failure of anybody's: who finds none waits here, over all shards, and in
-//! turn. Of those who wait they come first whose owner holds the least, of one owner's they who hold
-//! the least, and equals take turns: whoever was served is behind all who wait already. So everybody has
-//! one before anybody has a second, and a zone with a thousand names is one of them. No owner has more than its share. Who is
-//! not known to be well (a next hop that has accepted or rejected nothing yet, a domain whose last
-//! lookup failed) can take a part only, so that those who are always find some left. Standing is
-//! lost by silence, and what is held in silence gives way to those who wait.
+//! Exhaustion of a local resource is no failure of a message or a peer: work waits in line, over all shards.
+//!
+//! - Order: the owner with the fewest permits comes first, and within an owner the holder with the fewest. Equals take
+//!   turns: a served holder is behind all current waiters. Each holder thus gets a first permit before any gets a
+//!   second, and a zone with a thousand names counts as one owner.
+//! - Limits: no owner gets more than its share. Unproven holders (a next hop that has not accepted or rejected mail
+//!   yet, a domain with a failed last lookup) get only a part of the permits. Proven ones thus always find some.
+//! - Trust: silence makes a holder doubtful, and a permit held during silence is recalled for waiters.
 
 mod standings;
 mod state;
@@ -36,7 +36,7 @@ use std::task::{Context, Poll};
 pub struct WaitPosition {
     /// Those before it.
     pub before: u64,
-    /// All who wait.
+    /// All waiters.
     pub waiting: u64,
 }
 
@@ -44,9 +44,9 @@ pub struct WaitPosition {
 #[derive(Debug)]
 pub struct FairSemaphore {
     state: Mutex<State>,
-    /// Somebody waits for what others hold.
+    /// A waiter needs permits that are in use.
     short: AtomicBool,
-    /// More than four fifths are taken, those not counted who were asked to go.
+    /// More than four fifths are in use, not counting permits that were recalled.
     tight: AtomicBool,
     waiting: AtomicU64,
 }
@@ -77,7 +77,7 @@ impl FairSemaphore {
         PermitWaiter { line: Arc::clone(self), ticket: Some(ticket), who: who.path }
     }
 
-    /// The same for one who does not wait: what is left now, if it is his turn at once.
+    /// Like [`FairSemaphore::join`] without waiting: `None` if it is not served at once.
     #[must_use]
     pub fn try_take(
         self: &Arc<FairSemaphore>,
@@ -88,20 +88,20 @@ impl FairSemaphore {
         self.join(who, standing, amount).served()
     }
 
-    /// Where those of `who` stand, if any of them waits.
+    /// The position of the first waiter of `who`, if any.
     #[must_use]
     pub fn place(&self, who: FairKey) -> Option<WaitPosition> {
         let state = self.lock();
         Some(WaitPosition { before: state.tree.before(who.path)?, waiting: state.waiting })
     }
 
-    /// Whoever belongs to `owner` and waits is doubtful from now on, as far as nothing was known of him: whom strangers
-    /// brought before is served no sooner than whom they bring after.
+    /// Marks waiters of `owner` as doubtful if their trust level was unknown: work that an attacker queued earlier is
+    /// not served before work that it queues later.
     pub fn doubt(&self, owner: Owner) {
         self.doubt_all(owner.alone());
     }
 
-    /// The same of all owners of somebody.
+    /// Like [`FairSemaphore::doubt`], for all owners of a holder.
     pub(crate) fn doubt_all(&self, owners: Owners) {
         let mut state = self.lock();
         state.tree.doubt(owners);
@@ -113,20 +113,18 @@ impl FairSemaphore {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// The owner that holds most, as people call it (nothing, if nobody knows), and how much; `None`: nobody
-    /// holds anything.
+    /// The owner with the largest amount, by its name (empty if unknown), and that amount; `None` if no permit is held.
     #[must_use]
     pub fn most(&self) -> Option<(Name, u64)> {
         self.lock().tree.most()
     }
 
-    /// How much is taken.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.lock().used
     }
 
-    /// How much there is.
+    /// The limits.
     #[must_use]
     pub fn parts(&self) -> SemaphoreLimits {
         self.lock().parts
@@ -139,14 +137,14 @@ impl FairSemaphore {
         self.serve(&mut state);
     }
 
-    /// How much should be let go by those who hold something and do not use it.
+    /// The amount that holders of unused permits should release.
     #[must_use]
     pub fn excess(&self) -> u64 {
         self.lock().excess()
     }
 
-    /// More than four fifths are taken, or somebody waits: who holds something and does not use
-    /// it should let go.
+    /// Returns true if more than four fifths are in use, or if there are waiters: holders of unused permits should then
+    /// release them.
     #[must_use]
     pub fn is_tight(&self) -> bool {
         self.tight.load(Ordering::Relaxed)
@@ -168,7 +166,7 @@ impl FairSemaphore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives out what can be given out, and says how things stand.
+    /// Serves waiters, and updates the flags.
     fn serve(&self, state: &mut State) {
         while let Some(first) = state.first_served() {
             state.grant(first);
@@ -199,7 +197,7 @@ impl FairSemaphore {
     }
 }
 
-/// A place in the line; dropped, it is given up.
+/// A waiter for a permit. Dropping it leaves the line.
 #[derive(Debug)]
 pub struct PermitWaiter {
     line: Arc<FairSemaphore>,
@@ -209,13 +207,13 @@ pub struct PermitWaiter {
 }
 
 impl PermitWaiter {
-    /// Whether its turn has come already.
+    /// Returns true if it was served.
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.ticket.is_none_or(|ticket| self.line.lock().granted.contains_key(&ticket))
     }
 
-    /// What it got, if its turn has come; else it gives up.
+    /// The permit, if it was served; otherwise it leaves the line.
     fn served(mut self) -> Option<Permit> {
         let grant = self.line.lock().granted.remove(&self.ticket?)?;
         self.ticket = None;
@@ -256,7 +254,7 @@ impl Drop for PermitWaiter {
     }
 }
 
-/// What somebody got; given back when dropped.
+/// A permit; released when dropped.
 #[derive(Debug)]
 pub struct Permit {
     line: Arc<FairSemaphore>,
@@ -271,32 +269,29 @@ impl Permit {
         Permit { line: Arc::clone(line), grant, leaving: false, idle: None }
     }
 
-    /// How much it is.
     #[must_use]
     pub fn amount(&self) -> u64 {
         self.grant.amount
     }
 
-    /// Whom its holder belongs to; himself twice if nobody.
+    /// The owners of the holder; its own key twice if it has none.
     pub(crate) fn owners(&self) -> Owners {
         let [wide, narrow, _] = self.grant.who;
         [wide, narrow]
     }
 
-    /// What its holder counts as.
+    /// The trust level under which it counts.
     #[must_use]
     pub fn standing(&self) -> TrustLevel {
         self.grant.standing
     }
 
-    /// Its holder is well: it counts with the good ones from now on, and so do those of its name
-    /// who wait.
+    /// Marks the holder as proven; its other waiters then count as proven, too.
     pub fn prove(&mut self) {
         self.count_as(TrustLevel::Good);
     }
 
-    /// Its holder is silent: it counts with the doubtful ones from now on, and so do those of its
-    /// name who wait.
+    /// Marks the holder as doubtful; its other waiters then count as doubtful, too.
     pub fn doubt(&mut self) {
         self.count_as(TrustLevel::Doubtful);
     }
@@ -312,7 +307,7 @@ impl Permit {
     #[must_use]
     pub fn exchange(self, amount: u64) -> PermitWaiter {
         let (line, Grant { who, standing, .. }) = (Arc::clone(&self.line), self.grant);
-        // Before it is given back: until then the line knows how its owners are called.
+        // Before the release: until then the semaphore has the names of its owners.
         let ticket = Some(line.lock().join(FairKey::known(who), standing, amount));
         drop(self);
         PermitWaiter { line, ticket, who }
@@ -325,13 +320,13 @@ impl Permit {
         self.change(&mut line.lock(), Grant { amount, ..self.grant });
     }
 
-    /// Takes so much more, if there is that much left for its holder, and nobody waits for it.
+    /// Adds `more` if the limits allow it and no waiter needs it.
     #[must_use]
     pub fn try_grow(&mut self, more: u64) -> bool {
         let Grant { who, standing, amount, .. } = self.grant;
         let line = Arc::clone(&self.line);
         let mut state = line.lock();
-        // One who holds something already is no newcomer.
+        // The limits for a further permit apply.
         let fits = state.waits_for_all() == 0
             && state.tree.fits(who, standing, more)
             && state.obstacle(standing, 1, more) == Obstacle::None;
@@ -342,7 +337,7 @@ impl Permit {
     }
 
     fn change(&mut self, state: &mut State, to: Grant) {
-        // What it counts as while it is idle, or is asked to go, must be what it is.
+        // Its entries as idle or leaving must match the new grant.
         if let Some(since) = self.idle {
             state.busy(since, self.grant.ticket);
             state.idle(since, to);
@@ -356,8 +351,8 @@ impl Permit {
         self.line.serve(state);
     }
 
-    /// It is held without use since a moment: its holder waits for somebody who is silent. It may
-    /// be asked to [give way](Permit::poll_give_way) from now on.
+    /// The permit is idle since `since`: its holder waits for a silent peer. It may now be recalled by
+    /// [`Permit::poll_give_way`].
     pub fn idle(&mut self, since: Mono) {
         if self.idle == Some(since) {
             return;
@@ -378,8 +373,7 @@ impl Permit {
         }
     }
 
-    /// Ready when its holder, who waits in silence, must let it go because somebody waits who
-    /// holds less.
+    /// Ready if an idle permit must be released for a waiter that holds less.
     pub fn poll_give_way(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(since) = self.idle else { return Poll::Pending };
         match self.line.lock().is_asked(since, self.grant.ticket, cx.waker()) {
@@ -388,8 +382,8 @@ impl Permit {
         }
     }
 
-    /// Whether its holder, who has use for it, must let it go nevertheless, because somebody
-    /// waits who holds at least two less. Who is told so must.
+    /// Returns true if a permit in use must be released for a waiter that holds at least two less. The caller must
+    /// release it then.
     pub fn must_go(&mut self) -> bool {
         if self.leaving || !self.line.short.load(Ordering::Relaxed) {
             return self.leaving;
@@ -404,8 +398,7 @@ impl Permit {
         self.leave_if(&mut state, go)
     }
 
-    /// Whether its holder, who has no use for it at the moment, should let it go. Who is told so
-    /// must, or [stay](Permit::stay).
+    /// Returns true if an unused permit should be released. The caller must release it then, or call [`Permit::stay`].
     pub fn should_go(&mut self) -> bool {
         if self.leaving || !self.line.is_tight() {
             return self.leaving;

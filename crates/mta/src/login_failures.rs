@@ -1,7 +1,8 @@
-//! Who failed to log in lately, over all shards: by client, as [`crate::clients`] knows them, and by
-//! user. An attempt takes the room of a failure when it begins ([`LoginFailures::begin`]), so that no more
-//! guesses are under way together than may fail, and gives it back when it turns out to be none. What is
-//! remembered is bounded, as strangers choose both, and who failed least lately is forgotten first.
+//! Recent login failures, over all shards: by client, as in [`crate::clients`], and by user.
+//!
+//! An attempt reserves a failure when it begins ([`LoginFailures::begin`]), so that no more guesses run concurrently
+//! than may fail; success releases the reservation. The number of records is bounded, because clients choose both keys;
+//! the oldest failures are forgotten first.
 
 mod known;
 
@@ -17,22 +18,21 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 
-/// Clients and users remembered; those with attempts under way, of which each has a connection, come on
-/// top.
+/// Maximum number of clients and users without a running attempt. Those with attempts come on top; each attempt has a
+/// connection.
 const REMEMBERED_MAX: usize = 32 * 1_024;
-/// A user as whom somebody failed within this is not hashed for among strangers, though it is forgiven: with a
-/// few names that exist nobody shall keep all users with new addresses waiting.
+/// Time after a failure in which a user's checks do not run in the lane of unknown clients, even if the failure is
+/// forgiven. Otherwise guesses at a few existing names could delay all users with new addresses.
 const SUSPECT_US: u64 = 300_000_000;
 /// The rates are per hour, and an hour's worth may come at once.
 const HOUR_US: u64 = 3_600_000_000;
 
-/// Whose failures are counted.
+/// Subject of the failure count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum LoginSubject {
     /// An IPv4 address, or an IPv6 /64.
     Client(IpAddr),
-    /// Of a name, whether or not there is such a user, what is needed to know it again: it may be
-    /// long.
+    /// Hash of a name, of an existing user or not: the name may be long.
     User(u64),
 }
 
@@ -47,7 +47,7 @@ impl LoginSubject {
         LoginSubject::hashed("key", &prepared(key))
     }
 
-    /// A user by what the source of logins itself calls what it found: the same however he was spelled.
+    /// A user by the login source's own name for the entry: the same for all spellings.
     pub(crate) fn entry(name: &str) -> LoginSubject {
         LoginSubject::hashed("entry", name)
     }
@@ -59,27 +59,27 @@ impl LoginSubject {
     }
 }
 
-/// Failures of somebody that are allowed within an hour; 0: no limit.
+/// A subject, and its allowed failures within an hour; 0: no limit.
 pub(crate) type Limit = (LoginSubject, u32);
 
-/// What is known of one of them.
+/// Record of a subject.
 #[derive(Debug, Default)]
 struct Record {
-    /// The moment at which all failures so far are forgiven, in microseconds.
+    /// Time at which all failures so far are forgiven, in microseconds.
     forgiven_us: u64,
     /// The last failure, in microseconds.
     failed_us: Option<u64>,
-    /// Attempts under way.
+    /// Running attempts.
     open: u32,
-    /// What attempts weigh that ended without a verdict since somebody looked: whoever goes away
-    /// before the answer has failed.
+    /// Weight of attempts that ended without a verdict since the last settlement: a client that disconnects before the
+    /// answer has failed.
     lost_us: u64,
-    /// Those who wait until an attempt ends, in order.
+    /// Waiters for the end of an attempt, in order.
     line: VecDeque<oneshot::Sender<()>>,
 }
 
 impl Record {
-    /// From now on what was lost is forgiven little by little.
+    /// Counts lost attempts as failures from now on, to be forgiven over time.
     fn settle(&mut self, now: Mono) {
         let lost_us = std::mem::take(&mut self.lost_us);
         self.add(lost_us, now);
@@ -94,14 +94,14 @@ impl Record {
         }
     }
 
-    /// Whether so many more would be too many.
+    /// Returns true if `more` failures would exceed the limit.
     fn is_beyond(&self, more: u32, each_us: u64, now: Mono) -> bool {
         let more_us = each_us.saturating_mul(u64::from(more));
         let until_us = self.forgiven_us.max(now.0).saturating_add(more_us);
         until_us > now.0.saturating_add(HOUR_US)
     }
 
-    /// An attempt has ended: who waits first looks again.
+    /// An attempt has ended: wakes the first waiter.
     fn end_one(&mut self) {
         self.open = self.open.saturating_sub(1);
         self.call_next();
@@ -130,20 +130,20 @@ impl Record {
     }
 }
 
-/// Why no attempt may begin.
+/// The reason for which no attempt may begin.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
     /// As many have failed as may.
     Exhausted(LoginSubject),
-    /// They would be, if all failed that are under way: it may be tried again when one has ended.
+    /// The limit would be reached if all running attempts failed: retry when one has ended.
     Full(LoginSubject, oneshot::Receiver<()>),
 }
 
-/// What is remembered of each.
+/// The records, by subject.
 #[derive(Debug, Default)]
 pub(crate) struct LoginFailures(Mutex<BTreeMap<LoginSubject, Record>>);
 
-/// The room that an attempt has taken. Dropped, it is a failure.
+/// The reservation of an attempt. Dropping it counts as a failure.
 #[derive(Debug)]
 pub(crate) struct Charge {
     failures: Arc<LoginFailures>,
@@ -151,7 +151,7 @@ pub(crate) struct Charge {
 }
 
 impl LoginFailures {
-    /// Whether one failure more would be too many (0: none is), whatever comes of what is under way.
+    /// Returns true if one more failure would exceed the limit (0: never), without counting running attempts.
     pub(crate) fn is_exhausted(&self, (who, per_hour): Limit, now: Mono) -> bool {
         let Some(each_us) = each_us(per_hour) else { return false };
         self.lock().get_mut(&who).is_some_and(|record| {
@@ -160,10 +160,10 @@ impl LoginFailures {
         })
     }
 
-    /// An attempt begins, which may fail for each of these.
+    /// Begins an attempt that may fail for each of these subjects.
     ///
     /// # Errors
-    /// One of them has no room for it.
+    /// The limit of a subject is reached.
     pub(crate) fn begin(self: &Arc<Self>, of: &[Limit], now: Mono) -> Result<Charge, Obstacle> {
         let mut charge = Charge { failures: Arc::clone(self), of: SmallVec::new() };
         self.take(&mut charge, of, now)?;
@@ -177,7 +177,7 @@ impl LoginFailures {
             let Some(record) = remembered.get_mut(&who) else { continue };
             record.settle(now);
             if record.is_beyond(1, each_us, now) {
-                // What holds for this one holds for those who wait.
+                // The same applies to its waiters.
                 record.call_next();
                 return Err(Obstacle::Exhausted(who));
             }
@@ -195,7 +195,7 @@ impl LoginFailures {
         Ok(())
     }
 
-    /// What was taken is given back, with these consequences.
+    /// Releases the reservations, with these consequences.
     fn end(&self, of: &[Limit], mut consequence: impl FnMut(&mut Record, u64)) {
         let mut remembered = self.lock();
         for &(who, per_hour) in of {
@@ -214,10 +214,10 @@ impl LoginFailures {
 }
 
 impl Charge {
-    /// It is known better now for whom the attempt may fail.
+    /// Adds a subject that is only known now.
     ///
     /// # Errors
-    /// There is no room for it.
+    /// The subject's limit is reached.
     pub(crate) fn extend(&mut self, by: Limit, now: Mono) -> Result<(), Obstacle> {
         if self.of.iter().any(|(who, _)| *who == by.0) {
             return Ok(());
@@ -225,7 +225,7 @@ impl Charge {
         Arc::clone(&self.failures).take(self, &[by], now)
     }
 
-    /// Whether any of those for whom it may fail has failed lately: what is forgiven is long ago.
+    /// Returns true if one of its subjects has failed lately; forgiven failures do not count.
     pub(crate) fn follows_failures(&self, now: Mono) -> bool {
         let remembered = self.failures.lock();
         self.of.iter().any(|(who, _)| {
@@ -237,7 +237,7 @@ impl Charge {
         })
     }
 
-    /// The attempt has not failed: it was right, or nobody knows.
+    /// The attempt has not failed: it succeeded, or has no verdict.
     pub(crate) fn forgive(mut self) {
         self.failures.end(&std::mem::take(&mut self.of), |_, _| {});
     }
@@ -259,12 +259,12 @@ impl Drop for Charge {
     }
 }
 
-/// What one failure weighs. `None`: nothing.
+/// Weight of one failure. `None` if there is no limit.
 fn each_us(per_hour: u32) -> Option<u64> {
     HOUR_US.checked_div(u64::from(per_hour))
 }
 
-/// Forgets who is forgiven, and if those are few, half of all. Who is under way is needed.
+/// Drops forgiven records and, if these are few, half of all. Records with running attempts are kept.
 fn make_room(remembered: &mut BTreeMap<LoginSubject, Record>, now: Mono) {
     remembered.retain(|_, record| {
         record.settle(now);
@@ -275,7 +275,7 @@ fn make_room(remembered: &mut BTreeMap<LoginSubject, Record>, now: Mono) {
         let (_, middle, _) = all.select_nth_unstable(REMEMBERED_MAX / 4);
         let middle = *middle;
         remembered.retain(|_, record| record.open > 0 || record.forgiven_us > middle);
-        // All may have failed at one moment.
+        // All may have failed at the same time.
         if remembered.len() >= REMEMBERED_MAX {
             remembered.retain(|_, record| record.open > 0);
         }
