@@ -1,10 +1,9 @@
-//! The client's side of one session: greeting, EHLO, (STARTTLS), (AUTH), any number of transactions, QUIT.
+//! The client side of one session: greeting, EHLO, (STARTTLS), (AUTH), any number of transactions, QUIT.
 //!
-//! The driver loops: write what [`ClientSession::poll_output`] gives, act on what
-//! [`ClientSession::poll_event`] gives, feed what it reads with [`ClientSession::handle_input`].
-//! The session never sees the content: it says where in the stream the driver must put it. The
-//! driver should go on reading while it writes: a peer may refuse a content before its end, and
-//! two sides that both only write wait for each other.
+//! The driver loops: it writes the output of [`ClientSession::poll_output`], handles the events of
+//! [`ClientSession::poll_event`], and passes input to [`ClientSession::handle_input`]. The session never sees the
+//! content; it marks the position in the stream at which the driver must insert it. The driver should continue reading
+//! while it writes: a peer may refuse a content before its end, and two sides that only write deadlock.
 
 mod capabilities;
 mod command;
@@ -39,19 +38,19 @@ pub struct ClientConfig {
     pub starttls: StartTls,
     /// The connection is encrypted from its beginning (RFC 8314 §3.3).
     pub is_encrypted: bool,
-    /// Whether the driver logs in before the first transaction.
+    /// Terms for logging in before the first transaction.
     pub login: LoginTerms,
     /// Use CHUNKING when offered.
     pub chunking: bool,
     /// Use PIPELINING when offered.
     pub pipelining: bool,
-    /// Where the peer offers PIPELINING and CHUNKING, say a content of up to 1 MiB with BDAT before
-    /// a recipient is accepted, which RFC 3030 §2 forbids: only towards a peer that is known to
-    /// discard refused chunks. [`ClientSession::start`] may then be called before `Ready`.
+    /// With a peer that offers PIPELINING and CHUNKING, send content of up to 1 MiB with BDAT before a recipient is
+    /// accepted. RFC 3030 §2 forbids this: use it only with a peer known to discard refused chunks.
+    /// [`ClientSession::start`] may then be called before `Ready`.
     pub unasked_content: bool,
     /// 8-bit content towards a peer without 8BITMIME goes as it is, instead of failing with 5.6.3.
     pub eight_bit_as_is: bool,
-    /// A reply line with its CRLF; more is a protocol error. RFC 5321 §4.5.3.1.5 says 512.
+    /// A reply line with its CRLF; a longer one is a protocol error. The limit of RFC 5321 §4.5.3.1.5 is 512.
     pub reply_line_bytes_max: usize,
     /// Lines in one reply.
     pub reply_lines_max: usize,
@@ -72,7 +71,7 @@ pub struct ClientConfig {
 
 /// Content that goes more slowly than this on the whole is not waited for.
 pub const SLOWEST_BYTES_PER_SECOND: u64 = 500;
-/// What a transaction's content may take beyond the transaction's own time.
+/// Maximum time for a transaction's content beyond the transaction's own time.
 pub const CONTENT_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
 
 /// TLS policy towards a peer.
@@ -82,23 +81,22 @@ pub enum StartTls {
     Off,
     /// Used if the peer offers STARTTLS.
     Opportunistic,
-    /// Not used: with this peer it failed lately. The session is less than what the peer has ([`Lesser`]).
+    /// Not used: it failed recently with this peer. The session has reduced service ([`Lesser`]).
     Failed,
     /// Fail with 4.7.4 if not offered.
     Required,
 }
 
-/// Why a session is less than what the peer usually has. What it refuses for good in such a session it may
-/// take in another.
+/// Reduced service of a session. A permanent refusal in this session may not apply to another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lesser {
-    /// In clear, since nothing came of TLS.
+    /// In clear, because TLS failed.
     InClear,
     /// Without extensions: EHLO was refused, and HELO was not.
     WithoutExtensions,
 }
 
-/// Whether a session logs in.
+/// Login policy of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginTerms {
     /// It does not.
@@ -109,8 +107,7 @@ pub enum LoginTerms {
     Anyway,
 }
 
-/// Whether a transaction has REQUIRETLS (RFC 8689 §2), which the driver may ask for only where it knows who
-/// the peer is.
+/// REQUIRETLS of a transaction (RFC 8689 §2). The driver may set it only for an authenticated peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequireTls {
     /// It has not.
@@ -118,7 +115,7 @@ pub enum RequireTls {
     Off,
     /// If the peer offers it in an encrypted session (§5: of reports).
     WhereOffered,
-    /// Nothing is said to a peer that doesn't: 5.7.30.
+    /// A peer without it is sent no command: 5.7.30.
     Always,
 }
 
@@ -129,17 +126,17 @@ pub struct Outgoing {
     pub reverse_path: Option<Mailbox>,
     /// Recipients with the DSN wishes that are passed on if the peer offers DSN.
     pub recipients: Vec<OutgoingRecipient>,
-    /// What the sender declared with BODY= (RFC 6152).
+    /// The type declared by the sender with BODY= (RFC 6152).
     pub body: BodyType,
     /// SMTPUTF8 was given to us.
     pub smtputf8: bool,
-    /// Whether the peer is asked for TLS all the way (RFC 8689).
+    /// The REQUIRETLS request to the peer (RFC 8689).
     pub require_tls: RequireTls,
-    /// How urgent it is, for peers that offer MT-PRIORITY (RFC 6710).
+    /// Priority, for peers that offer MT-PRIORITY (RFC 6710).
     pub priority: Option<Priority>,
-    /// By when it is to be delivered, for peers that offer DELIVERBY (RFC 2852).
+    /// Delivery deadline, for peers that offer DELIVERBY (RFC 2852).
     pub deliver_by: Option<ByParameter>,
-    /// How much of the message a failure DSN returns (RFC 3461 §4.3).
+    /// The part of the message that a failure DSN returns (RFC 3461 §4.3).
     pub ret: Option<Ret>,
     /// The sender's envelope id, still xtext-encoded (RFC 3461 §4.4).
     pub envid: Option<Envid>,
@@ -150,10 +147,10 @@ pub struct Outgoing {
     /// 8-bit content goes as it is even if the peer doesn't offer 8BITMIME, as with
     /// [`ClientConfig::eight_bit_as_is`].
     pub eight_bit_as_is: bool,
-    /// When the message is too old to be delivered: what isn't sent by then, is not.
+    /// Time at which the message is too old to be delivered; content not sent by then is not sent.
     pub expires: Mono,
-    /// Length of what the driver puts before the body (Received, signatures): 7-bit, CRLF lines,
-    /// no line that begins with a dot.
+    /// Length of the prefix that the driver puts before the body (Received, signatures): 7-bit, CRLF lines, no line
+    /// that begins with a dot.
     pub prefix_bytes: u64,
 }
 
@@ -185,7 +182,7 @@ impl Outgoing {
 pub struct OutgoingRecipient {
     /// The address that RCPT names.
     pub mailbox: Mailbox,
-    /// Which DSNs the sender wants (RFC 3461 §4.1).
+    /// DSNs requested by the sender (RFC 3461 §4.1).
     pub notify: Notify,
     /// The original recipient, still xtext-encoded (RFC 3461 §4.2).
     pub orcpt: Option<Box<str>>,
@@ -196,7 +193,7 @@ pub struct OutgoingRecipient {
 pub enum Output {
     /// Commands: the bytes `start..end` of [`ClientSession::buffer`].
     Bytes {
-        /// Where they begin in [`ClientSession::buffer`].
+        /// Start offset in [`ClientSession::buffer`].
         start: usize,
         /// The offset behind the last one.
         end: usize,
@@ -207,7 +204,7 @@ pub enum Output {
     ContentStuffed,
 }
 
-/// What the replies to a transaction say of the peer.
+/// A property of the peer learnt from the replies to a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostQuirk {
     /// It offers CHUNKING and doesn't know BDAT.
@@ -218,7 +215,7 @@ pub enum HostQuirk {
     DomainsMax(usize),
 }
 
-/// What the driver must know or do.
+/// An event for the driver.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ClientEvent {
     /// The session can take a transaction.
@@ -230,7 +227,7 @@ pub enum ClientEvent {
     /// The peer asks for more, in the exchange: [`ClientSession::respond`] or
     /// [`ClientSession::give_up_login`].
     Challenge(Vec<u8>),
-    /// The peer has said yes: [`ClientSession::handle_logged_in`] or [`ClientSession::give_up_login`].
+    /// The peer accepted the login: [`ClientSession::handle_logged_in`] or [`ClientSession::give_up_login`].
     LoggedIn,
     /// The transaction is over, the first that was started of those in flight; one outcome per
     /// recipient in order. `Ready` follows when another can start, `Closed` if none can.
@@ -243,14 +240,13 @@ pub enum ClientEvent {
         /// The peer has replied to one of its commands. If it hasn't, a kept connection that
         /// broke had died before, and another one may be tried at once.
         answered: bool,
-        /// Of the recipients that failed those, in order, whose failure is only the transaction's:
-        /// they may be given to the peer again at once, in another.
+        /// The failed recipients, in order, that failed only because of this transaction: they may be sent to the peer
+        /// at once in another one.
         untried: Vec<usize>,
-        /// What the replies say of the peer, for further transactions with it.
+        /// A property of the peer to consider in further transactions.
         lesson: Option<HostQuirk>,
     },
-    /// The session is over and must be closed, unfinished writes included. Inside a transaction
-    /// `Done` comes first. `None`: after QUIT, which the session says by itself where a content
-    /// sent with BDAT was refused.
+    /// The session is over and must be closed, unfinished writes included. Inside a transaction `Done` comes first.
+    /// `None`: after QUIT, which the session also sends by itself after a content sent with BDAT was refused.
     Closed(Option<Failure>),
 }

@@ -1,13 +1,12 @@
-//! The server's side of one session.
+//! The server side of one session.
 //!
-//! The driver feeds bytes with [`ServerSession::handle_input`] and obeys the [`Need`] it returns:
-//! the session parses no further until that need is answered, but for recipients: while some are
-//! open it goes on with the RCPTs behind them. Replies pile up in an output buffer
-//! that the driver takes with [`ServerSession::output`] and writes whenever it is not empty
-//! and no more input is at hand, so that pipelined commands are answered with one write.
+//! The driver passes bytes to [`ServerSession::handle_input`] and obeys the returned [`Need`]. The session parses no
+//! further until that need is answered, except for recipients: while some are open it continues with the RCPTs after
+//! them. Replies collect in an output buffer. The driver fetches it with [`ServerSession::output`] and writes it
+//! whenever it is not empty and no more input is available, so that pipelined commands are answered with one write.
 //!
-//! Where a message ends is decided in one place, `server/content.rs`, and nowhere by anything but
-//! CRLF . CRLF or an octet count; where a command ends, in `server/line.rs`, by nothing but CRLF.
+//! The end of a message is decided in one place, `server/content.rs`, only by CRLF . CRLF or an octet count. The end of
+//! a command is decided in `server/line.rs`, only by CRLF.
 
 mod answers;
 mod command;
@@ -36,14 +35,14 @@ use mail::{BodyType, ContentFacts, Envelope, Mailbox, Recipient};
 use std::fmt;
 use std::sync::Arc;
 
-/// A MAIL command whose syntax is right.
+/// A MAIL command with valid syntax.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailCommand {
     /// The sender; `None` is the null reverse-path `<>`.
     pub reverse_path: Option<Mailbox>,
     /// SIZE=, if given; a number beyond 64 bits counts as [`u64::MAX`].
     pub size: Option<u64>,
-    /// What BODY= declares (RFC 6152).
+    /// The type declared with BODY= (RFC 6152).
     pub body: BodyType,
     /// SMTPUTF8 was given (RFC 6531 §3.4).
     pub smtputf8: bool,
@@ -51,21 +50,21 @@ pub struct MailCommand {
     pub require_tls: bool,
 }
 
-/// What a client says in an exchange of AUTH, decoded. It is a secret as a rule.
+/// A client message in an exchange of AUTH, decoded. It is usually a secret.
 #[derive(PartialEq, Eq)]
 pub enum LoginSaid {
-    /// An exchange begins. One that was under way is over.
+    /// An exchange begins; a pending one is over.
     Begin {
         /// One of [`LoginRules::mechanisms`].
         mechanism: &'static str,
-        /// What came with the command.
+        /// The initial response of the command.
         initial: Option<Vec<u8>>,
     },
     /// The answer to the last challenge.
     Response(Vec<u8>),
 }
 
-/// Nobody is shown what was said.
+/// Secrets are not shown.
 impl fmt::Debug for LoginSaid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -75,16 +74,15 @@ impl fmt::Debug for LoginSaid {
     }
 }
 
-/// What the session waits for. Exactly one answer per need.
+/// A need of the session. Exactly one answer per need.
 #[derive(Debug)]
 pub enum Need {
-    /// All input was consumed; feed more. Recipients may be open meanwhile.
+    /// All input was consumed; feed more. Recipients may still be open.
     Input,
     /// Answer with [`ServerSession::answer_login`].
     Login(LoginSaid),
-    /// Whoever speaks is another client from here on: answer with [`ServerSession::answer_xclient`], or
-    /// with another session ([`ServerSession::refused`]) if that one may not proceed. What was received
-    /// behind the command is that one's.
+    /// The session continues for another client: answer with [`ServerSession::answer_xclient`], or with a new session
+    /// ([`ServerSession::refused`]) to refuse that client. Input after the command is from that client.
     Xclient(Box<Xclient>),
     /// Answer with [`ServerSession::answer_mail`].
     Mail(MailCommand),
@@ -101,17 +99,17 @@ pub enum Need {
     /// opens a recipient, or no more than [`ServerConfig::recipients_open_max`] may be open. Flush
     /// the output, read no more, and call `handle_input` again behind an answer.
     Answers,
-    /// Before 354 or before the first BDAT chunk is read: answer with
-    /// [`ServerSession::answer_data`] once room for the message is reserved.
+    /// Before 354 or before the first BDAT chunk is read: answer with [`ServerSession::answer_data`] once space for the
+    /// message is reserved.
     Data {
         /// Recipients in the envelope.
         recipients: usize,
-        /// The command was DATA: no content may come before 354. When some is at hand already,
-        /// [`ServerSession::refuse_early_content`] is the answer.
+        /// The command was DATA: no content may come before 354. If some has arrived already, answer with
+        /// [`ServerSession::refuse_early_content`].
         waits_for_354: bool,
     },
-    /// A DATA was refused before anything was asked. When input came with it, [`ServerSession::end_early_content`]
-    /// is the answer; else call `handle_input` again.
+    /// A DATA was refused without a need. If input came with it, answer with [`ServerSession::end_early_content`];
+    /// otherwise call `handle_input` again.
     DataRefused,
     /// The content is complete and clean; it is all in the sink. Answer with
     /// [`ServerSession::answer_message`] when it is durable.
@@ -120,14 +118,14 @@ pub enum Need {
     /// sink holds and whatever was reserved must be dropped. Needs no answer: call
     /// `handle_input` again.
     Abandon,
-    /// Answer with [`ServerSession::answer_starttls`]; if it may be done flush the output, upgrade,
-    /// then call [`ServerSession::handle_tls_started`]. All input was consumed, and what stood behind STARTTLS is dropped.
+    /// Answer with [`ServerSession::answer_starttls`]. If TLS may start, flush the output, upgrade, then call
+    /// [`ServerSession::handle_tls_started`]. All input was consumed, and input after STARTTLS is dropped.
     StartTls,
     /// Flush the output and close. A transaction that was open is over, as with `Abandon`.
     Close,
 }
 
-/// A message whose content is complete.
+/// A message with complete content.
 #[derive(Clone, Debug)]
 pub struct Transaction {
     /// Sender, accepted recipients and their parameters.
@@ -136,7 +134,7 @@ pub struct Transaction {
     pub facts: ContentFacts,
     /// REQUIRETLS was given (RFC 8689).
     pub require_tls: bool,
-    /// When and before what it is to be sent.
+    /// Priority and times of delivery.
     pub wishes: DeliveryOptions,
     /// For Received's `with`: SMTP, ESMTP, ESMTPSA, UTF8SMTP, UTF8SMTPS, LMTP, … (RFC 3848).
     pub protocol: &'static str,
@@ -144,17 +142,17 @@ pub struct Transaction {
     pub helo: Arc<str>,
 }
 
-/// Where content goes, un-stuffed, with CRLF line ends, in pieces split anywhere.
+/// Receives content, un-stuffed, with CRLF line ends, in pieces split anywhere.
 pub trait ContentSink {
     /// Takes the next piece.
     fn push(&mut self, piece: &[u8]);
 }
 
-/// How far [`ServerSession::handle_input`] got.
+/// Progress of [`ServerSession::handle_input`].
 #[derive(Debug)]
 pub struct InputProgress {
-    /// How many bytes of the input were taken; less than all only when `need` is not `Input`.
+    /// Number of input bytes consumed; less than all only if `need` is not `Input`.
     pub consumed: usize,
-    /// What the session needs before it can go on.
+    /// The need to answer before the session continues.
     pub need: Need,
 }

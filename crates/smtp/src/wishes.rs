@@ -1,24 +1,23 @@
-//! What MAIL may ask of when and before what a message is sent: MT-PRIORITY (RFC 6710), FUTURERELEASE (RFC 4865)
-//! and DELIVERBY (RFC 2852).
+//! Delivery options of MAIL: MT-PRIORITY (RFC 6710), FUTURERELEASE (RFC 4865) and DELIVERBY (RFC 2852).
 
 use mail::{ByMode, Priority, Wall};
 use std::time::Duration;
 
-/// The least time that is taken for a delivery that is else to be returned (RFC 2852 §2: min-by-time).
+/// The least accepted time for a delivery with return at its end (RFC 2852 §2: min-by-time).
 pub const BY_SECONDS_MIN: i64 = 4;
 
-/// What is asked for of a message.
+/// Delivery options requested for a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryOptions {
-    /// How urgent it is.
+    /// Priority of the message.
     pub priority: Option<Priority>,
     /// It is not sent before.
     pub hold: Option<Hold>,
-    /// By when it is to be delivered.
+    /// Delivery deadline.
     pub deliver_by: Option<ByParameter>,
 }
 
-/// How long a message is held.
+/// Time for which a message is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// From now on.
@@ -32,13 +31,13 @@ pub enum Hold {
 pub struct ByParameter {
     /// From now on; below zero where the time has passed.
     pub seconds: i64,
-    /// What becomes of it then.
+    /// Action at the deadline.
     pub mode: ByMode,
     /// Relaying is traced.
     pub is_traced: bool,
 }
 
-/// How long messages may be held.
+/// Limits for holding messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HoldMax {
     /// From MAIL on.
@@ -86,12 +85,12 @@ impl ByParameter {
             b'N' | b'n' => ByMode::Notify,
             _ => return None,
         };
-        // There too: what is to be returned has a time in which it may be delivered.
+        // RFC 2852 requires a minimum time before a return.
         let is_right = mode == ByMode::Notify || seconds >= BY_SECONDS_MIN;
         is_right.then_some(ByParameter { seconds, mode, is_traced })
     }
 
-    /// Whether a peer takes it that takes no less than this for what is to be returned.
+    /// Returns true if a peer with this min-by-time accepts it.
     pub(crate) fn is_taken(self, least: i64) -> bool {
         self.mode == ByMode::Notify || self.seconds >= least.max(BY_SECONDS_MIN)
     }

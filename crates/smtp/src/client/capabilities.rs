@@ -1,4 +1,4 @@
-//! What a peer offered in its reply to EHLO or LHLO (RFC 5321 §4.1.1.1).
+//! Extensions offered by a peer in its reply to EHLO or LHLO (RFC 5321 §4.1.1.1).
 
 use super::reply::RawReply;
 
@@ -80,7 +80,7 @@ impl Capabilities {
         }
     }
 
-    /// RFC 9422 §3: `NAME=VALUE`; what isn't understood is ignored.
+    /// RFC 9422 §3: `NAME=VALUE`; unknown limits are ignored.
     fn take_limit(&mut self, word: &[u8]) {
         let Some(equals) = memchr::memchr(b'=', word) else { return };
         let (name, value) = (&word[..equals], &word[equals + 1..]);

@@ -5,7 +5,7 @@ use mail::dsn::xtext;
 use mail::{BodyType, Mailbox, Notify, Ret};
 use std::borrow::Cow;
 
-/// Whether the content goes as 8BITMIME, and whether the transaction needs SMTPUTF8.
+/// Requirements of the MAIL command: 8BITMIME content, and SMTPUTF8.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MailNeeds {
     pub(super) eight_bit: bool,
@@ -28,8 +28,8 @@ pub(super) fn needs_smtputf8(mailbox: &Mailbox) -> bool {
         && (!mailbox.local().is_ascii() || mailbox.domain().to_ascii().is_err())
 }
 
-/// RFC 6531 §3.2: whoever it goes to, for its sender or for an 8-bit header field. An 8-bit body
-/// needs only 8BITMIME.
+/// RFC 6531 §3.2: the message needs SMTPUTF8 for its sender or an 8-bit header field, whatever its recipients. An 8-bit
+/// body needs only 8BITMIME.
 pub(super) fn message_needs_smtputf8(outgoing: &Outgoing) -> bool {
     outgoing.reverse_path.as_ref().is_some_and(needs_smtputf8)
         || (outgoing.smtputf8 && outgoing.header_is_8bit)
@@ -54,8 +54,8 @@ pub(super) fn content_bytes(outgoing: &Outgoing) -> u64 {
     outgoing.prefix_bytes.saturating_add(outgoing.facts.body_bytes)
 }
 
-/// Whether all that goes into commands is free of what ends a line. Mailboxes and parameters were
-/// checked where they came in; one that slipped through must not become a command of its own.
+/// Returns true if no text for commands contains a line end. Mailboxes and parameters were checked at their source; one
+/// that slipped through must not become a command.
 pub(super) fn is_free_of_line_ends(outgoing: &Outgoing) -> bool {
     let is_free = |text: &str| memchr::memchr3(b'\r', b'\n', 0, text.as_bytes()).is_none();
     outgoing.reverse_path.as_ref().is_none_or(|m| is_free(m.as_str()))

@@ -1,4 +1,4 @@
-//! How a session fails: the words, whose fault it is, and what was awaited.
+//! Failures of a session: their text, the responsible side, and the awaited reply.
 
 use super::reply::{RawReply, ReplyError};
 use super::session::ClientSession;
@@ -39,7 +39,7 @@ impl ClientSession {
         self.fail_protocol(error.text(), PeerDecision::Missing);
     }
 
-    /// A reply that nothing asked for, or of a kind that the command can't have.
+    /// An unsolicited reply, or one of a kind that the command does not allow.
     pub(super) fn fail_unexpected(&mut self, raw: &RawReply<'_>) {
         let text = match self.is_unasked() {
             true => Cow::Borrowed("a reply that nothing asked for"),
@@ -48,7 +48,7 @@ impl ClientSession {
         self.fail_reply(raw, &text);
     }
 
-    /// A reply that breaks the protocol as `text` says.
+    /// A reply that breaks the protocol; `text` explains the error.
     pub(super) fn fail_reply(&mut self, raw: &RawReply<'_>, text: &str) {
         let mut failure = self.own_failure((4, 5, 0), text);
         failure.reply = Some(raw.to_reply());
@@ -57,7 +57,7 @@ impl ClientSession {
         }
     }
 
-    /// A failure that the peer has caused without saying so.
+    /// A failure caused by the peer without a reply.
     pub(super) fn own_failure(&self, status: (u8, u16, u16), text: &str) -> Failure {
         Failure {
             class: if status.0 == 5 { Class::Permanent } else { Class::Transient },
@@ -70,7 +70,7 @@ impl ClientSession {
         }
     }
 
-    /// What the peer answered to the command whose reply is awaited.
+    /// The failure for the peer's reply to the current command.
     pub(super) fn peer_failure(&self, raw: &RawReply<'_>) -> Failure {
         let mut failure = Failure::peer(self.config.peer.clone(), raw.to_reply(), self.step());
         match self.state {
@@ -83,7 +83,7 @@ impl ClientSession {
         failure
     }
 
-    /// What the awaited reply answers.
+    /// The step that the awaited reply belongs to.
     pub(super) fn step(&self) -> Step {
         match self.state {
             State::Greeting => Step::Connect,

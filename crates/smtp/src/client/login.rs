@@ -1,5 +1,5 @@
-//! Logging in (RFC 4954): what is said comes from the driver, which knows the mechanisms; here it is
-//! encoded, sent, and the replies are read.
+//! Authentication (RFC 4954). The driver knows the mechanisms and supplies the responses; this module encodes and sends
+//! them, and reads the replies.
 
 use super::reply::RawReply;
 use super::session::ClientSession;
@@ -16,7 +16,7 @@ const LINE_BYTES_MAX: usize = 512;
 const CANCEL: &[u8] = b"*\r\n";
 
 impl ClientSession {
-    /// The mechanisms that the peer offers: words behind AUTH in its last reply to EHLO.
+    /// The mechanisms offered by the peer: the arguments of AUTH in its last reply to EHLO.
     pub fn login_mechanisms(&self) -> impl Iterator<Item = &str> {
         self.mechanisms.split_ascii_whitespace()
     }
@@ -135,7 +135,7 @@ impl ClientSession {
         }
     }
 
-    /// Whatever the peer says to that, we go.
+    /// The session ends, whatever the reply.
     pub(super) fn on_cancelled(&mut self) {
         let failure = self.cancelled.take();
         let failure =
@@ -143,8 +143,8 @@ impl ClientSession {
         self.part(failure);
     }
 
-    /// A refused login is no verdict on a recipient, whatever the class of the reply: mail waits until
-    /// somebody sees to the password.
+    /// A refused login is no verdict on a recipient, whatever the class of the reply. Mail waits until an operator
+    /// corrects the password.
     fn login_refused(&self, raw: &RawReply<'_>) -> Failure {
         let mut failure = self.peer_failure(raw);
         failure.class = Class::Transient;

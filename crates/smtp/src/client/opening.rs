@@ -38,7 +38,7 @@ impl ClientSession {
             self.choose_tls();
         } else if raw.is_refusal()
             && raw.code / 100 == 5
-            // RFC 7504: these say that there is no mail service at all.
+            // RFC 7504: these codes mean that no mail service exists.
             && !matches!(raw.code, 521 | 554)
             && !self.config.lmtp
         {
@@ -97,7 +97,7 @@ impl ClientSession {
         }
     }
 
-    /// RFC 3207 §4.2: what was learnt in clear is forgotten.
+    /// RFC 3207 §4.2: information received in clear is discarded.
     pub(super) fn on_tls_started(&mut self) {
         self.is_encrypted = true;
         self.offered = Capabilities::default();
@@ -109,7 +109,7 @@ impl ClientSession {
         if !raw.is_positive() {
             self.refused(raw);
         } else if self.transaction.is_some() {
-            // It was said before the transaction that is in flight.
+            // RSET was sent before the transaction in flight.
             self.state = State::Mail;
         } else {
             self.become_ready();

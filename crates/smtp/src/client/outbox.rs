@@ -1,11 +1,11 @@
-//! What a session wants written: commands, and at most one content among them.
+//! Pending output of a session: commands, and at most one content among them.
 
 use super::Output;
 
 /// A buffer that grew beyond this for many recipients doesn't keep its memory.
 const BUFFER_BYTES_KEPT: usize = 16_384;
 
-/// What the driver has written to its end.
+/// The kind of output completely written by the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum FlushedOutput {
     #[default]
@@ -18,18 +18,18 @@ pub(super) enum FlushedOutput {
 /// Commands and content in the order in which they go out.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// Commands; cleared when all of it is written.
+    /// Commands; cleared once written completely.
     buffer: Vec<u8>,
-    /// So much of `buffer` was given to the driver.
+    /// Length of the part of `buffer` handed to the driver.
     polled: usize,
     /// Content not yet given to the driver, and where in `buffer` it stands.
     content: Option<(usize, Output)>,
-    /// What the driver is writing.
+    /// Output that the driver is writing.
     writing: FlushedOutput,
 }
 
 impl Outbox {
-    /// Where further commands are put.
+    /// The buffer for further commands.
     pub(super) fn commands(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
@@ -38,7 +38,7 @@ impl Outbox {
         &self.buffer
     }
 
-    /// The content goes out behind the commands said so far.
+    /// Queues the content after the commands so far.
     pub(super) fn push_content(&mut self, content: Output) {
         debug_assert!(self.content.is_none());
         self.content = Some((self.buffer.len(), content));
@@ -56,7 +56,7 @@ impl Outbox {
         self.polled = self.buffer.len();
     }
 
-    /// Something was said that the driver hasn't been given.
+    /// Returns true if output was not yet handed to the driver.
     pub(super) fn has_unpolled(&self) -> bool {
         self.polled < self.buffer.len() || self.content.is_some()
     }
@@ -92,12 +92,12 @@ impl Outbox {
         }
     }
 
-    /// Leaves nothing in memory of what was said, which the driver has written.
+    /// Erases written commands from memory.
     pub(super) fn forget(&mut self) {
         self.buffer.fill(0);
     }
 
-    /// The driver has written what it was given; returns what that was.
+    /// The driver has written its output; returns its kind.
     pub(super) fn handle_written(&mut self) -> FlushedOutput {
         let written = std::mem::take(&mut self.writing);
         if written != FlushedOutput::Nothing && !self.has_unpolled() {
@@ -111,11 +111,11 @@ impl Outbox {
 
 /// Doubles the dot at the start of each line of a body that comes in pieces, split anywhere.
 ///
-/// The wire form of a piece is a row of slices of that piece: where a dot must be doubled, one
-/// slice ends behind it and the next begins with it again.
+/// The wire form of a piece is a sequence of its slices. At a dot to double, one slice ends after the dot and the next
+/// begins with the same dot.
 ///
-/// A line begins after any LF. Stored bodies hold no bare LF; if one ever did, a peer that takes
-/// it for a line end could not be made to see the end of the content there.
+/// A line begins after any LF. Stored bodies hold no bare LF. If one ever did, a peer that accepts it as a line end
+/// could not be made to see the end of the content there.
 #[derive(Clone, Debug)]
 pub struct DotStuffer {
     is_line_start: bool,
@@ -134,8 +134,8 @@ impl DotStuffer {
         DotStuffer { is_line_start: true }
     }
 
-    /// The slices to write for `piece`, none of them empty. The state moves to the end of `piece`
-    /// at once, so all of them must be written.
+    /// The slices to write for `piece`, none empty. The state moves to the end of `piece` at once, so all slices must
+    /// be written.
     pub fn slices<'a>(&mut self, piece: &'a [u8]) -> DotSlices<'a> {
         let is_line_start = self.is_line_start;
         if let Some(&last) = piece.last() {

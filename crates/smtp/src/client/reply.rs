@@ -6,8 +6,8 @@
 use mail::{EnhancedStatus, Reply};
 use std::borrow::Cow;
 
-/// Of a reply's text, so much is kept: enough for any diagnosis, and a bound on what a peer that
-/// refuses a thousand recipients can make us hold.
+/// Bytes kept of a reply's text: enough for any diagnosis, and a bound on the memory that a peer can occupy by refusing
+/// a thousand recipients.
 const TEXT_BYTES_MAX: usize = 1024;
 
 /// Bounds on one reply.
@@ -19,7 +19,7 @@ pub(super) struct ReplyLimits {
     pub(super) lines_max: usize,
 }
 
-/// Why the bytes are no reply.
+/// Errors of reply syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyError {
     LineTooLong,
@@ -54,7 +54,7 @@ impl<'a> RawReply<'a> {
         self.code / 100 == 2
     }
 
-    /// The peer says no, for now (4yz) or for good (5yz).
+    /// Returns true for 4yz and 5yz replies.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(self.code / 100, 4 | 5)
     }
@@ -97,7 +97,7 @@ impl<'a> RawReply<'a> {
     }
 }
 
-/// Says whether there was room for all.
+/// Returns true if all fitted.
 fn push_text(text: &mut String, part: &str) -> bool {
     let is_plain = part.bytes().all(|b| (b' '..=b'~').contains(&b));
     if is_plain && text.len() + part.len() <= TEXT_BYTES_MAX {
@@ -108,9 +108,8 @@ fn push_text(text: &mut String, part: &str) -> bool {
     part.chars().all(|c| push_bounded(text, if is_shown(c) { c } else { ' ' }))
 }
 
-/// Whether it is seen, and leaves what stands around it where it is: no control characters, and of
-/// Unicode none of the format characters (Cf), which turn text around or hide it, nor the separators
-/// of lines and paragraphs.
+/// Returns true if a character is visible and does not affect the text around it. Excluded are control characters,
+/// format characters of Unicode (Cf), which can reverse or hide text, and the separators of lines and paragraphs.
 fn is_shown(c: char) -> bool {
     !c.is_control()
         && !matches!(u32::from(c),
@@ -120,7 +119,7 @@ fn is_shown(c: char) -> bool {
             | 0xe0000..=0xe0fff)
 }
 
-/// Says whether there was room.
+/// Returns true if it fitted.
 fn push_bounded(text: &mut String, c: char) -> bool {
     let fits = text.len() + c.len_utf8() <= TEXT_BYTES_MAX;
     if fits {
@@ -129,10 +128,10 @@ fn push_bounded(text: &mut String, c: char) -> bool {
     fits
 }
 
-/// Where the search for a reply's end stands.
+/// State of the search for a reply's end.
 #[derive(Clone, Copy, Debug, Default)]
 struct Scan {
-    /// Where the open line begins.
+    /// Start of the open line.
     line_start: usize,
     /// No line end before this.
     searched: usize,
@@ -198,13 +197,13 @@ pub(super) struct ReplyReader {
     /// The begun reply; empty when the stream stands between replies.
     held: Vec<u8>,
     scan: Scan,
-    /// `held` was given out whole and is to be dropped.
+    /// `held` was returned as a whole and must be dropped.
     is_given: bool,
 }
 
 impl ReplyReader {
-    /// The next reply, taken from what is held and then from the front of `rest`; `None` when all
-    /// of `rest` is taken and no reply is whole.
+    /// Returns the next reply, taken from `held` and then from the front of `rest`. Returns `None` if `rest` is used up
+    /// and no reply is complete.
     pub(super) fn next<'a, 'i: 'a>(
         &'a mut self,
         rest: &mut &'i [u8],

@@ -1,5 +1,5 @@
-//! The session: what comes in, what goes out, when it gives up. What the replies mean is in
-//! `opening` (greeting to `Ready`) and `transaction`.
+//! The session: input, output and timeouts. Replies are interpreted in `opening` (greeting to `Ready`) and
+//! `transaction`.
 
 use super::outbox::{FlushedOutput, Outbox};
 use super::reply::{RawReply, ReplyLimits, ReplyReader};
@@ -20,19 +20,19 @@ pub struct ClientSession {
     pub(super) config: Arc<ClientConfig>,
     pub(super) state: State,
     pub(super) offered: Capabilities,
-    /// What the peer called itself.
+    /// The peer's name for itself.
     pub(super) peer_name: Box<str>,
-    /// What the peer offers to log in with.
+    /// Mechanisms offered by the peer.
     pub(super) mechanisms: Box<str>,
     /// An initial response that waits for the peer to ask for it.
     pub(super) initial: Option<Box<str>>,
-    /// Why a login is given up.
+    /// Reason for cancelling the login.
     pub(super) cancelled: Option<Failure>,
     pub(super) is_encrypted: bool,
     is_starttls_broken: bool,
-    /// Why it is less than what the peer usually has, if it is.
+    /// Reduced service of this session compared with the peer's usual one, if any.
     pub(super) lesser: Option<Lesser>,
-    /// The transaction whose replies come next.
+    /// The transaction that the next replies belong to.
     pub(super) transaction: Option<RunningTransaction>,
     /// Transactions sent behind it before its replies were there, each after a RSET.
     pub(super) following: VecDeque<RunningTransaction>,
@@ -40,12 +40,12 @@ pub struct ClientSession {
     /// The begun reply in `reader` began before the last command was sent.
     is_stale: bool,
     reader: ReplyReader,
-    /// How many replies were read.
+    /// Number of replies read.
     replies: u32,
     /// The peer offers CHUNKING and has refused BDAT as unknown.
     pub(super) is_bdat_unusable: bool,
     deadline: Mono,
-    /// Why the session said QUIT by itself.
+    /// Reason for a QUIT sent without a request by the driver.
     parting: Option<Failure>,
     events: VecDeque<ClientEvent>,
     #[cfg(feature = "planted")]
@@ -84,70 +84,67 @@ impl ClientSession {
         session
     }
 
-    /// The session is over: what is being written need not go on.
+    /// The session is over: an unfinished write may be aborted.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.state == State::Closed
     }
 
-    /// What the peer offered in its last reply to EHLO; nothing before that.
+    /// The extensions in the peer's last reply to EHLO; none before that.
     #[must_use]
     pub fn capabilities(&self) -> &Capabilities {
         &self.offered
     }
 
-    /// What the peer called itself in its reply to EHLO (RFC 5321 §4.1.1.1); empty before that.
-    /// Anybody can say anything.
+    /// The peer's name in its reply to EHLO (RFC 5321 §4.1.1.1); empty before that. It is not verified.
     #[must_use]
     pub fn peer_name(&self) -> &str {
         &self.peer_name
     }
 
-    /// The session is over because nothing came of STARTTLS, which the peer offers: no reply, one that is
-    /// none, or something in clear behind it. In clear it may work.
+    /// The session is over because STARTTLS, offered by the peer, failed: no reply, an invalid one, or data in clear
+    /// after it. A session in clear may work.
     #[must_use]
     pub fn is_starttls_broken(&self) -> bool {
         self.is_starttls_broken
     }
 
-    /// Whether the connection is encrypted.
+    /// Returns true if the connection is encrypted.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.is_encrypted
     }
 
-    /// Why the session is less than what the peer usually has; known when it is `Ready`.
+    /// Reduced service of the session; known at `Ready`.
     #[must_use]
     pub fn lesser(&self) -> Option<Lesser> {
         self.lesser
     }
 
-    /// Whether [`ClientSession::start`] may be called with this now: after `Ready`, or, without
-    /// waiting for it, behind transactions in flight if the peer offers PIPELINING and CHUNKING,
-    /// all that was given to the driver is written, and nothing speaks against this one that
-    /// would have to be told before the outcomes of those in flight.
+    /// Returns true if [`ClientSession::start`] may be called with this transaction now: after `Ready`, or behind
+    /// transactions in flight. The latter needs a peer with PIPELINING and CHUNKING, and all output written. The
+    /// transaction must also be free of errors that would be reported before the outcomes of those in flight.
     #[must_use]
     pub fn can_start(&self, outgoing: &Outgoing) -> bool {
         matches!(self.state, State::Idle | State::Closed) || self.can_follow(outgoing)
     }
 
-    /// Begins a transaction; only where [`ClientSession::can_start`] says so. On a session that
-    /// has closed meanwhile, all recipients fail with a transient failure.
+    /// Begins a transaction, if [`ClientSession::can_start`] allows it. On a closed session all recipients fail with a
+    /// transient failure.
     pub fn start(&mut self, now: Mono, outgoing: Outgoing) {
         debug_assert!(self.can_start(&outgoing), "start() before Ready");
         if self.state == State::Idle {
             return self.begin_now(now, outgoing, false);
         }
         if self.can_follow(&outgoing) {
-            // The deadline goes on for the one whose replies come next.
+            // The deadline stays that of the transaction with the next replies.
             return self.follow(now, outgoing);
         }
         self.refuse_closed(&outgoing);
     }
 
-    /// Asks whether the peer would take mail for this recipient, and gives it none: MAIL, RCPT, RSET.
-    /// The outcome in `Done` is the reply to RCPT, or why there is none. Only after `Ready`, with
-    /// nothing in flight.
+    /// Probes if the peer would accept mail for this recipient, without sending any: MAIL, RCPT, RSET. The outcome in
+    /// `Done` is the reply to RCPT, or the failure. Only after `Ready`, with no transaction in flight.
     pub fn probe(&mut self, now: Mono, reverse_path: Option<Mailbox>, recipient: Mailbox) {
         let outgoing = Outgoing::without_content(reverse_path, recipient);
         debug_assert!(matches!(self.state, State::Idle | State::Closed), "probe() before Ready");
@@ -198,7 +195,7 @@ impl ClientSession {
         self.state = State::Quit;
     }
 
-    /// Takes what the peer sent.
+    /// Handles input from the peer.
     pub fn handle_input(&mut self, now: Mono, input: &[u8]) {
         if self.state == State::Closed || input.is_empty() {
             return;
@@ -212,7 +209,7 @@ impl ClientSession {
         let mut rest = input;
         while self.state != State::Closed {
             if self.state == State::Handshake && !rest.is_empty() {
-                // RFC 3207 §6: what was injected in clear must not count as said under TLS.
+                // RFC 3207 §6: data injected in clear must not count as sent under TLS.
                 self.fail_protocol(
                     "bytes in clear after the reply to STARTTLS",
                     PeerDecision::Missing,
@@ -242,7 +239,7 @@ impl ClientSession {
         if self.state == State::Quit {
             return self.close(None);
         }
-        // RFC 5321 §3.8: a server that must shut down says 421 at any moment.
+        // RFC 5321 §3.8: a server that must shut down may send 421 at any time.
         if raw.code == 421 {
             let failure = self.peer_failure(raw);
             return self.fail(failure, PeerDecision::Refused);
@@ -272,7 +269,7 @@ impl ClientSession {
         }
     }
 
-    /// The peer closed its side, or reading or writing failed; `text` says how.
+    /// The peer closed its side, or reading or writing failed; `text` is the error.
     pub fn handle_broken(&mut self, _now: Mono, text: &str) {
         match self.state {
             State::Closed => {}
@@ -293,7 +290,7 @@ impl ClientSession {
             return;
         }
         match self.state {
-            // Also where the deadline is NEVER and `now` is no moment at all.
+            // Also if the deadline is NEVER, for any `now`.
             State::Closed | State::Idle => {}
             State::Quit => self.close(None),
             _ if now < self.deadline => self.fail_network("the transaction took too long"),
@@ -310,10 +307,9 @@ impl ClientSession {
         }
     }
 
-    /// The next pieces to write, in order, to the end of what may be sent now; `out` is cleared
-    /// first and stays empty when there is nothing, or when what was given before isn't written
-    /// yet. The pieces refer to [`ClientSession::buffer`] and stay valid until
-    /// [`ClientSession::handle_written`].
+    /// The next pieces to write, in order, up to the end of the sendable output. `out` is cleared first. It stays empty
+    /// without new output, or while earlier pieces are unwritten. The pieces refer to [`ClientSession::buffer`] and
+    /// stay valid until [`ClientSession::handle_written`].
     pub fn poll_output(&mut self, out: &mut Vec<Output>) {
         out.clear();
         if self.state != State::Closed {
@@ -353,18 +349,18 @@ impl ClientSession {
         }
     }
 
-    /// What happened, in order.
+    /// Returns the next event, in order.
     pub fn poll_event(&mut self) -> Option<ClientEvent> {
         self.events.pop_front()
     }
 
-    /// How many replies were read, so far.
+    /// Number of replies read so far.
     #[must_use]
     pub fn replies(&self) -> u32 {
         self.replies
     }
 
-    /// When [`ClientSession::handle_timeout`] must be called.
+    /// Time at which [`ClientSession::handle_timeout`] must be called.
     #[must_use]
     pub fn deadline(&self) -> Mono {
         match &self.transaction {
@@ -373,7 +369,7 @@ impl ClientSession {
         }
     }
 
-    /// Something is said for which nothing had arrived before.
+    /// A command is queued; input received so far cannot answer it.
     pub(super) fn rearm(&mut self, now: Mono) {
         self.is_stale = self.reader.is_within_reply();
         self.arm(now);
@@ -386,7 +382,7 @@ impl ClientSession {
 
     fn timeout(&self) -> Option<Duration> {
         match self.state {
-            // A write that is under way when the session closes is nobody's any more.
+            // A write pending at the close of the session is abandoned.
             State::Idle | State::Closed => None,
             _ if self.outbox.is_sending_content() => Some(self.config.content_timeout),
             State::Greeting => Some(self.config.greeting_timeout),
@@ -406,13 +402,13 @@ impl ClientSession {
         }
     }
 
-    /// The driver hasn't been given the commands whose replies come next: no reply to them can be
-    /// there yet. What is unpolled belongs to the transaction that was started last.
+    /// The driver was not yet given the commands that the next replies belong to, so no reply can have arrived.
+    /// Unpolled output belongs to the transaction started last.
     fn is_unsaid(&self) -> bool {
         self.outbox.has_unpolled() && self.following.is_empty()
     }
 
-    /// Whether a reply that comes now is a reply to nothing.
+    /// Returns true if a reply now would be unsolicited.
     pub(super) fn is_unasked(&self) -> bool {
         self.is_stale || self.is_unsaid() || matches!(self.state, State::Idle | State::Login)
     }
@@ -466,8 +462,8 @@ impl ClientSession {
         self.close(Some(failure));
     }
 
-    /// The session is over by a reply that leaves both sides in step: RFC 5321 §4.1.1.10 has the
-    /// client say QUIT even then, and §3.1 has a server that greets with 554 wait for it.
+    /// Ends the session after a reply that leaves both sides in step. RFC 5321 §4.1.1.10 requires QUIT even then, and
+    /// §3.1 has a server that greets with 554 wait for it.
     pub(super) fn part(&mut self, failure: Failure) {
         if self.outbox.is_sending_content() {
             return self.fail(failure, PeerDecision::Refused);
@@ -499,7 +495,7 @@ impl ClientSession {
         self.forgives = true;
     }
 
-    /// Whether the fault is there, and keeps the session from failing.
+    /// Returns true if the fault is planted; the session then continues.
     pub(super) fn forgive(&mut self, failure: &Failure) -> bool {
         if self.forgives && self.transaction.is_some() {
             self.settle_all(failure, PeerDecision::Missing);

@@ -1,8 +1,8 @@
-//! The steps of a transaction: MAIL to the final reply (RFC 5321 §3.3), pipelined as far as the peer takes
-//! it (RFC 2920), with DATA or BDAT (RFC 3030), and a final reply per recipient in LMTP (RFC 2033).
+//! The steps of a transaction: MAIL to the final reply (RFC 5321 §3.3), pipelined as far as the peer allows (RFC 2920).
+//! Content is sent with DATA or BDAT (RFC 3030); LMTP has a final reply per recipient (RFC 2033).
 //!
-//! Replies come in the order of the commands, pipelined or not, so one state says whose reply is
-//! next. What differs is only whether the next command was said before or is said now.
+//! Replies arrive in the order of the commands, pipelined or not, so one state identifies the next reply. The two modes
+//! differ only in the time at which the next command is sent.
 
 use super::command::{
     MailNeeds, content_bytes, is_free_of_line_ends, message_needs_smtputf8, needs_smtputf8,
@@ -18,9 +18,8 @@ use super::{
 use mail::{Class, EnhancedStatus, Failure, Mono, Reply};
 use std::time::Duration;
 
-/// A content longer than this isn't sent before the peer has let a recipient in, though the
-/// configuration allows it: the round trip that is saved wouldn't show, the bytes sent for nothing
-/// would.
+/// A longer content is not sent before the peer has accepted a recipient, even if the configuration allows it. The
+/// saved round trip would not be noticeable, the bytes sent in vain would.
 const UNASKED_CONTENT_BYTES_MAX: u64 = 1 << 20;
 
 /// RFC 5321 §4.5.3.1.10: a recipient too many for the transaction; 552 from an old server. With no
@@ -36,8 +35,8 @@ fn is_too_many(failure: &Failure) -> bool {
     })
 }
 
-/// One recipient is refused for now beside those of other domains: large providers take one domain in a
-/// transaction, and have no status of their own for that (RFC 9422 §4.3 gives it a name).
+/// Returns true if one recipient was deferred beside recipients of other domains. Large providers accept one domain per
+/// transaction and have no status of their own for this (RFC 9422 §4.3 names the limit).
 fn is_of_other_domain(failure: &Failure) -> bool {
     const WORDS: [&str; 6] = [
         "destination domain",
@@ -53,7 +52,7 @@ fn is_of_other_domain(failure: &Failure) -> bool {
     })
 }
 
-/// The same of all recipients together, said behind them: only the status of RFC 3463 §3.6 is clear there.
+/// The same for a reply to all recipients after the content: only the status of RFC 3463 §3.6 is unambiguous there.
 fn is_too_many_together(failure: &Failure) -> bool {
     (failure.status.subject, failure.status.detail) == (5, 3)
 }
@@ -63,20 +62,20 @@ fn is_unknown_command(code: u16) -> bool {
     matches!(code, 500 | 502 | 503)
 }
 
-/// Whether the peer may hold on to something of the transaction that ended.
+/// State that the peer may keep from the last transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leftover {
     Nothing,
     /// The envelope: RSET before the next MAIL.
     Envelope,
-    /// RFC 3030 §2: "indeterminate", after a refused BDAT. What it doesn't discard it may read as
-    /// commands, so nothing is said to it but QUIT.
+    /// RFC 3030 §2: "indeterminate", after a refused BDAT. The peer may read data as commands that it does not discard,
+    /// so only QUIT is sent.
     Anything,
 }
 
 impl RunningTransaction {
-    /// A recipient is refused beside others that were accepted: what that says of transactions with the
-    /// peer, if it says nothing of the recipient.
+    /// The limit learnt from a recipient refused beside accepted ones, if the refusal is not about the recipient
+    /// itself.
     fn lesson_of(&self, index: usize, failure: &Failure) -> Option<HostQuirk> {
         if self.accepted_count == 0 {
             return None;
@@ -106,7 +105,7 @@ impl RunningTransaction {
 }
 
 impl ClientSession {
-    /// Begins a transaction, or says at once why it can't be.
+    /// Begins a transaction, or reports at once the reason why it cannot begin.
     pub(super) fn begin(&mut self, now: Mono, outgoing: Outgoing, is_probe: bool) {
         let count = outgoing.recipients.len();
         if let Some(failure) = self.obstacle(&outgoing) {
@@ -146,7 +145,7 @@ impl ClientSession {
         let mut transaction =
             RunningTransaction { is_smtputf8, ..RunningTransaction::new(outgoing, until) };
         if !self.offered.smtputf8 {
-            // RFC 6531 §3.2: only who needs it can't be reached.
+            // RFC 6531 §3.2: only recipients that need it are unreachable.
             let is_any = transaction.outgoing.recipients.iter().any(|r| needs_smtputf8(&r.mailbox));
             transaction.leave_out(is_any.then(|| self.lacks_smtputf8()));
         }
@@ -158,7 +157,7 @@ impl ClientSession {
         self.own_failure((5, 6, 7), "SMTPUTF8 is needed and not offered")
     }
 
-    /// Why this peer gets no message that must have TLS all the way (RFC 8689 §4.2.1).
+    /// The failure for a message that requires TLS on all hops and a peer without REQUIRETLS (RFC 8689 §4.2.1).
     #[must_use]
     pub fn lacks_require_tls(&self) -> Failure {
         self.own_failure((5, 7, 30), "REQUIRETLS is needed and not offered")
@@ -177,13 +176,13 @@ impl ClientSession {
         }
     }
 
-    /// Whether the content may be said before the peer has let a recipient in.
+    /// Returns true if the content may be sent before the peer has accepted a recipient.
     fn may_be_unasked(&self, outgoing: &Outgoing) -> bool {
         self.config.unasked_content && content_bytes(outgoing) <= UNASKED_CONTENT_BYTES_MAX
     }
 
-    /// Whether a transaction may be said behind those in flight, content and all. RFC 2920 §3.1
-    /// lets MAIL, RCPT and RSET stand anywhere in a group of commands.
+    /// Returns true if a whole transaction may be sent behind those in flight. RFC 2920 §3.1 allows MAIL, RCPT and RSET
+    /// anywhere in a group of commands.
     pub(super) fn can_follow(&self, outgoing: &Outgoing) -> bool {
         self.transaction.as_ref().is_some_and(|t| t.is_content_said && t.is_pipelined)
             && !self.outbox.is_writing()
@@ -220,13 +219,13 @@ impl ClientSession {
         self.offered.chunking && self.config.chunking && !self.is_bdat_unusable
     }
 
-    /// Nothing was said for it.
+    /// Ends a transaction without a command sent.
     fn refuse(&mut self, outcomes: Vec<Result<Reply, Failure>>) {
         self.push_done(outcomes, Ending::default());
         self.become_ready();
     }
 
-    /// Why the peer can't be given this message, as far as its offers tell.
+    /// The reason why the peer cannot be sent this message, judging by its extensions.
     fn obstacle(&self, outgoing: &Outgoing) -> Option<Failure> {
         let bytes = content_bytes(outgoing);
         if !self.offered.smtputf8 && message_needs_smtputf8(outgoing) {
@@ -284,7 +283,7 @@ impl ClientSession {
         self.await_rcpt(first);
     }
 
-    /// Goes on to recipient `index`, or to the content when there is none such.
+    /// Continues with recipient `index`, or with the content after the last one.
     fn await_rcpt(&mut self, index: usize) {
         let Some(transaction) = &self.transaction else { return };
         match transaction.outgoing.recipients.get(index) {
@@ -393,7 +392,7 @@ impl ClientSession {
             // RFC 2033 §4.2: DATA must be refused then; there would be no reply to the dot.
             self.fail_unexpected(raw);
         } else {
-            // RFC 2920 §3.1: nobody to deliver to, and yet it wants a content.
+            // RFC 2920 §3.1: no recipient was accepted, but the peer requests content.
             self.outbox.commands().extend_from_slice(b".\r\n");
             self.state = State::LoneDot;
         }
@@ -417,7 +416,7 @@ impl ClientSession {
         }
         let is_written = self.is_content_written();
         if !is_written && raw.is_positive() {
-            // It can't have what it says it has taken.
+            // The peer cannot have received the content yet.
             return self.fail_reply(raw, "the content was accepted before its end");
         }
         let is_wanted = self.transaction.as_ref().is_some_and(|t| t.accepted_count > 0);
@@ -425,7 +424,7 @@ impl ClientSession {
             return self.give_up_bdat(raw);
         }
         if !is_written {
-            // What is left of the content can't be taken back, so nothing can follow it.
+            // The rest of the content cannot be recalled, so no command can follow it.
             let failure = self.peer_failure(raw);
             return self.fail(failure, PeerDecision::Refused);
         }
@@ -446,7 +445,7 @@ impl ClientSession {
         }
     }
 
-    /// What the peer answered to the transaction as a whole, which may only have too many recipients.
+    /// The failure for a reply to the whole transaction, which may only have had too many recipients.
     fn too_many_or(&mut self, raw: &RawReply<'_>) -> Failure {
         let mut failure = self.peer_failure(raw);
         if let Some(transaction) = &mut self.transaction {
@@ -483,18 +482,18 @@ impl ClientSession {
                 Leftover::Anything
             });
         } else {
-            // What is left of the content is not written.
+            // The rest of the content is not written.
             self.settle_all(&failure, PeerDecision::Refused);
             self.close(None);
         }
     }
 
-    /// RFC 5321 §4.1.1.4: the end of the content clears the envelope, whatever the reply; yet Postfix
-    /// 3.7 keeps it after a refusal by `smtpd_end_of_data_restrictions`, and would answer the next
-    /// MAIL with 503. After BDAT (RFC 3030 §2) it is cleared only if the content was accepted.
+    /// RFC 5321 §4.1.1.4: the end of the content clears the envelope, whatever the reply. Postfix 3.7 however keeps it
+    /// after a refusal by `smtpd_end_of_data_restrictions`, and would answer the next MAIL with 503. After BDAT (RFC
+    /// 3030 §2) it is cleared only if the content was accepted.
     fn leftover_after_final(&self, is_accepted: bool) -> Leftover {
         let Some(transaction) = &self.transaction else { return Leftover::Nothing };
-        // In LMTP one recipient that has it says that the content was read as one.
+        // In LMTP one accepting recipient proves that the content was read as content.
         let is_taken = || transaction.outcomes.iter().flatten().any(Result::is_ok);
         if is_accepted || !transaction.is_bdat && is_taken() {
             Leftover::Nothing
@@ -548,8 +547,7 @@ impl ClientSession {
         self.push_done(outcomes, Ending { doubtful, answered, untried, lesson });
     }
 
-    /// After `Done`: on to the one in flight behind it, or ready for the next, by way of RSET if
-    /// need be.
+    /// After `Done`: continues with the next transaction in flight, or becomes ready, after RSET if needed.
     fn end(&mut self, leftover: Leftover) {
         self.transaction = self.following.pop_front();
         if self.transaction.is_some() {

@@ -1,4 +1,4 @@
-//! A transaction on its way: what was said of it, and what its recipients were answered.
+//! A transaction in progress: commands sent, and the replies for its recipients.
 
 use super::command::needs_smtputf8;
 use super::{HostQuirk, Outgoing};
@@ -13,8 +13,8 @@ pub(super) struct RunningTransaction {
     /// Positive replies to RCPT.
     pub(super) accepted_count: usize,
     pub(super) is_mail_refused: bool,
-    /// RCPT, and DATA unless BDAT is used, were said without waiting. BDAT waits for the replies
-    /// (RFC 3030 §2): a peer that refuses a chunk and doesn't discard it reads it as commands.
+    /// RCPT, and DATA without BDAT, were sent without waiting. BDAT waits for the replies (RFC 3030 §2): a peer that
+    /// refuses a chunk and does not discard it reads it as commands.
     pub(super) is_pipelined: bool,
     /// The content goes by BDAT.
     pub(super) is_bdat: bool,
@@ -28,12 +28,12 @@ pub(super) struct RunningTransaction {
     pub(super) is_answered: bool,
     /// MAIL has the parameter SMTPUTF8.
     pub(super) is_smtputf8: bool,
-    /// Recipients, in order, for whom no RCPT is sent: they failed before.
+    /// Recipients, in order, without a RCPT: they failed before.
     pub(super) unsaid: Vec<usize>,
     /// As in `ClientEvent::Done`.
     pub(super) untried: Vec<usize>,
     pub(super) lesson: Option<HostQuirk>,
-    /// When it has taken too long.
+    /// End of the allowed time.
     pub(super) until: Mono,
 }
 
@@ -58,8 +58,8 @@ impl RunningTransaction {
         }
     }
 
-    /// When it has taken too long. Once all is written the peer may have the message, whatever its
-    /// age: then only the transaction's own time counts.
+    /// End of the allowed time. Once all is written the peer may have the message, whatever its age, so only the
+    /// transaction's own limit counts.
     pub(super) fn deadline(&self) -> Mono {
         match self.is_content_written {
             true => self.until,
@@ -67,12 +67,12 @@ impl RunningTransaction {
         }
     }
 
-    /// DATA is said with the recipients.
+    /// DATA is sent with the recipients.
     pub(super) fn has_said_data(&self) -> bool {
         self.is_pipelined && !self.is_bdat && !self.is_probe
     }
 
-    /// The first recipient from `index` on for whom RCPT is said.
+    /// The first recipient from `index` on that gets a RCPT.
     pub(super) fn next_said(&self, index: usize) -> usize {
         (index..).find(|at| self.unsaid.binary_search(at).is_err()).unwrap_or(index)
     }
@@ -90,7 +90,7 @@ impl RunningTransaction {
     }
 }
 
-/// The command whose reply comes next.
+/// The command that the next reply belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Greeting,
@@ -99,11 +99,11 @@ pub(super) enum State {
     StartTls,
     /// None: the driver performs the TLS handshake.
     Handshake,
-    /// None: the driver says how to log in, or whether it is satisfied.
+    /// None: the driver chooses the login, or checks its result.
     Login,
-    /// What is said in a login.
+    /// A response of a login.
     Auth,
-    /// The end of a login that was given up.
+    /// The end of a cancelled login.
     Cancelled,
     /// None: a transaction can start.
     Idle,
@@ -120,7 +120,7 @@ pub(super) enum State {
     Closed,
 }
 
-/// What [`ClientEvent::Done`] says besides the outcomes.
+/// The parts of [`ClientEvent::Done`] besides the outcomes.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     pub(super) doubtful: bool,
@@ -129,10 +129,10 @@ pub(super) struct Ending {
     pub(super) lesson: Option<HostQuirk>,
 }
 
-/// Whether a failure leaves open what became of the content.
+/// The peer's decision at a failure; without one the fate of the content is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PeerDecision {
-    /// The peer said no.
+    /// The peer refused.
     Refused,
     /// The peer did not answer.
     Missing,

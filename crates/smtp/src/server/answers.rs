@@ -1,4 +1,4 @@
-//! The driver's answers to what the session needs.
+//! The driver's answers to the needs of a session.
 
 use super::ServerConfig;
 use super::content::ContentReader;
@@ -24,13 +24,11 @@ impl ServerSession {
         }
     }
 
-    /// Answers for the open recipient of that number; `Err` is the reply that refuses it. Answers
-    /// may come in any order: replies and envelope keep that of the commands. When the session is
-    /// over by itself (too many errors, a timeout, shutdown), answers that are still owed have no
-    /// effect; nor have they after a 421 before them.
+    /// Answers for the open recipient with that number; `Err` is the reply that refuses it. Answers may come in any
+    /// order: replies and envelope keep the order of the commands. After the end of the session (too many errors, a
+    /// timeout, shutdown) or after a 421, outstanding answers have no effect.
     ///
-    /// An answer for a number that is not open is an error of the driver; outside debug builds it
-    /// is ignored.
+    /// An answer for a number that is not open is an error of the driver; outside debug builds it is ignored.
     pub fn answer_rcpt(&mut self, now: Mono, number: u32, answer: Result<(), Reply>) {
         if matches!(self.phase, Phase::Closing) {
             return;
@@ -89,9 +87,9 @@ impl ServerSession {
         }
     }
 
-    /// Instead of [`ServerSession::answer_data`], when content came with DATA and before 354: who
-    /// does not wait for the answer may be sending somebody else's text, and after a refusal its
-    /// lines would be commands (RFC 2920 §3.1: DATA is the last of a group). 503, and the end.
+    /// Replaces [`ServerSession::answer_data`] if content came with DATA and before 354. A client that does not wait
+    /// may be sending a third party's text, and after a refusal its lines would be commands (RFC 2920 §3.1: DATA is the
+    /// last of a group). Replies 503 and ends the session.
     pub fn refuse_early_content(&mut self, now: Mono) {
         if self.take_awaited(now, |awaited| awaited == PendingNeed::Data).is_some() {
             self.refuse(About::step("DATA"), &replies::sequence("Content came before 354"));
@@ -100,9 +98,9 @@ impl ServerSession {
         }
     }
 
-    /// The answer to [`Need::DataRefused`] when input came with that DATA: perhaps it is content, the text of
-    /// somebody else, and its lines would be commands (RFC 2920 §3.1: DATA is the last of a group). 421, and
-    /// the end: RFC 5321 §3.8 has no close without a reply.
+    /// The answer to [`Need::DataRefused`] if input came with that DATA. It may be content written by a third party,
+    /// and its lines would be commands (RFC 2920 §3.1: DATA is the last of a group). Replies 421 and ends the session:
+    /// RFC 5321 §3.8 allows no close without a reply.
     pub fn end_early_content(&mut self) {
         self.end(About::step("DATA"), (4, 7, 0), "Input came behind a refused DATA");
     }
@@ -112,8 +110,8 @@ impl ServerSession {
         self.answer_recipients(now, std::slice::from_ref(&reply));
     }
 
-    /// As [`ServerSession::answer_message`], but for LMTP, with a reply for each RCPT that was
-    /// accepted, in their order; the last one serves all that lack one. SMTP takes the first.
+    /// As [`ServerSession::answer_message`], for LMTP, with a reply for each accepted RCPT, in order. The last reply is
+    /// used for all that have none. SMTP uses the first.
     pub fn answer_recipients(&mut self, now: Mono, replies: &[Reply]) {
         let is_message = |awaited| matches!(awaited, PendingNeed::Message { .. });
         let Some(PendingNeed::Message { replies: count }) = self.take_awaited(now, is_message)
@@ -132,7 +130,7 @@ impl ServerSession {
         }
     }
 
-    /// Takes the answer's place; `None` when nobody waits for it any more.
+    /// Starts handling an answer; `None` if it is no longer awaited.
     pub(super) fn take_awaited(
         &mut self,
         now: Mono,
@@ -152,8 +150,8 @@ impl ServerSession {
         }
     }
 
-    /// Whether STARTTLS may be done: `220` is in the output then, and nothing in clear is read any
-    /// more. Otherwise the reply says why not, and the session goes on in clear (RFC 3207 §4).
+    /// `Ok` if TLS may start: `220` is in the output then, and no more input is read in clear. Otherwise the reply
+    /// gives the reason, and the session continues in clear (RFC 3207 §4).
     pub fn answer_starttls(&mut self, now: Mono, answer: Result<(), Reply>) {
         if !matches!(self.phase, Phase::StartTls) {
             debug_assert!(matches!(self.phase, Phase::Closing), "an answer without STARTTLS");

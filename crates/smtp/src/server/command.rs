@@ -35,7 +35,7 @@ pub(super) enum Verb {
     Xclient,
     /// A command of SMTP or of an extension that this server does not perform.
     Unimplemented,
-    /// A browser or a forged request that speaks HTTP.
+    /// An HTTP request: a browser or a forged request.
     Http,
     /// A header field, of HTTP or of a message.
     Field,
@@ -44,14 +44,14 @@ pub(super) enum Verb {
 }
 
 impl Verb {
-    /// Whether it takes a transaction further, or ends it.
+    /// Returns true if it advances or ends a transaction.
     pub(super) fn advances(self) -> bool {
         use Verb::{Bdat, Data, Ehlo, Helo, Lhlo, Mail, Quit, Rcpt, Rset, StartTls};
         matches!(self, Mail | Rcpt | Data | Bdat | Rset | Ehlo | Helo | Lhlo | Quit | StartTls)
     }
 }
 
-/// Why a line cannot be a command.
+/// Errors of a line as a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineError {
     /// A CR or LF that is not part of the CRLF at the end.
@@ -76,8 +76,8 @@ pub(super) fn parse(line: &[u8]) -> Result<(Verb, &str), LineError> {
     Ok((if is_http(line) { Verb::Http } else { verb(word) }, argument))
 }
 
-/// Ends in ` HTTP/1.1` or the like, whatever the method: a client that was talked into sending
-/// somebody else's commands (server-side request forgery, DNS rebinding) begins so.
+/// Returns true if the line ends in ` HTTP/1.1` or similar, whatever the method. A client tricked into sending a third
+/// party's commands (server-side request forgery, DNS rebinding) begins with this.
 fn is_http(line: &str) -> bool {
     let Some([before @ .., major, b'.', minor]) =
         line.trim_ascii_end().as_bytes().last_chunk::<9>()

@@ -3,7 +3,7 @@
 use crate::wishes::HoldMax;
 use std::time::Duration;
 
-/// How many recipients a client may have open at once, unless a listener says otherwise.
+/// Default maximum of open recipients per client.
 pub const RECIPIENTS_OPEN_MAX: usize = 100;
 
 /// Limits and identity of a listener. Every limit is tested at its edge.
@@ -11,28 +11,26 @@ pub const RECIPIENTS_OPEN_MAX: usize = 100;
 pub struct ServerConfig {
     /// The server's name in the greeting and in the reply to EHLO.
     pub hostname: String,
-    /// Behind the hostname in the greeting; says which protocol is spoken (RFC 5321 §4.3.1).
+    /// Text after the hostname in the greeting; names the protocol (RFC 5321 §4.3.1).
     pub banner: String,
     /// SIZE, 552 5.3.4 beyond it. RFC 5321 §4.5.3.1.7.
     pub message_bytes_max: u64,
     /// Recipients per transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8: at least 100.
     pub recipients_max: usize,
-    /// Recipients of a transaction whose replies are not written yet: further RCPTs wait beyond it.
-    /// One is always let in. What the driver may have under way for one client, and what answers
-    /// that came early may hold.
+    /// Maximum number of recipients of a transaction with unwritten replies; further RCPTs wait. One is always allowed.
+    /// It bounds the driver's pending work for one client, and the memory of early answers.
     pub recipients_open_max: usize,
     /// A command line with its CRLF, 500 5.5.2 beyond it (RFC 5321 §4.5.3.1.4, extensions added).
     pub command_line_bytes_max: usize,
     /// A line of content without its CRLF; 550 5.6.0 after the end of the content. 0: no limit.
     pub content_line_bytes_max: u64,
-    /// Commands per session, 421 4.7.0 beyond it. QUIT is always heard. Each BDAT chunk is a
-    /// command, so this must leave room for large messages in small chunks.
+    /// Commands per session, 421 4.7.0 beyond it. QUIT is always accepted. Each BDAT chunk is a command, so this must
+    /// suffice for large messages in small chunks.
     pub commands_max: u32,
-    /// 4yz/5yz replies to commands per session, 421 4.7.0 beyond it. Refused content does not
-    /// count, nor do recipients beyond `recipients_max`, or that the driver refuses with 452 4.5.3
-    /// beside others: their sender must be able to send DATA for the ones that were accepted (RFC
-    /// 5321 §4.5.3.1.10). For the same reason no refused recipient counts in a transaction in which
-    /// one is accepted. An accepted message forgives all.
+    /// 4yz/5yz replies to commands per session, 421 4.7.0 beyond it. Refused content does not count. Recipients beyond
+    /// `recipients_max`, or refused by the driver with 452 4.5.3 beside accepted ones, do not count either. The client
+    /// must be able to send DATA for the accepted ones (RFC 5321 §4.5.3.1.10). For the same reason no refused recipient
+    /// counts in a transaction with an accepted one. An accepted message resets the count.
     pub errors_max: u32,
     /// Refused recipients per session, 421 4.7.0 beyond it. An accepted message forgives them, too.
     /// 0: no limit.
@@ -46,11 +44,11 @@ pub struct ServerConfig {
     pub content_timeout: Duration,
     /// From 354 (or the first BDAT) to the end of the content: slow senders.
     pub transfer_timeout: Duration,
-    /// How long a session may last in all.
+    /// Maximum duration of a session.
     pub session_timeout: Duration,
     /// Offer STARTTLS; the driver must then know how to upgrade.
     pub starttls: bool,
-    /// Who may send must log in (RFC 4954); `None`: nobody can.
+    /// Login rules (RFC 4954), which make a login necessary for sending; `None`: logins are disabled.
     pub logins: Option<LoginRules>,
     /// Offer CHUNKING, and take BDAT (RFC 3030).
     pub chunking: bool,
@@ -68,12 +66,12 @@ pub struct ServerConfig {
     pub deliver_by: bool,
     /// Offer FUTURERELEASE (RFC 4865), up to this.
     pub future_release: Option<HoldMax>,
-    /// The client is one that the operator knows, a device perhaps, for which there is no other version: whatever
-    /// it calls itself is taken, and, where bare newlines are normalised, lines that end with LF alone.
+    /// The operator knows the client, for example a device that cannot be updated. Any name in EHLO is accepted and, if
+    /// bare newlines are normalised, also lines that end with LF alone.
     pub is_lenient: bool,
-    /// What happens to content with a bare CR or LF.
+    /// Treatment of content with a bare CR or LF.
     pub bare_newline: BareNewline,
-    /// What happens to content with a NUL.
+    /// Treatment of content with a NUL.
     pub nul: Nul,
     /// Speak LMTP: LHLO, and one reply per recipient after the content (RFC 2033 §4).
     pub lmtp: bool,
@@ -123,37 +121,37 @@ impl Default for ServerConfig {
     }
 }
 
-/// What happens to content with a CR without LF or an LF without CR.
+/// Treatment of content with a CR without LF or an LF without CR.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BareNewline {
     /// Read to the true end (CRLF . CRLF, or BDAT LAST), then 550 5.6.0.
     #[default]
     Reject,
-    /// Each becomes CRLF in what is stored; the end is still only CRLF . CRLF, unless the DATA command
-    /// itself, of a client that is let do so, ended with LF.
+    /// Each becomes CRLF in the stored content. The end is still only CRLF . CRLF, unless the DATA command itself, of a
+    /// lenient client, ended with LF.
     Normalize,
 }
 
-/// What happens to content with a NUL. Where lines begin and where the content ends is decided
-/// before: a server that drops NULs first could take CRLF NUL . CRLF for the end.
+/// Treatment of content with a NUL. Line starts and the end of the content are decided before: a server that drops NULs
+/// first could mistake CRLF NUL . CRLF for the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Nul {
     /// Read to the true end, then 550 5.6.0.
     #[default]
     Reject,
-    /// They are left out of what is stored.
+    /// They are removed from the stored content.
     Strip,
     /// They are content as any octet.
     Keep,
 }
 
-/// What a session asks of logins. Without one nobody may send, and none is possible in clear.
+/// Login rules of a session. An unauthenticated client may not send, and no login is possible in clear.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginRules {
-    /// What is offered once the connection is encrypted.
+    /// Mechanisms offered on an encrypted connection.
     pub mechanisms: Vec<&'static str>,
     /// Failed logins in one session, 421 4.7.0 at the last one.
     pub failures_max: u32,
-    /// From the start to the login, 421 4.4.2 beyond it, whatever else is said meanwhile.
+    /// Time from the start to the login, 421 4.4.2 beyond it, whatever other commands are sent.
     pub timeout: Duration,
 }

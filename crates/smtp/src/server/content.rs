@@ -1,33 +1,31 @@
-//! Where content ends and what is in it: the reader of DATA (RFC 5321 §4.1.1.4, §4.5.2) and of
-//! BDAT (RFC 3030 §2).
+//! End and facts of content: the reader of DATA (RFC 5321 §4.1.1.4, §4.5.2) and of BDAT (RFC 3030 §2).
 //!
-//! A line of content ends with CRLF. DATA ends with a line that is a dot alone: CRLF . CRLF, the
-//! first CRLF being that of the DATA command if the content is empty. Every other sequence that
-//! looks like it to some implementation (`\n.\n`, `\n.\r\n`, `\r.\r\n`, `\r\n.\n`, `\r\n.\r\r\n`, …)
-//! holds a bare CR or a bare LF (RFC 5321 §2.3.8 forbids both), is content here, and is refused
-//! or normalised, so that it never leaves as it came.
+//! A line of content ends with CRLF. DATA ends with a line that is a dot alone: CRLF . CRLF, the first CRLF being that
+//! of the DATA command if the content is empty. Other sequences look like the end to some implementations (`\n.\n`,
+//! `\n.\r\n`, `\r.\r\n`, `\r\n.\n`, `\r\n.\r\r\n`, …). Each contains a bare CR or a bare LF (RFC 5321 §2.3.8 forbids
+//! both). It is content here, and is refused or normalised, so that it is never relayed unchanged.
 //!
-//! A dot is stuffed where it stands first on a line, that is directly behind a true CRLF. So that
-//! is the only place where one is removed, whether or not a bare newline follows it; a dot behind
-//! a bare newline is kept, and counted as the dot line that it becomes when that is normalised.
+//! A dot is stuffed where it stands first on a line, that is directly after a true CRLF. One is removed only there,
+//! even if a bare newline follows it. A dot after a bare newline is kept, and counted as the dot line that it becomes
+//! by normalisation.
 //!
-//! NULs are dealt with last, when it is known what is content and where its lines begin: what is
-//! left of a line may begin with a dot then, but never end the content.
+//! NULs are removed last, after content and line starts are known. The rest of a line may begin with a dot then, but
+//! never ends the content.
 //!
-//! All is found in one pass: the facts are those that [`mail::ContentScanner`] finds in what
-//! reaches the sink. (Content that NULs are taken from is scanned once more.)
+//! One pass finds all facts; they are those that [`mail::ContentScanner`] finds in the output to the sink. (Content
+//! with removed NULs is scanned once more.)
 
 use super::{BareNewline, ContentSink, Nul};
 use mail::{ContentFacts, ContentScanner, Reply};
 
-/// Where the reader stands in the stream. What is withheld is not in the sink yet.
+/// Position of the reader in the stream. Withheld bytes are not in the sink yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamPosition {
     /// DATA only: first on a line.
     LineStart,
     /// DATA only: behind a dot that was first on a line; it is withheld.
     LineStartDot,
-    /// DATA only: behind such a dot and a CR; both are withheld.
+    /// DATA only: behind a line-start dot and a CR; both are withheld.
     LineStartDotCr,
     /// Anywhere else.
     Text,
@@ -41,14 +39,14 @@ pub(super) struct ContentReader {
     at: StreamPosition,
     /// DATA: dots are stuffed and end the content. BDAT: they are plain octets.
     dots: bool,
-    /// DATA of a client whose command lines end with LF alone: so do its lines here, and the content.
+    /// DATA from a client with command lines ending in LF alone: content lines and the content may end so too.
     ///
-    /// Nobody else's: what a server with proper lines passes on may have a bare LF in it that a stranger wrote,
-    /// and with it an end of his choice.
+    /// This is not applied to other clients. A server with proper lines may relay a bare LF written by a third party,
+    /// and with it a forged end of content.
     takes_lf: bool,
     bare_newline: BareNewline,
     nul: Nul,
-    /// For [`Nul::Strip`]: finds the facts of what is left.
+    /// For [`Nul::Strip`]: finds the facts of the remaining content.
     stripped: Option<Box<ContentScanner>>,
     bytes_max: u64,
     line_bytes_max: u64,
@@ -57,12 +55,12 @@ pub(super) struct ContentReader {
     line_bytes: u64,
     longest_line: u64,
     has_bare_newline: bool,
-    /// The content is known to be refused: the sink gets no more of it.
+    /// The content is known to be refused: the sink gets no more data.
     refused: bool,
 }
 
 impl ContentReader {
-    /// A reader for what follows 354.
+    /// A reader for the content after 354.
     pub(super) fn data(config: &super::ServerConfig, takes_lf: bool) -> ContentReader {
         ContentReader {
             at: StreamPosition::LineStart,
@@ -173,12 +171,12 @@ impl ContentReader {
         }
     }
 
-    /// Whether `octets` more would pass the limit.
+    /// Returns true if `octets` more would exceed the limit.
     pub(super) fn exceeds_with(&self, octets: u64) -> bool {
         octets > self.bytes_max.saturating_sub(self.facts.body_bytes)
     }
 
-    /// Why what was read so far is refused. Size goes first: it is what the sender can act upon.
+    /// The reason to refuse the content read so far. Size goes first, because the sender can act upon it.
     pub(super) fn refusal(&self) -> Option<Reply> {
         if self.facts.body_bytes > self.bytes_max {
             Some(too_big())
@@ -219,9 +217,10 @@ impl ContentReader {
         if self.takes_lf { self.behind_crlf() } else { StreamPosition::Text }
     }
 
-    /// Goes over lines that end with CRLF, as nearly all do, the open one first: the length of
-    /// them. Stops where a closer look is needed. One search for all lines of a large body costs a
-    /// third of one for each; CRs are only counted: if they are as many as the lines, none is bare.
+    /// Consumes whole lines that end with CRLF, as nearly all do, beginning with the open one, and returns their
+    /// length. Stops at the first line that needs a closer look. One search over all lines of a large body takes a
+    /// third of the time of one search per line. CRs are only counted: if their number equals that of the lines, none
+    /// is bare.
     fn whole_lines(&mut self, text: &[u8]) -> usize {
         // Content with one bare newline may have thousands, and each would cost a count.
         if self.has_bare_newline {
@@ -253,7 +252,7 @@ impl ContentReader {
         start
     }
 
-    /// The open line goes on for `length` bytes; `first` is the first of them, or a newline.
+    /// Extends the open line by `length` bytes; `first` is the first byte, or a newline.
     fn extend_line(&mut self, first: u8, length: usize) {
         if self.line_bytes == 0 && first == b'.' {
             self.facts.dot_lines += 1;
@@ -286,7 +285,7 @@ impl ContentReader {
         match (&mut self.stripped, nul) {
             (None, Some(at)) if self.nul == Nul::Reject => {
                 self.refused = true;
-                // The same as if the pieces had been others.
+                // The sink gets the same bytes however the content is split.
                 if at > 0 {
                     sink.push(&piece[..at]);
                 }

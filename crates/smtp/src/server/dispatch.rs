@@ -1,4 +1,4 @@
-//! What each command does (RFC 5321 §4.1.1, §4.1.4).
+//! Effects of the commands (RFC 5321 §4.1.1, §4.1.4).
 
 use super::command::{self, LineError, Verb};
 use super::parameters::{Chunk, MailParameters, RcptParameters};
@@ -45,9 +45,9 @@ impl ServerSession {
         None
     }
 
-    /// Performs the command on a line while recipients are open, if it is a RCPT that opens one
-    /// more. Any other waits until all are answered: its reply comes behind theirs, and what it
-    /// does may depend on them (RFC 2920 §3.1).
+    /// Performs the command on a line while recipients are open, if it is a RCPT that opens one more. Other commands
+    /// wait until all are answered: their replies come after those, and their effects may depend on the answers (RFC
+    /// 2920 §3.1).
     pub(super) fn open_further(&mut self, now: Mono, line: &[u8]) -> Option<Need> {
         let open = self.open.len();
         let has_room = open < self.config.recipients_open_max
@@ -174,7 +174,7 @@ impl ServerSession {
         Ok(self.end_transaction())
     }
 
-    /// The greeting of a device whose name is in a character set of its own.
+    /// The greeting of a device with a name in its own character set.
     fn readable_hello(&self, line: &[u8]) -> Option<Vec<u8>> {
         let verb = line.get(..4)?;
         let is_hello = verb.eq_ignore_ascii_case(b"EHLO") || verb.eq_ignore_ascii_case(b"HELO");
@@ -263,7 +263,7 @@ impl ServerSession {
         Ok(Some(self.ask(recipient)))
     }
 
-    /// What the argument of RCPT names.
+    /// The recipient in the argument of RCPT.
     fn recipient_of(&self, argument: &str) -> Result<Recipient, Reply> {
         let smtputf8 = self.transaction.as_ref().is_some_and(|t| t.envelope.smtputf8);
         let text = behind(argument, "TO:")
@@ -280,8 +280,8 @@ impl ServerSession {
         Ok(Recipient { mailbox, notify, orcpt: given.orcpt.map(Box::from) })
     }
 
-    /// Where it stands in the envelope if an earlier RCPT named it. In LMTP each RCPT gets a reply
-    /// of its own in the end (RFC 2033 §4.2).
+    /// Position in the envelope if an earlier RCPT named it. In LMTP each RCPT gets its own final reply (RFC 2033
+    /// §4.2).
     fn place_of(&mut self, recipient: &Recipient) -> Option<usize> {
         let transaction = self.transaction.as_ref().filter(|_| !self.config.lmtp)?;
         self.known.find(&transaction.envelope.recipients, &recipient.mailbox)
@@ -305,7 +305,7 @@ impl ServerSession {
         Ok(Some(Need::Data { recipients, waits_for_354: true }))
     }
 
-    /// RFC 3030 §2. Whatever is wrong with it, the octets that it announces are read first.
+    /// RFC 3030 §2: the announced octets are read first, whatever error the command has.
     fn bdat(&mut self, now: Mono, argument: &str) -> CommandResult {
         let Some(chunk) = Chunk::parse(argument) else {
             self.lost_chunk();
@@ -346,12 +346,12 @@ impl ServerSession {
         if exceeds { Err(content::too_big()) } else { Ok(recipients) }
     }
 
-    /// It is not known where the next command begins: content must not be taken for one.
+    /// The start of the next command is unknown: content must not be read as a command.
     fn lost_chunk(&mut self) {
         self.end(About::step("DATA"), (4, 5, 4), BDAT_SYNTAX);
     }
 
-    /// How many recipients the content is for.
+    /// Number of recipients of the content.
     fn ready_for_content(&self) -> Result<usize, Reply> {
         let Some(transaction) = &self.transaction else {
             return Err(replies::sequence("Send MAIL first"));
@@ -397,7 +397,7 @@ impl ServerSession {
         }
     }
 
-    /// The same behind a login, which is in clear only where the client is spoken for.
+    /// The same after a login. A login in clear occurs only with XCLIENT.
     fn protocol_of_login(&self, smtputf8: bool) -> &'static str {
         match (self.greeting, smtputf8, self.tls) {
             (Greeting::Lhlo, false, true) => "LMTPSA",
@@ -406,13 +406,13 @@ impl ServerSession {
             (Greeting::Ehlo, true, true) => "UTF8SMTPSA",
             (Greeting::Ehlo, false, false) => "ESMTPA",
             (Greeting::Ehlo, true, false) => "UTF8SMTPA",
-            // HELO after a login: as RFC 3848 has no word for it, the one without extensions.
+            // HELO after a login: RFC 3848 has no name for it, so the one without extensions.
             _ => "SMTP",
         }
     }
 }
 
-/// What a client that may be called anything is called: fit for a header field.
+/// Converts any client name to a form that fits into a header field.
 pub(super) fn fit_name(name: &str) -> Cow<'_, str> {
     if name.is_empty() {
         return Cow::Borrowed(NAMELESS);
@@ -428,7 +428,7 @@ pub(super) fn fit_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.chars().map(fit).collect())
 }
 
-/// A client that does not say its name.
+/// Name of a client without a name.
 const NAMELESS: &str = "unknown";
 
 const BDAT_SYNTAX: &str = "Syntax: BDAT octets [LAST]";
@@ -445,7 +445,7 @@ fn describe(error: LineError) -> &'static str {
     }
 }
 
-/// What follows `word`, whose case does not matter.
+/// The text after `word`, compared without case.
 fn behind<'a>(argument: &'a str, word: &str) -> Option<&'a str> {
     let start = argument.get(..word.len())?;
     if start.eq_ignore_ascii_case(word) { argument.get(word.len()..) } else { None }

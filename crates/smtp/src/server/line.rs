@@ -1,5 +1,4 @@
-//! Where a command line ends: at CRLF and nowhere else (RFC 5321 §2.3.8, §4.1.1), but for clients that are let
-//! end theirs with LF.
+//! Command lines: they end at CRLF only (RFC 5321 §2.3.8, §4.1.1), except for lenient clients, which may use LF.
 
 use std::borrow::Cow;
 
@@ -16,7 +15,7 @@ pub(super) struct LineReader {
     ended_with_lf: bool,
 }
 
-/// Which lines are taken.
+/// Rules for accepted lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LineRules {
     /// The longest, its line end counted.
@@ -31,7 +30,7 @@ struct Overlong {
     is_bdat: bool,
 }
 
-/// What the reader found.
+/// A line found by the reader.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LineInput<'a> {
     /// All input was taken and the line is not complete.
@@ -103,7 +102,7 @@ impl LineReader {
         }
     }
 
-    /// Whether nothing of a line was received yet.
+    /// Returns true if no part of a line was received yet.
     #[cfg(test)]
     fn is_empty(&self) -> bool {
         self.partial.capacity() == 0 && self.overlong.is_none()

@@ -1,4 +1,4 @@
-//! AUTH (RFC 4954): carries what a SASL mechanism says; what it says is not known here.
+//! AUTH (RFC 4954): carries the messages of a SASL mechanism without interpreting them.
 
 use super::line::{LineInput, LineRules};
 use super::replies;
@@ -12,12 +12,12 @@ use mail::{Mono, Reply};
 /// A line of an exchange with its CRLF (RFC 4954 §4), 500 5.5.6 beyond it.
 pub const LOGIN_LINE_BYTES_MAX: usize = 12_288;
 
-/// The driver's answer to what was said in an exchange.
+/// The driver's answer to a client message in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginAnswer {
     /// The exchange goes on with this.
     Challenge(Vec<u8>),
-    /// The client has proved who it is.
+    /// The client is authenticated.
     Accepted,
     /// It has not; 535 counts as a failed login.
     Refused(Reply),
@@ -124,7 +124,7 @@ impl ServerSession {
         }
     }
 
-    /// From now on only such mechanisms are offered, of those that the rules have.
+    /// Restricts the offered mechanisms, among those of the rules.
     pub fn offer_logins(&mut self, is_offered: impl Fn(&str) -> bool) {
         if let Some(rules) = &self.config.logins {
             let offered = rules.mechanisms.iter().copied().filter(|name| is_offered(name));
@@ -132,7 +132,7 @@ impl ServerSession {
         }
     }
 
-    /// Whether a mechanism may be used now.
+    /// Returns true if a mechanism may be used now.
     #[must_use]
     pub fn offers_login(&self, name: &str) -> bool {
         self.offered_mechanisms().contains(&name)
@@ -148,10 +148,10 @@ impl ServerSession {
         }
     }
 
-    /// Whether whoever has not logged in may send.
+    /// Checks that the client may send in its current login state.
     ///
     /// # Errors
-    /// 530: not.
+    /// 530 if a login is required.
     pub(super) fn check_logged_in(&self) -> Result<(), Reply> {
         if self.config.logins.is_none() || self.is_logged_in {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Recipients that the driver was asked about and whose replies are not written yet.
+//! Recipients with an outstanding answer of the driver or an unwritten reply.
 
 use mail::{Mailbox, Recipient, Reply};
 use std::collections::VecDeque;

@@ -6,10 +6,10 @@ use crate::wishes::{ByParameter, DeliveryOptions, Hold};
 use mail::dsn::xtext::{self, Envid};
 use mail::{BodyType, Notify, Priority, Reply, Ret};
 
-/// How much of a parameter a reply repeats.
+/// Characters of a parameter repeated in a reply.
 const NAMED_CHARS_MAX: usize = 40;
 
-/// What MAIL may carry.
+/// Parameters of MAIL.
 #[derive(Debug, Default)]
 pub(super) struct MailParameters {
     pub(super) size: Option<u64>,
@@ -19,11 +19,11 @@ pub(super) struct MailParameters {
     pub(super) ret: Option<Ret>,
     pub(super) envid: Option<Envid>,
     pub(super) wishes: DeliveryOptions,
-    /// Who the client says the message is from (RFC 4954 §5): nothing is made of it.
+    /// The submitter named by the client (RFC 4954 §5): ignored.
     auth: Option<()>,
 }
 
-/// What RCPT may carry.
+/// Parameters of RCPT.
 #[derive(Debug, Default)]
 pub(super) struct RcptParameters<'a> {
     pub(super) notify: Option<Notify>,
@@ -31,10 +31,10 @@ pub(super) struct RcptParameters<'a> {
 }
 
 impl MailParameters {
-    /// Reads what stands behind the path; `require_tls`: REQUIRETLS is offered now.
+    /// Parses the parameters after the path; `require_tls`: REQUIRETLS is offered now.
     ///
     /// # Errors
-    /// The reply that refuses the command.
+    /// Returns the reply that refuses the command.
     pub(super) fn parse(
         text: &str,
         config: &ServerConfig,
@@ -71,7 +71,7 @@ impl MailParameters {
         Ok(found)
     }
 
-    /// What is asked of when and before what it is sent; whether the parameter is one of these.
+    /// Parses a parameter about priority or time of delivery; returns false for any other parameter.
     fn take_wish(
         &mut self,
         keyword: &str,
@@ -96,7 +96,7 @@ impl MailParameters {
             if !hold.is_within(max) {
                 return Err(syntax(format!("{name} is later than is offered")));
             }
-            // RFC 4865 §4: one of them.
+            // RFC 4865 §4: only one.
             once("HOLDFOR or HOLDUNTIL", self.wishes.hold.replace(hold))?;
         } else {
             return Ok(false);
@@ -106,10 +106,10 @@ impl MailParameters {
 }
 
 impl<'a> RcptParameters<'a> {
-    /// Reads what stands behind the path.
+    /// Parses the parameters after the path.
     ///
     /// # Errors
-    /// The reply that refuses the command.
+    /// Returns the reply that refuses the command.
     pub(super) fn parse(
         text: &'a str,
         config: &ServerConfig,
@@ -143,7 +143,7 @@ fn parameters(text: &str) -> impl Iterator<Item = Result<(&str, Option<&str>), R
         if alphanumeric && keyword.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-') {
             Ok((keyword, value))
         } else {
-            // What a reply can't hold becomes `?` on its way out.
+            // Characters that a reply cannot contain become `?` on output.
             let start: String = word.chars().take(NAMED_CHARS_MAX).collect();
             Err(syntax(format!("Malformed parameter {start}")))
         }
@@ -218,8 +218,8 @@ fn unsupported(keyword: &str) -> Reply {
 /// A chunk that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// What follows the command line. Numbers beyond 64 bits count as [`u64::MAX`]: no such chunk
-    /// is ever complete.
+    /// Octets after the command line. Numbers beyond 64 bits count as [`u64::MAX`]: a chunk of that size is never
+    /// complete.
     pub(super) octets: u64,
     /// LAST was given: the message ends with this chunk.
     pub(super) last: bool,
@@ -248,14 +248,14 @@ pub(super) fn decimal(digits: &str) -> Option<u64> {
     }))
 }
 
-/// Splits what follows `FROM:` or `TO:` into the text between the brackets and the parameters.
+/// Splits the text after `FROM:` or `TO:` into the text between the brackets and the parameters.
 ///
-/// Two liberties that old clients need and that change no meaning: blanks before the path, and a
-/// path without brackets when it has no quote, backslash or bracket, so that it must end at the
-/// first blank. Postfix takes both, too.
+/// Two deviations are accepted, as in Postfix, because old clients need them and they change no meaning. One is blanks
+/// before the path. The other is a path without brackets that contains no quote, backslash or bracket, so that it must
+/// end at the first blank.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// Returns the error as text.
 pub(super) fn split(text: &str) -> Result<(&str, &str), &'static str> {
     let text = text.trim_start_matches([' ', '\t']);
     let Some(inner) = text.strip_prefix('<') else {

@@ -15,8 +15,8 @@ pub(super) struct RecipientIndex {
 }
 
 impl RecipientIndex {
-    /// Where the recipient stands that an earlier RCPT named so. `recipients` are those of the last
-    /// call, and what was added since.
+    /// Position of the recipient that an earlier RCPT named. `recipients` are those of the last call, and the ones
+    /// added since.
     pub(super) fn find(&mut self, recipients: &[Recipient], mailbox: &Mailbox) -> Option<usize> {
         if recipients.len() <= FEW {
             return recipients.iter().position(|recipient| recipient.mailbox.is_same(mailbox));

@@ -1,12 +1,12 @@
-//! How a session refuses, and when that ends it.
+//! Refusals, and the limits after which they end the session.
 
 use super::replies;
 use super::replies::{About, Refused};
 use super::session::{Greeting, ServerSession};
 use mail::{EnhancedStatus, Mailbox, Mono, Reply};
 
-/// This many lines before EHLO or HELO that are no commands end the session: a client that speaks
-/// another protocol must not get to the part of its text that holds commands.
+/// Number of lines before EHLO or HELO that are not commands and end the session. A client of another protocol must not
+/// get to the part of its text that contains commands.
 const UNKNOWN_BEFORE_HELLO_MAX: u8 = 3;
 
 impl ServerSession {
@@ -79,11 +79,11 @@ impl ServerSession {
         }
     }
 
-    /// Keeps what is refused until it is taken. There are at most as many as lines in one input.
+    /// Keeps a refusal until it is fetched. Their number is at most that of the lines in one input.
     pub(super) fn note(&mut self, about: About<'_>, reply: &Reply) {
         let envelope = self.transaction.as_ref().map(|transaction| &transaction.envelope);
         let known = envelope.map(|e| e.reverse_path.as_ref().map_or("", Mailbox::as_str));
-        // What concerns the message concerns its recipient, when there is one.
+        // A refusal of the message concerns its recipient, if it has only one.
         let only = match envelope.map(|envelope| envelope.recipients.as_slice()) {
             Some([only]) if matches!(about.step, "DATA" | "content") => Some(only.mailbox.as_str()),
             _ => None,
@@ -96,15 +96,14 @@ impl ServerSession {
         });
     }
 
-    /// Whether anything was refused since [`ServerSession::take_refusals`].
+    /// Returns true if there were refusals since [`ServerSession::take_refusals`].
     #[must_use]
     pub fn has_refusals(&self) -> bool {
         !self.refusals.is_empty()
     }
 
-    /// What was refused since the last call; replies given with
-    /// [`ServerSession::answer_message`] and [`ServerSession::refused`] are not among it, nor is
-    /// the end of a session by timeout or shutdown.
+    /// Returns the refusals since the last call. Excluded are replies given with [`ServerSession::answer_message`] and
+    /// [`ServerSession::refused`], and the end of a session by timeout or shutdown.
     pub fn take_refusals(&mut self) -> Vec<Refused> {
         std::mem::take(&mut self.refusals)
     }
@@ -123,7 +122,7 @@ impl ServerSession {
     }
 }
 
-/// Whether a recipient is refused for the sake of those before it (RFC 5321 §4.5.3.1.10).
+/// Returns true if a recipient is refused because of those before it (RFC 5321 §4.5.3.1.10).
 fn is_one_too_many(reply: &Reply) -> bool {
     reply.code == 452 && reply.enhanced == Some(EnhancedStatus::new(4, 5, 3))
 }

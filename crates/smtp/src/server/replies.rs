@@ -1,4 +1,4 @@
-//! Replies that are the same each time, and the way into the output for those that are not.
+//! Constant replies, and the output of variable ones.
 
 use super::ServerConfig;
 use super::command::Verb;
@@ -17,8 +17,8 @@ pub(super) const TLS_GO: &[u8] = b"220 2.0.0 Ready to start TLS\r\n";
 /// A line of a reply, code and CRLF included, has 512 octets (RFC 5321 §4.5.3.1.5).
 const TEXT_LINE_BYTES_MAX: usize = 480;
 
-/// Writes a reply whose text may hold what a peer sent: a control character or one beyond ASCII
-/// becomes `?`, and long lines are cut.
+/// Writes a reply, the text of which may contain data from a peer. A control character or one beyond ASCII becomes `?`,
+/// and long lines are cut.
 pub(super) fn write(out: &mut Vec<u8>, reply: &Reply) {
     // To the end even if one is found early: so the compiler looks at many at a time.
     let is_visible = |text: &str| {
@@ -47,7 +47,7 @@ pub(super) fn write_greeting(out: &mut Vec<u8>, config: &ServerConfig) {
     }
 }
 
-/// What is offered for what has happened in the session.
+/// Extensions that depend on the state of the session.
 pub(super) struct Offers<'a> {
     pub(super) starttls: bool,
     pub(super) require_tls: bool,
@@ -155,7 +155,7 @@ pub(super) fn closing(config: &ServerConfig, status: (u8, u16, u16), why: &str) 
     Reply::new(421, status, format!("{} {why}", config.hostname))
 }
 
-/// What HELP says (RFC 5321 §4.1.1.8).
+/// The reply to HELP (RFC 5321 §4.1.1.8).
 pub(super) fn help(config: &ServerConfig, starttls: bool) -> Reply {
     let hello = if config.lmtp { "LHLO" } else { "EHLO HELO" };
     let bdat = if config.chunking { " BDAT" } else { "" };
@@ -172,9 +172,9 @@ const SHOWN_BYTES_MAX: usize = 256;
 /// A command, a recipient, a content or the session itself that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// `AUTH`, `MAIL`, `RCPT`, `DATA`, `content`; `command` for all others.
+    /// `AUTH`, `MAIL`, `RCPT`, `DATA`, `content`; `command` for all other commands.
     pub step: &'static str,
-    /// The reverse-path of the transaction, or what MAIL gave for one; empty for `<>`.
+    /// The reverse-path of the transaction, or the argument of MAIL; empty for `<>`.
     pub sender: Option<Box<str>>,
     /// The recipient, where one was refused: as it was given when it was not understood.
     pub recipient: Option<Box<str>>,

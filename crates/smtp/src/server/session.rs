@@ -1,4 +1,4 @@
-//! The session's state and its ways in and out; what each command does is in [`super::dispatch`].
+//! State, input and output of the session; the effects of commands are in [`super::dispatch`].
 
 use super::content::ContentReader;
 use super::line::{LineInput, LineReader, LineRules};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// Room for the greeting and the reply to EHLO, which most sessions begin with.
 const OUTPUT_BYTES: usize = 256;
-/// Output that grew beyond this with pipelined replies is given back once it is written.
+/// Output memory beyond this, from pipelined replies, is freed once written.
 const OUTPUT_KEPT_BYTES_MAX: usize = 4_096;
 
 /// One session, from greeting to close.
@@ -30,17 +30,17 @@ pub struct ServerSession {
     pub(super) tls: bool,
     /// See [`ServerSession::believe`].
     pub(super) is_believed: bool,
-    /// The client has proved who it is.
+    /// The client is authenticated.
     pub(super) is_logged_in: bool,
-    /// What is offered on this connection; `None`: all that the rules have.
+    /// Mechanisms offered on this connection; `None`: all those of the rules.
     pub(super) mechanisms: Option<Box<[&'static str]>>,
     /// Since it did, or since the start.
     pub(super) login_failures: u32,
     /// The open transaction: from MAIL to the end of its content.
     pub(super) transaction: Option<Box<Transaction>>,
-    /// A RCPT was given, whatever became of it.
+    /// A RCPT was received, whatever its reply.
     pub(super) rcpt_given: bool,
-    /// Those whose replies are not written yet.
+    /// Recipients with unwritten replies.
     pub(super) open: OpenRecipients,
     /// RCPTs that were accepted, but for those that named a recipient once more.
     pub(super) accepted: usize,
@@ -48,7 +48,7 @@ pub struct ServerSession {
     pub(super) known: RecipientIndex,
     /// From 354 or the first chunk on.
     pub(super) reader: Option<ContentReader>,
-    /// A chunk was refused that was not the last: more may be on their way (RFC 3030 §2).
+    /// A chunk other than the last was refused: more may be in transit (RFC 3030 §2).
     pub(super) chunks_failed: bool,
     pub(super) commands: u32,
     pub(super) errors: u32,
@@ -59,7 +59,7 @@ pub struct ServerSession {
     pub(super) unknown: u8,
     /// See [`ServerSession::was_cut`].
     pub(super) cut: bool,
-    /// What [`ServerSession::take_refusals`] returns next.
+    /// The next result of [`ServerSession::take_refusals`].
     pub(super) refusals: Vec<Refused>,
     pub(super) messages: u32,
     /// The end of the wait for a command or for content.
@@ -67,11 +67,11 @@ pub struct ServerSession {
     /// The end of the time that one message's content may take.
     pub(super) transfer_deadline: Mono,
     session_deadline: Mono,
-    /// Since when it is this client's: a proxy may have had others before.
+    /// Start of this client's session; a proxy may have served other clients before.
     pub(super) client_since: Mono,
 }
 
-/// What the next input is, or what the session waits for instead of input.
+/// The kind of the next input, or the answer awaited in place of input.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// The next input is a command line.
@@ -103,7 +103,7 @@ pub(super) enum PendingNeed {
     Message { replies: usize },
 }
 
-/// How the client introduced itself.
+/// The client's greeting command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Greeting {
     None,
@@ -124,16 +124,15 @@ impl ServerSession {
         session
     }
 
-    /// As [`ServerSession::new`], on a connection that was encrypted before anything was said (RFC
-    /// 8314 §3): STARTTLS is not offered.
+    /// As [`ServerSession::new`], on a connection encrypted from the start (RFC 8314 §3): STARTTLS is not offered.
     #[must_use]
     pub fn encrypted(config: Arc<ServerConfig>, now: Mono) -> ServerSession {
         ServerSession { tls: true, ..ServerSession::new(config, now) }
     }
 
-    /// A session that greets with `reply` (554 or 421). After 421 it needs `Close` at once, as
-    /// [`ServerSession::handle_input`] says even without input; after 554 it answers 503 to all
-    /// but QUIT (RFC 5321 §3.1).
+    /// A session that greets with `reply` (554 or 421). After 421 it needs `Close` at once, which
+    /// [`ServerSession::handle_input`] returns even without input. After 554 it answers 503 to all but QUIT (RFC 5321
+    /// §3.1).
     #[must_use]
     pub fn refused(config: Arc<ServerConfig>, reply: Reply, now: Mono) -> ServerSession {
         let mut session = ServerSession::silent(config, now);
@@ -254,18 +253,17 @@ impl ServerSession {
         }
     }
 
-    /// The next moment at which [`ServerSession::handle_timeout`] must be called: the earliest of
+    /// The next time at which [`ServerSession::handle_timeout`] must be called: the earliest of
     /// - `session_timeout` since the start,
-    /// - where a login is needed, the time for that since the start,
-    /// - while a command is awaited, `command_timeout` since the last one was answered, however
-    ///   many bytes of the next came meanwhile; in a transaction since the last one that took it
-    ///   further,
+    /// - the time for a login since the start, if one is needed,
+    /// - while a command is awaited, `command_timeout` since the last one was answered, however many bytes of the next
+    ///   have arrived; in a transaction since the last one that advanced it,
     /// - while content is awaited, `content_timeout` since the last piece,
     /// - from 354 or the first BDAT to the end of the content, `transfer_timeout`.
     ///
-    /// None of them runs while the driver owes an answer; while recipients are open only
-    /// `session_timeout` does, so that a client that always has one open comes to an end. When the
-    /// session is over, they bound the time that the last replies may take to be written.
+    /// No timeout runs while the driver owes an answer, except that `session_timeout` runs while recipients are open,
+    /// so that a client with permanently open recipients is ended. After the end of the session they bound the time for
+    /// writing the last replies.
     #[must_use]
     pub fn deadline(&self) -> Mono {
         match self.phase {
@@ -301,23 +299,22 @@ impl ServerSession {
         true
     }
 
-    /// The server stops: 421 4.3.2 in the output; flush and close. An answer that is still owed
-    /// may be given or not, it has no effect: a message that is being made durable should be
-    /// answered first, or its client will send it again.
+    /// The server stops: 421 4.3.2 in the output; flush and close. An outstanding answer has no effect. A message that
+    /// is being made durable should be answered first, or its client will send it again.
     pub fn handle_shutdown(&mut self) {
         if !matches!(self.phase, Phase::Closing) {
             self.close((4, 3, 2), "Service is stopping");
         }
     }
 
-    /// The session ends because others wait for its place.
+    /// Ends the session to free its place for other clients.
     pub fn handle_displaced(&mut self) {
         if !matches!(self.phase, Phase::Closing) {
             self.close((4, 3, 2), "Too many sessions; try again later");
         }
     }
 
-    /// What comes next is content, which is not answered until it ends.
+    /// The next input is content, which is not answered until it ends.
     #[must_use]
     pub fn reads_content(&self) -> bool {
         matches!(self.phase, Phase::Data | Phase::Chunk { .. } | Phase::Drop { .. })
@@ -352,13 +349,13 @@ impl ServerSession {
         self.cut
     }
 
-    /// What the client called itself; empty before EHLO.
+    /// The client's name in HELO, EHLO or LHLO; empty before.
     #[must_use]
     pub fn helo(&self) -> &str {
         self.helo.as_deref().unwrap_or("")
     }
 
-    /// Puts a reply into the output; 421 ends the session, whoever says it (RFC 5321 §3.8).
+    /// Puts a reply into the output; 421 ends the session, whatever its source (RFC 5321 §3.8).
     pub(super) fn write(&mut self, reply: &Reply) {
         replies::write(&mut self.output, reply);
         if reply.code == 421 {

@@ -1,4 +1,4 @@
-//! Content on its way in: behind 354, in chunks, or read only to be dropped.
+//! Incoming content: after 354, in chunks, or read only to be dropped.
 
 use super::content::ContentReader;
 use super::parameters::Chunk;
@@ -80,7 +80,7 @@ impl ServerSession {
             self.refuse(About::step("DATA"), &reply);
         }
         if last {
-            // RFC 2033 §4.2: as many replies as recipients, also to what is refused.
+            // RFC 2033 §4.2: as many replies as recipients, even for a refusal.
             for _ in 1..self.final_replies() {
                 self.write(&reply);
             }
@@ -90,7 +90,7 @@ impl ServerSession {
         need
     }
 
-    /// Cuts at most `left` octets from the front of `rest`; also returns what is left then.
+    /// Cuts at most `left` octets from the front of `rest`; also returns the number then left.
     fn cut<'a>(&mut self, now: Mono, left: u64, rest: &mut &'a [u8]) -> (&'a [u8], u64) {
         if !rest.is_empty() {
             self.wait_deadline = now + self.config.content_timeout;
@@ -126,7 +126,7 @@ impl ServerSession {
         Need::Abandon
     }
 
-    /// How many replies follow the content: in LMTP one per accepted RCPT (RFC 2033 §4.2).
+    /// Number of replies after the content: in LMTP one per accepted RCPT (RFC 2033 §4.2).
     fn final_replies(&self) -> usize {
         if self.config.lmtp { self.accepted.max(1) } else { 1 }
     }

@@ -1,4 +1,4 @@
-//! XCLIENT: a client that is believed says for whom it speaks (Postfix's XCLIENT_README).
+//! XCLIENT: a trusted client names the client that it acts for (Postfix's XCLIENT_README).
 
 use super::Need;
 use super::ServerConfig;
@@ -14,43 +14,43 @@ use std::sync::Arc;
 /// The value of an attribute, decoded; 501 5.5.4 beyond it.
 pub const XCLIENT_VALUE_BYTES_MAX: usize = 255;
 
-/// What is said of an attribute that does not have a value, or does not have it now.
+/// Values of an attribute that does not exist, or is temporarily unknown.
 const UNAVAILABLE: &str = "[UNAVAILABLE]";
 const TEMPORARILY_UNAVAILABLE: &str = "[TEMPUNAVAIL]";
 
-/// For whom a client speaks, as far as it says so.
+/// The client named by XCLIENT, as far as given.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Xclient {
-    /// `None`: nothing was said of it.
+    /// `None`: not given.
     pub name: Option<XclientName>,
     /// One that is not known is [`Ipv4Addr::UNSPECIFIED`].
     pub address: Option<IpAddr>,
     /// One that is not known is 0.
     pub port: Option<u16>,
-    /// What the client called itself: printable ASCII without blanks.
+    /// Its name in EHLO or HELO: printable ASCII without blanks.
     pub helo: Option<Arc<str>>,
     /// It did so by EHLO.
     pub is_extended: bool,
-    /// Who has logged in, without control characters. Only where logins are asked for.
+    /// Its authenticated user, without control characters. Only with logins configured.
     pub login: Option<Box<str>>,
 }
 
-/// The name of the one who is spoken for, which belongs to its address.
+/// The host name of the named client, verified against its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum XclientName {
     /// Letters, digits, hyphens, underscores and dots.
     Is(Box<str>),
     /// It has none.
     Unavailable,
-    /// Nobody knew at that moment.
+    /// Temporarily unknown.
     NotNow,
 }
 
 impl Xclient {
-    /// Reads what stands behind the command. `LOGIN` is an attribute if `takes_login`.
+    /// Parses the arguments of the command. `LOGIN` is an attribute if `takes_login`.
     ///
     /// # Errors
-    /// The reply that refuses the command.
+    /// Returns the reply that refuses the command.
     pub fn parse(argument: &str, takes_login: bool) -> Result<Xclient, Reply> {
         let mut said = Xclient::default();
         let mut seen: Vec<&'static str> = Vec::new();
@@ -86,7 +86,7 @@ impl Xclient {
             "LOGIN" if is_known => {
                 self.login = Some((!value.contains(char::is_control)).then(|| value.into())?);
             }
-            // Where the client has connected to is checked, and of no use here.
+            // The destination address is checked but not used.
             "DESTADDR" => return address_of(value).map(drop),
             "DESTPORT" => return port_of(value).map(drop),
             _ => {}
@@ -105,7 +105,7 @@ fn bad(attribute: &str) -> Reply {
     Reply { text: format!("Bad XCLIENT {attribute}").into(), ..replies::argument("") }
 }
 
-/// A value, decoded (RFC 3461 §4). What says that there is none is not encoded.
+/// A decoded value (RFC 3461 §4). The markers of a missing value are not encoded.
 fn value_of(text: &str) -> Option<Cow<'_, str>> {
     let value = match is_unavailable(text) {
         true => Cow::Borrowed(text),
@@ -148,14 +148,14 @@ fn port_of(value: &str) -> Option<u16> {
     value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
 }
 
-/// As EHLO takes it of a client that may be called anything: what a proxy has taken from its client is no reason to
-/// refuse the proxy. Line ends and the like are none of a client's.
+/// Accepts any name that EHLO accepts from a lenient client: a name accepted by a proxy is no reason to refuse the
+/// proxy. Line ends and other control characters are excluded.
 fn helo_of(value: &str) -> Option<Arc<str>> {
     (!value.contains(char::is_control)).then(|| fit_name(value).into())
 }
 
 impl ServerSession {
-    /// The client is believed when it says for whom it speaks: XCLIENT is offered.
+    /// Trusts the client to name the client it acts for: XCLIENT is offered.
     pub fn believe(&mut self) {
         self.is_believed = true;
     }
@@ -165,7 +165,7 @@ impl ServerSession {
         self.is_believed = false;
     }
 
-    /// What EHLO says of it; empty where it is not offered.
+    /// The line in the reply to EHLO; empty if not offered.
     pub(super) fn xclient_offer(&self) -> String {
         if !self.is_believed {
             return String::new();
@@ -187,9 +187,8 @@ impl ServerSession {
         Ok(Some(Need::Xclient(Box::new(said))))
     }
 
-    /// The answer to [`Need::Xclient`] for one that may proceed: the session begins anew with it, as it
-    /// is told now. One that may not gets a session of [`ServerSession::refused`] instead.
-    /// `is_believed`: the announced client may name another one in turn.
+    /// The answer to [`Need::Xclient`] for an accepted client: the session starts again for it. A refused one gets a
+    /// session of [`ServerSession::refused`] instead. `is_believed`: the named client may name another one in turn.
     pub fn answer_xclient(
         &mut self,
         now: Mono,
@@ -200,7 +199,7 @@ impl ServerSession {
         if self.take_awaited(now, |awaited| awaited == PendingNeed::Xclient).is_none() {
             return;
         }
-        // A user who is logged in speaks for himself, wherever he connects from.
+        // An authenticated user is never trusted to name another client, whatever its address.
         self.is_believed &= is_believed && said.login.is_none();
         self.config = config;
         self.is_logged_in = said.login.is_some();
