@@ -1,4 +1,4 @@
-//! What a command of an operator is, on a shard and in words.
+//! The traits of an operator's command: its action on a shard, and the text of its answer.
 
 use crate::control::{Select, ShardAnswer, Tally};
 use crate::operator::{CommandReply, Operator};
@@ -6,20 +6,20 @@ use crate::seams::World;
 use mail::MessageId;
 use std::rc::Rc;
 
-/// A command that shards carry out.
+/// A command for shards.
 pub(super) trait Command: Worded {
-    /// Carries it out on one shard. What was counted stands in `answer`.
+    /// Runs the command on one shard. Counts go to `answer`.
     async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer;
 }
 
-/// What is answered to a command, for people and for whoever merges the shards' answers.
+/// Texts of a command's answer, and options for merging the shards' answers.
 pub(super) trait Worded: Send + Sync {
-    /// The messages that it changes; `None`: it only reads.
+    /// The messages to be changed. `None` for a command that only reads.
     fn select(&self) -> Option<&Select> {
         None
     }
 
-    /// The one message that it is about, if it is about one.
+    /// The single message that the command is about, if any.
     fn id(&self) -> Option<MessageId> {
         match self.select() {
             Some(Select::Id(id)) => Some(*id),
@@ -27,38 +27,38 @@ pub(super) trait Worded: Send + Sync {
         }
     }
 
-    /// Whether it is no error that no message is concerned. What is asked for all of them is done when
-    /// the last has just left.
+    /// Returns true if an empty selection is no error. A command for all messages succeeds even if the last one has
+    /// just left.
     fn may_be_empty(&self) -> bool {
         self.select() == Some(&Select::All)
     }
 
-    /// Shown where all were meant and there were none.
+    /// The text if all messages were selected and the queue is empty.
     fn nothing(&self) -> &'static str {
         "the queue is empty"
     }
 
-    /// Shown where the message is not there.
+    /// The text if the message does not exist.
     fn not_found(&self, id: MessageId) -> String {
         format!("no message {id} in the queue: it is done with, or was never here")
     }
 
-    /// What was done; `None`: it only reads.
+    /// The text about the changes. `None` for a command that only reads.
     fn done(&self, _tally: Tally) -> Option<String> {
         None
     }
 
-    /// What became of recipients that are being tried.
+    /// The text about recipients in flight.
     fn in_flight(&self) -> &'static str {
         "being tried left alone"
     }
 
-    /// Its items come oldest first over all shards, at most so many; `None`: in any order.
+    /// Maximum number of items, oldest first over all shards. `None` for items in any order.
     fn limit(&self) -> Option<u32> {
         None
     }
 
-    /// Rows of each table of a summary.
+    /// Number of rows in each table of a summary.
     fn rows(&self) -> usize {
         0
     }
@@ -78,12 +78,12 @@ pub(super) fn counted(count: u64, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// What went wrong, if anything did.
+/// An answer with an error, if there was one.
 pub(super) fn failed(error: Option<String>) -> ShardAnswer {
     ShardAnswer { error, ..ShardAnswer::default() }
 }
 
-/// A command that makes no sense.
+/// The answer to an invalid command.
 pub(super) fn refused(why: String) -> ShardAnswer {
     ShardAnswer { refused: Some(why), ..ShardAnswer::default() }
 }

@@ -1,4 +1,4 @@
-//! `queue fail`.
+//! `queue fail` and `queue remove`.
 
 use super::command::{Command, Worded, changed, failed, refused};
 use crate::control::{Select, ShardAnswer, Tally};
@@ -7,17 +7,17 @@ use crate::seams::World;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// Gives recipients up now, and tells their senders.
+/// Fails recipients now, with reports to their senders.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueFail {
     pub select: Select,
-    /// The enhanced status of the report, such as `5.7.1`; `5.0.0` if it is left out.
+    /// The enhanced status code for the report, for example `5.7.1`. The default is `5.0.0`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// Why, for the sender.
+    /// The reason, for the sender.
     pub reason: String,
-    /// Nobody is told.
+    /// No report is sent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub silent: bool,
 }
@@ -45,7 +45,7 @@ impl Command for QueueFail {
     }
 }
 
-/// Removes messages; nobody is told.
+/// Removes messages without a report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueRemove {

@@ -8,12 +8,12 @@ use mail::MessageId;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// Keeps messages from being tried until they are released.
+/// Holds messages until they are released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueHold {
     pub select: Select,
-    /// Why, for whoever looks later.
+    /// The reason, for operators.
     pub reason: String,
 }
 
@@ -33,7 +33,7 @@ impl Command for QueueHold {
     }
 }
 
-/// Ends holds.
+/// Releases messages on hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueRelease {

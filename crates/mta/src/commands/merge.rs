@@ -1,11 +1,11 @@
-//! Many shards' answers as one.
+//! Merges the answers of all shards.
 
 use super::command::{Worded, counted};
 use crate::control::{
     ControlResponse, Counting, ErrorCode, QueueItem, ShardAnswer, ShardStatus, Tally,
 };
 
-/// What the shards have answered.
+/// The merged answers of the shards.
 #[derive(Debug, Default)]
 pub(super) struct MergedAnswer {
     pub(super) tally: Tally,
@@ -17,7 +17,7 @@ pub(super) struct MergedAnswer {
 }
 
 impl MergedAnswer {
-    /// Takes the last part of a shard's answer.
+    /// Adds the last part of a shard's answer.
     pub(super) fn take(&mut self, shard: usize, part: ShardAnswer) {
         self.items.extend(part.items);
         self.shards.extend(part.status);
@@ -29,7 +29,7 @@ impl MergedAnswer {
     }
 }
 
-/// What the asker gets to see: items, then `Done` or `Error`.
+/// The responses for the client: items, then `Done` or `Error`.
 pub(super) fn responses(worded: &dyn Worded, mut gathering: MergedAnswer) -> Vec<ControlResponse> {
     let items = std::mem::take(&mut gathering.items);
     let mut responses: Vec<ControlResponse> =
@@ -65,7 +65,7 @@ pub(super) fn last(worded: &dyn Worded, gathering: &MergedAnswer) -> ControlResp
     ControlResponse::Done { matched: gathering.tally.messages, tally, text: told }
 }
 
-/// What was done, for people; `None`: nothing was to be done.
+/// The text about the changes. `None` for a command that only reads.
 fn told(worded: &dyn Worded, tally: Tally) -> Option<String> {
     let mut text = worded.done(tally)?;
     if tally.held > 0 {

@@ -1,9 +1,10 @@
-//! What an operator can ask of a running server.
+//! The commands of the control socket.
 //!
-//! A command of the shards is one file: its arguments, what it does on a shard, and the words of its answer. The
-//! [`ControlPlane`] puts it before every shard and makes [`ControlResponse`](crate::control::ControlResponse)s of
-//! what they answer. Commands that concern the node as a whole have their arguments here, or beside what is answered
-//! in [`control`](crate::control); the program carries them out. As JSON all are documented in `docs/control.md`.
+//! Each command for shards is one file: its arguments, its action on a shard, and the texts of its answer. The
+//! [`ControlPlane`] sends it to all shards and merges their answers into
+//! [`ControlResponse`](crate::control::ControlResponse)s. Commands for the whole node have their arguments here, or
+//! next to their answers in [`control`](crate::control), and the program runs them. The JSON format is documented in
+//! `docs/control.md`.
 
 mod command;
 mod fail;
@@ -36,13 +37,13 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use tokio::sync::mpsc;
 
-/// Who carries out a request.
+/// The target of a request.
 enum RequestTarget<'a> {
     Shards(&'a dyn Worded),
     Node(&'a dyn NodeCommand, Box<NodeRequest>),
 }
 
-/// Makes the request of the commands that shards carry out, and of those that the node does.
+/// Generates the request types for shard commands and node commands.
 macro_rules! requests {
     (
         shards: $($(#[$of_shards:meta])* $command:ident),*;
@@ -56,7 +57,7 @@ macro_rules! requests {
             $($(#[$of_node])* $order($order),)*
         }
 
-        /// A request that the node carries out.
+        /// A request for the node.
         #[derive(Debug)]
         pub enum NodeRequest {
             $($order($order),)*
@@ -105,12 +106,11 @@ requests! {
         Reload, #[serde(rename = "status")] ServerStatus;
 }
 
-/// Puts a request before one shard and must not block. The shard sends its answer in parts, the
-/// last of which says so, or, when it is stopping, drops the sender; when nobody listens any more
-/// it stops what it does.
+/// Sends a request to one shard, without blocking. The shard returns its answer in parts and marks the last one. A
+/// stopping shard drops the sender. A dropped receiver ends the command.
 pub type ShardPort = Box<dyn Fn(ControlRequest, mpsc::Sender<ShardAnswer>) + Send + Sync>;
 
-/// Answers an operator on a shard, in a task of its own.
+/// Runs a request on a shard, in a separate task.
 pub(crate) fn handle<W: World>(
     operator: &Rc<Operator<W>>,
     request: ControlRequest,
@@ -121,7 +121,7 @@ pub(crate) fn handle<W: World>(
         let answer = operator.answer_to(parts.clone());
         let mut last = run(request, &operator, &answer).await;
         (last.tally, last.is_last) = (answer.tally(), true);
-        // Nobody may be listening any more.
+        // The receiver may be gone.
         let _ = parts.send(last).await;
     });
 }

@@ -8,15 +8,15 @@ use crate::seams::World;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// Has messages sent otherwise than they, their tenants and routes say.
+/// Overrides the routing of messages, which otherwise follows from the message, its tenant and its route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueMove {
     pub select: Select,
-    /// What is chosen; what is left out stays as it is.
+    /// The overrides. Fields left out stay unchanged.
     #[serde(default, skip_serializing_if = "Overrides::is_empty")]
     pub to: Overrides,
-    /// Takes back all that was chosen.
+    /// Removes all overrides.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub undo: bool,
 }

@@ -1,5 +1,4 @@
-//! Commands that concern the node rather than its shards. The program carries them out; of some the shards are asked
-//! as well.
+//! Commands for the whole node, which the program runs. Some also query the shards.
 
 use super::command::{Command, Worded};
 use super::merge::MergedAnswer;
@@ -14,25 +13,25 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use tokio::sync::oneshot;
 
-/// A command of the node.
+/// A node command.
 pub(super) trait NodeCommand: Send + Sync {
-    /// What the shards are asked when the node has done its part.
+    /// The query for the shards after the node has run the command.
     fn of_shards(&self) -> Option<ControlRequest> {
         None
     }
 
-    /// Adds what the shards have answered.
+    /// Adds the shards' answers to the responses.
     fn add(&self, _gathering: MergedAnswer, _responses: &mut [ControlResponse]) {}
 }
 
-/// A request to the node, and where its responses go.
+/// A request for the node, with the channel for its responses.
 #[derive(Debug)]
 pub struct NodeJob {
     pub request: NodeRequest,
     pub answer: NodeAnswer,
 }
 
-/// Where the responses to a request go. Dropped instead, it answers that the server is stopping.
+/// The channel for the responses. If dropped, the client gets the error that the server is stopping.
 #[derive(Debug)]
 pub struct NodeAnswer(oneshot::Sender<Vec<ControlResponse>>);
 
@@ -42,13 +41,13 @@ impl NodeAnswer {
         (NodeAnswer(answer), answered)
     }
 
-    /// What was asked for.
+    /// Sends items.
     pub fn items(self, items: impl IntoIterator<Item = ControlResponse>) {
         let done = ControlResponse::Done { matched: 0, tally: None, text: None };
         self.send(items.into_iter().chain([done]).collect());
     }
 
-    /// What was done, or why it was not, in a sentence.
+    /// Sends one sentence: the result or the error.
     pub fn told(self, told: Result<String, String>) {
         self.send(vec![match told {
             Ok(text) => ControlResponse::Done { matched: 0, tally: None, text: Some(text) },
@@ -56,13 +55,13 @@ impl NodeAnswer {
         }]);
     }
 
-    /// Why what was asked about is not there.
+    /// Sends the error that the requested object does not exist.
     pub fn not_found(self, text: String) {
         self.send(vec![ControlResponse::Error { code: ErrorCode::NotFound, text }]);
     }
 
     fn send(self, responses: Vec<ControlResponse>) {
-        // The asker may have gone.
+        // The client may have disconnected.
         let _ = self.0.send(responses);
     }
 }
@@ -76,18 +75,18 @@ impl NodeCommand for Sources {}
 impl NodeCommand for ShapingList {}
 impl NodeCommand for ShapingLift {}
 
-/// The clock is right: mail may be given up for its age again.
+/// Confirms that the clock is right: mail may expire by age again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustClock {}
 
 impl NodeCommand for TrustClock {}
 
-/// Reads the configuration again.
+/// Reloads the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reload {}
 
 impl NodeCommand for Reload {
-    /// Shards take what comes to them in order: they have the new configuration when they count.
+    /// Shards process messages in order, so they count with the new configuration.
     fn of_shards(&self) -> Option<ControlRequest> {
         Some(Unrouted {}.into())
     }
@@ -105,7 +104,7 @@ impl NodeCommand for Reload {
     }
 }
 
-/// How the server is.
+/// The state of the server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerStatus {}
 
@@ -122,7 +121,7 @@ impl NodeCommand for ServerStatus {
     }
 }
 
-/// How a shard is. Asked by the server itself.
+/// The state of a shard. Only for the server itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardState {}
 
@@ -134,7 +133,7 @@ impl Command for ShardState {
     }
 }
 
-/// How many queued recipients have no route. Asked by the server itself.
+/// The number of queued recipients without a route. Only for the server itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unrouted {}
 

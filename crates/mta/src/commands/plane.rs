@@ -1,4 +1,4 @@
-//! Puts requests before the shards and makes responses of what they answer, as it comes.
+//! Sends requests to the shards, and merges their answers into responses as they arrive.
 
 use super::command::Worded;
 use super::merge::{self, MergedAnswer};
@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 use tokio::sync::mpsc;
 
-/// Puts requests before the shards and merges what they answer.
+/// Sends requests to the shards and merges their answers.
 pub struct ControlPlane {
     shards: Vec<ShardPort>,
     node: mpsc::Sender<NodeJob>,
@@ -22,10 +22,10 @@ impl std::fmt::Debug for ControlPlane {
     }
 }
 
-/// Whoever asked has gone.
+/// The client has disconnected.
 struct Gone;
 
-/// Where responses go.
+/// The channel for responses.
 #[derive(Clone)]
 struct Out(mpsc::Sender<ControlResponse>);
 
@@ -36,24 +36,23 @@ impl Out {
 }
 
 impl ControlPlane {
-    /// `shards` in order of their numbers.
+    /// `shards` in the order of their numbers.
     #[must_use]
     pub fn new(shards: Vec<ShardPort>, node: mpsc::Sender<NodeJob>) -> ControlPlane {
         ControlPlane { shards, node }
     }
 
-    /// Carries out a request. The last response is `Done` or `Error`. When nobody takes the
-    /// responses any more, what is being done stops.
+    /// Runs a request. The last response is `Done` or `Error`. If the client disconnects, the command ends.
     pub async fn handle(&self, request: ControlRequest, out: mpsc::Sender<ControlResponse>) {
         let out = Out(out);
-        // Gone: nobody is left to be told so.
+        // An error means that the client has disconnected.
         let _ = match request.kind() {
             RequestTarget::Shards(worded) => self.put(&request, worded, &out).await,
             RequestTarget::Node(command, request) => self.ask_node(command, *request, &out).await,
         };
     }
 
-    /// Has the node carry out a command, and asks the shards about it where it wants that.
+    /// Runs a node command, and queries the shards if the command requires it.
     async fn ask_node(
         &self,
         command: &dyn NodeCommand,
@@ -76,7 +75,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Has the shards carry out a command of theirs.
+    /// Runs a shard command.
     async fn put(
         &self,
         request: &ControlRequest,
@@ -119,7 +118,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// The oldest of all shards, in order: each shard's come in order, so a page of each is enough.
+    /// Lists the oldest messages of all shards in order. Each shard sends its messages in order, so one page of each is
+    /// enough.
     async fn list(
         &self,
         request: &ControlRequest,
@@ -155,7 +155,7 @@ impl ControlPlane {
                 }
                 continue;
             }
-            // Every shard that has more has a page here.
+            // Here every shard with more items has a page.
             let first = pages
                 .iter_mut()
                 .filter(|page| !page.is_empty())
@@ -169,7 +169,7 @@ impl ControlPlane {
         out.say(merge::last(worded, &gathering)).await
     }
 
-    /// Puts a request before all shards at once.
+    /// Sends a request to all shards.
     fn start(&self, request: &ControlRequest) -> Vec<Option<mpsc::Receiver<ShardAnswer>>> {
         let begin = |shard: &ShardPort| {
             let (answer, answers) = mpsc::channel(PARTS_MAX);
@@ -180,8 +180,7 @@ impl ControlPlane {
     }
 }
 
-/// The next part of any shard that `is_wanted`; `None` when none of these has more to say, or one
-/// that is not wanted has all there is.
+/// The next part from a shard that `is_wanted`. `None` if all those have sent their last part, or if none is wanted.
 async fn next_part(
     answers: &mut [Option<mpsc::Receiver<ShardAnswer>>],
     is_wanted: impl Fn(usize) -> bool,

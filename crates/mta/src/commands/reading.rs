@@ -8,13 +8,13 @@ use mail::MessageId;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// What is queued, oldest first.
+/// Lists queued messages, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueList {
     #[serde(default)]
     pub filter: Filter,
-    /// At most so many, after those that come first.
+    /// Maximum number of messages.
     pub limit: u32,
 }
 
@@ -35,7 +35,7 @@ impl Command for QueueList {
     }
 }
 
-/// Everything known about one message.
+/// Shows everything known about one message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueShow {
@@ -55,7 +55,7 @@ impl Command for QueueShow {
     }
 }
 
-/// What each open recipient of one message waits for.
+/// Shows the blocker of each open recipient of one message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueWhy {
@@ -75,13 +75,13 @@ impl Command for QueueWhy {
     }
 }
 
-/// What is queued, counted by whose it is, where it goes, reason and age.
+/// Counts queued recipients by tenant, campaign, destination, reason and age.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueSummary {
     #[serde(default)]
     pub filter: Filter,
-    /// Rows of each table.
+    /// Number of rows in each table.
     #[serde(default = "default_top")]
     pub top: u32,
 }

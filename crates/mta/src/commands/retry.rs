@@ -7,7 +7,7 @@ use crate::seams::World;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// Makes recipients due now; those held stay held.
+/// Makes recipients due now. Recipients on hold stay on hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueRetry {

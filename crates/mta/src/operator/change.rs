@@ -1,4 +1,4 @@
-//! What an operator does to messages: hold, release, retry, remove.
+//! Operator commands that change messages: hold, release, retry, remove.
 
 use super::sieve::READS_MAX;
 use super::tally::CountedMessages;
@@ -17,10 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Records that become durable together.
+/// Maximum number of records in one commit.
 const BATCH_MAX: usize = 512;
 
-/// Messages, each with those of its recipients that were found.
+/// Messages, each with the recipients that were found.
 pub(super) type SelectedRecipients = BTreeMap<MessageId, Vec<Glance>>;
 
 pub(super) fn by_message(glances: impl IntoIterator<Item = Glance>) -> SelectedRecipients {
@@ -32,14 +32,14 @@ pub(super) fn by_message(glances: impl IntoIterator<Item = Glance>) -> SelectedR
 }
 
 impl<W: World> Operator<W> {
-    /// Glances at all recipients of one message.
+    /// All recipients of one message.
     pub(super) async fn glances_of(self: &Rc<Self>, id: MessageId) -> Vec<Glance> {
         let Some(entry) = self.find(id).await else { return Vec::new() };
         self.schedule.queue().glances_of(self.services.now(), entry)
     }
 
     pub(crate) async fn retry(self: &Rc<Self>, select: Select, answer: &CommandReply) {
-        // Who asks for a retry may know that the DNS answers again.
+        // The operator may know that the DNS answers again.
         self.services.shared.known_names.forget_failures();
         let mut seen = CountedMessages::default();
         match MessageSelection::from(select) {
@@ -84,11 +84,11 @@ impl<W: World> Operator<W> {
             });
         }
         drop(queue);
-        // Nothing is asked before this has run: hosts that have moved are found where they are now.
+        // Hosts are resolved again before the first attempt, so that moved hosts are found.
         look_again(&self.schedule, &scheduled);
     }
 
-    /// Holds messages for `reason`, or releases them. Gives what went wrong.
+    /// Holds messages for `reason`, or releases them. Returns the error, if any.
     pub(crate) async fn hold(
         self: &Rc<Self>,
         select: Select,
@@ -146,10 +146,10 @@ impl<W: World> Operator<W> {
             let positions = self.record_holds(&batch, reason).await?;
             for (id, glances) in batch {
                 let Some(&position) = positions.get(&id.log()) else { continue };
-                // A recipient that has left meanwhile doesn't name its message any more.
+                // A recipient that was settled in the meantime no longer refers to its message.
                 let changed = glances.iter().find(|glance| self.apply_hold(glance.entry, reason));
                 if let Some(glance) = changed {
-                    // From now on it is held, if at all, by an operator.
+                    // Any hold is now by an operator.
                     self.custody.held.forget(id);
                     let is_new = seen.is_new(glance);
                     answer.count(|tally| tally.messages += u64::from(is_new));
@@ -174,8 +174,7 @@ impl<W: World> Operator<W> {
         }
     }
 
-    /// Makes holds or releases durable, those of each log together; gives the position of each
-    /// log's records.
+    /// Makes holds or releases durable, one commit per log. Returns the position of each log's records.
     async fn record_holds(
         self: &Rc<Self>,
         batch: &SelectedRecipients,
@@ -202,8 +201,8 @@ impl<W: World> Operator<W> {
         Ok(positions)
     }
 
-    /// Emits an event about a message as a whole, with what is known of it without reading it:
-    /// an operator may be doing this to a million.
+    /// Emits an event about a whole message without reading it from disk, since the command may affect a million
+    /// messages.
     fn tell(&self, id: MessageId, entry: EntryId, kind: Kind, position: u64) {
         if !self.services.events.is_on() {
             return;
@@ -229,7 +228,7 @@ impl<W: World> Operator<W> {
         self.services.emit_at(event, id.log(), position);
     }
 
-    /// Removes recipients; nobody is told. Gives what went wrong.
+    /// Removes recipients without a report. Returns the error, if any.
     pub(crate) async fn remove(
         self: &Rc<Self>,
         select: Select,
@@ -287,7 +286,7 @@ impl<W: World> Operator<W> {
         while found.peek().is_some() && !answer.is_unwanted() {
             let batch: Vec<_> = found.by_ref().take(READS_MAX).collect();
             let ids: Vec<MessageId> = batch.iter().map(|(id, _)| *id).collect();
-            // Once they are removed they can't be read any more.
+            // After the removal they can't be read.
             let read = if self.services.events.is_on() {
                 self.custody.messages.peek_all(&ids).await
             } else {
@@ -304,7 +303,7 @@ impl<W: World> Operator<W> {
                     let mut queue = self.schedule.queue_mut();
                     match queue.remove(now, entry) {
                         Some(detail) => removed.push(detail.recipient),
-                        // It leaves when its attempt fails.
+                        // In flight: removed when its attempt fails.
                         None => in_flight += u64::from(queue.entry(now, entry).is_some()),
                     }
                 }
@@ -357,9 +356,9 @@ impl<W: World> Operator<W> {
     }
 }
 
-/// Whose mail waits under a key, as events tell it.
+/// The labels of a scheduled queue for events.
 fn labels_of(key: &ScheduledKey) -> Option<Box<Labels>> {
-    // What begins so is a name of ours, for reports.
+    // Names with `<` are internal, for reports.
     let name =
         |name: &Arc<str>| (!name.is_empty() && !name.starts_with('<')).then(|| Arc::clone(name));
     let labels =

@@ -1,4 +1,4 @@
-//! Ends the holds of checks: nobody has released these messages for `hold_for`.
+//! Ends holds by checks that no operator released within `hold_for`.
 
 use super::change::by_message;
 use super::walk::{CommandReply, Operator};
@@ -16,13 +16,13 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Holds that are ended in one go.
+/// Maximum number of holds ended at a time.
 const ENDED_MAX: usize = 64;
-/// The wall clock is looked at as often while anything is held: it may be set.
+/// Interval for reading the wall clock while messages are held, since it may be set.
 const LOOK_EVERY: Duration = Duration::from_secs(3_600);
 
 impl<W: World> Operator<W> {
-    /// Ends each hold of a check at its time.
+    /// Ends each hold by a check at its time.
     pub(crate) async fn run_holds(self: Rc<Self>) {
         let mut alarm = Alarm::new(self.services.world.time().clone());
         loop {
@@ -30,7 +30,7 @@ impl<W: World> Operator<W> {
             let wall = self.services.wall();
             let until = match held.next_end() {
                 None => Mono::NEVER,
-                // Ages are not to be trusted: mail would be removed because the clock is wrong.
+                // With a distrusted clock the hold must not end: a wrong clock would remove mail.
                 Some(end) if end <= wall && !self.services.shared.clock.is_doubted() => {
                     self.end_holds(wall).await;
                     continue;
@@ -60,7 +60,7 @@ impl<W: World> Operator<W> {
         }
         let console = &self.services.console;
         let (parts, _nobody) = mpsc::channel(1);
-        // Nobody listens, and it is done all the same.
+        // No client receives the parts.
         let answer =
             CommandReply { parts, tally: Cell::default(), told_at: Cell::new(self.services.now()) };
         let (returned, removed) = (by_message(returned), by_message(removed));
@@ -90,12 +90,12 @@ impl<W: World> Operator<W> {
         if glances.iter().any(|glance| glance.id == hold.id) {
             return glances;
         }
-        // An operator has removed that recipient, and no others.
+        // An operator has removed that recipient but not the rest.
         self.glances_of(hold.id).await
     }
 }
 
-/// RFC 3463 §3.8, X.7.1: not authorized, message refused. The check's own reason is not for senders.
+/// Message refused (X.7.1, RFC 3463 §3.8). The check's reason is not disclosed to senders.
 fn never_released() -> Arc<Failure> {
     let text = "the message was held for review, and nobody released it in time";
     Arc::new(Failure::local(Class::Permanent, EnhancedStatus::new(5, 7, 1), text))

@@ -1,4 +1,4 @@
-//! Giving recipients up by order: reported to their senders, or silently.
+//! Fails recipients on an operator's command, with or without reports.
 
 use super::change::{SelectedRecipients, by_message};
 use super::reading::{ReadAhead, Unread};
@@ -14,29 +14,29 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Messages whose reports are being written at once, at most: beyond that the order waits for the spool, so that
-/// memory does not grow with what is failed.
+/// Maximum number of messages with reports being written. Beyond it the command waits for the spool, so that memory
+/// does not grow with the number of failed messages.
 const REPORTS_MAX: usize = 1_024;
-/// So many messages are dealt with before others go first.
+/// Number of messages processed before the command yields.
 const TURN_MAX: usize = 256;
 
-/// What recipients are given up with.
+/// A command to fail recipients.
 pub(crate) struct Order {
     failure: Arc<Failure>,
-    /// Nobody is told.
+    /// No report is sent.
     silent: bool,
 }
 
-/// Messages that were read, and those of their recipients that are to be given up.
+/// Messages that were read, with the recipients to fail.
 type Batch = Vec<(Rc<Message>, Vec<Glance>)>;
 
-/// How an order is carried out.
+/// Progress of a command.
 struct FailProgress {
     reading: ReadAhead,
     unread: Unread,
-    /// Messages whose reports waited before.
+    /// Messages with pending reports at the start.
     waiting: usize,
-    /// Messages since others had their turn.
+    /// Messages processed since the last yield.
     done: usize,
 }
 
@@ -47,10 +47,10 @@ impl FailProgress {
 }
 
 impl Order {
-    /// For these words; 5.0.0 without a status.
+    /// The default status is 5.0.0.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence for the operator.
     pub(crate) fn new(status: Option<&str>, reason: &str, silent: bool) -> Result<Order, String> {
         let status = match status.unwrap_or("5.0.0").split('.').collect::<Vec<_>>()[..] {
             ["5", subject, detail] => subject.parse().ok().zip(detail.parse().ok()),
@@ -66,7 +66,7 @@ impl Order {
 }
 
 impl Order {
-    /// Why it matters that a message can't be read.
+    /// The consequence of a message that can't be read, for the operator.
     fn unread(&self) -> &'static str {
         match self.silent {
             true => "`queue remove` removes it",
@@ -76,7 +76,7 @@ impl Order {
 }
 
 impl<W: World> Operator<W> {
-    /// Gives recipients up now. Gives what went wrong.
+    /// Fails recipients now. Returns the error, if any.
     pub(crate) async fn fail(
         self: &Rc<Self>,
         select: Select,
@@ -102,7 +102,7 @@ impl<W: World> Operator<W> {
         error.or_else(|| pace.unread.sentence(order.unread()))
     }
 
-    /// Gives these up now, and reports them. Gives what went wrong.
+    /// Fails these recipients with reports. Returns the error, if any.
     pub(super) async fn fail_reported(
         self: &Rc<Self>,
         found: SelectedRecipients,
@@ -146,7 +146,7 @@ impl<W: World> Operator<W> {
         error
     }
 
-    /// Lets others go first now and then, and waits until the reports are written that are under way.
+    /// Yields regularly, and waits while too many reports are being written.
     async fn keep_pace(&self, pace: &mut FailProgress, answer: &CommandReply) {
         let most = pace.waiting + REPORTS_MAX;
         while pace.done >= TURN_MAX || self.delivery.unreported.reports() >= most {
@@ -159,7 +159,7 @@ impl<W: World> Operator<W> {
         }
     }
 
-    /// Takes recipients out of the queue, all of one message.
+    /// Takes recipients of one message out of the queue.
     fn take_out(&self, glances: Vec<Glance>, answer: &CommandReply) -> Vec<EntryDetail> {
         let now = self.services.now();
         let mut queue = self.schedule.queue_mut();

@@ -1,4 +1,4 @@
-//! Queued messages as an operator sees them.
+//! Queued messages in the form shown to operators.
 
 use super::walk::Operator;
 use crate::control::{self, BlockerKind, QueueItem, QueueRecipient, RecipientState};
@@ -14,10 +14,10 @@ use spool::LoadError;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Ways out of the same place that are named; of more their number is.
+/// Maximum number of alternative paths that are listed. For more only the number is shown.
 const WAYS_NAMED_MAX: usize = 32;
 
-/// What is waited for where any of these will do: the source of each way that is out, and what it needs.
+/// The blockers of several alternative paths, one of which must end.
 fn one_of(own: &Blocker, others: &[Blocker]) -> String {
     let mut text = own.to_string();
     for other in others.iter().take(WAYS_NAMED_MAX - 1) {
@@ -30,8 +30,7 @@ fn one_of(own: &Blocker, others: &[Blocker]) -> String {
 }
 
 impl<W: World> Operator<W> {
-    /// A message as an operator sees it, as far as it can be read; `None` if it was settled
-    /// meanwhile.
+    /// A message in the form for operators, as far as it can be read. `None` if it was settled in the meantime.
     pub(super) fn item(
         &self,
         id: MessageId,
@@ -61,7 +60,7 @@ impl<W: World> Operator<W> {
             }
             Some(recipient)
         });
-        // Its addresses were not at hand when they were given up.
+        // The addresses were not available when the recipients failed.
         let given_up = self.given_up_of(id).map(|mut recipient| {
             recipient.address = message.address_of(recipient.index).unwrap_or(recipient.address);
             recipient
@@ -90,7 +89,7 @@ impl<W: World> Operator<W> {
         })
     }
 
-    /// What the queue knows of a message that can't be read; `why`: what the spool said.
+    /// The queue's data about a message that can't be read. `why` is the spool's error.
     fn unread_item(
         &self,
         id: MessageId,
@@ -191,7 +190,7 @@ impl<W: World> Operator<W> {
         self.services.classes.of(failure).map(|verdict| verdict.class)
     }
 
-    /// What an entry waits for in a line of the process, if its queue waits there.
+    /// The blocker of an entry in one of the process-wide fair queues.
     fn in_line(
         &self,
         entry: &EntryDetail,
@@ -237,14 +236,14 @@ impl<W: World> Operator<W> {
         Some(control::Blocker { kind, text, until })
     }
 
-    /// The recipients of a message that were given up and not reported.
+    /// The failed recipients of a message without a durable report.
     fn given_up_of(&self, id: MessageId) -> impl Iterator<Item = QueueRecipient> {
         let given_up = self.delivery.unreported.of(id).into_iter();
         given_up.map(|(recipient, next_try)| self.given_up(recipient, next_try))
     }
 
     fn given_up(&self, recipient: FailedRecipient, next_try: Mono) -> QueueRecipient {
-        // While the spool has it, the try is now.
+        // While the spool has the request, the attempt is now.
         let next_try = self.services.wall_of(next_try.max(self.services.now()));
         let text = match (&recipient.unreadable, self.custody.obstacle()) {
             (Some(why), _) => {

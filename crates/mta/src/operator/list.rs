@@ -1,4 +1,4 @@
-//! Listing: the oldest that match, page by page.
+//! Lists the oldest matching messages, page by page.
 
 use super::sieve::READS_MAX;
 use super::tally::CountedMessages;
@@ -10,12 +10,11 @@ use queue::EntryId;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
-/// A message in the order of a list: how young it is in microseconds, its id, and one of its
-/// recipients, if any is queued.
+/// A message in list order: its age in inverted microseconds, its id, and one queued recipient if there is one.
 type Listed = (u64, MessageId, Option<(u32, u32)>);
 
 impl<W: World> Operator<W> {
-    /// Sends the oldest that match, at most `limit`, and counts all.
+    /// Sends the oldest `limit` matching messages, and counts all.
     pub(crate) async fn list(self: &Rc<Self>, filter: Filter, limit: u32, answer: &CommandReply) {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut walk = self.walk(filter, answer);
@@ -51,7 +50,7 @@ impl<W: World> Operator<W> {
                 continue;
             }
             let part = ShardAnswer { items, ..answer.part() };
-            // Waits until the asker has taken what came before.
+            // Waits until the client has read the earlier pages.
             if answer.parts.send(part).await.is_err() {
                 return;
             }
@@ -70,7 +69,7 @@ impl<W: World> Operator<W> {
         items
     }
 
-    /// Messages with recipients that were given up and match, with their ages.
+    /// Matching messages with failed recipients that have no report yet, with their ages.
     pub(super) async fn given_up_matching(self: &Rc<Self>, walk: &Walk) -> Vec<(MessageId, u64)> {
         let now = self.services.wall();
         let mut matching = Vec::new();

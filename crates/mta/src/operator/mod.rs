@@ -1,8 +1,7 @@
-//! What commands do on a shard.
+//! Operator commands on a shard.
 //!
-//! Whoever looks at the whole queue does so a piece at a time and lets others go first in between;
-//! what is found is dealt with piece by piece, so that neither memory nor the pauses of the shard
-//! grow with the queue. When nobody listens to the answer any more, it ends.
+//! A command over the whole queue walks through it piece by piece, yields in between, and processes each piece at once.
+//! Neither memory nor the pauses of the shard then grow with the queue. The command ends when its client disconnects.
 
 mod change;
 mod ended_holds;
@@ -25,12 +24,12 @@ use tokio::sync::mpsc;
 pub(crate) use walk::{CommandReply, Operator};
 
 impl<W: World> Operator<W> {
-    /// Does `work` in a task of its own.
+    /// Runs `work` in a separate task.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + 'static) {
         self.services.spawn(work);
     }
 
-    /// An answer whose parts go there.
+    /// A reply with this channel for its parts.
     pub(crate) fn answer_to(&self, parts: mpsc::Sender<ShardAnswer>) -> CommandReply {
         CommandReply { parts, tally: Cell::default(), told_at: Cell::new(self.services.now()) }
     }
@@ -41,7 +40,7 @@ impl<W: World> Operator<W> {
         answer.count(|tally| tally.recipients = recipients);
     }
 
-    /// How the shard is.
+    /// The state of the shard.
     pub(crate) fn status(&self) -> ShardStatus {
         let queue = self.schedule.queue();
         let counts = queue.counts();

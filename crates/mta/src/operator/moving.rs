@@ -1,8 +1,7 @@
-//! Moving messages by order: to another route, pool, campaign or priority than they, their tenants and routes say.
+//! Moves messages to another route, pool, campaign or priority on an operator's command.
 //!
-//! A message is moved as a whole, and durably: the spool keeps what was chosen beside it, and its entries wait
-//! where that leads once it is kept. Recipients that are being tried are left alone: they come back to where they
-//! were, and follow the others when the server starts again.
+//! A message is moved as a whole and durably: the spool stores the overrides, and then the entries are transferred.
+//! Recipients in flight stay in their queue, and follow the rest at the next start.
 
 use super::change::{SelectedRecipients, by_message};
 use super::reading::{ReadAhead, Unread};
@@ -20,13 +19,13 @@ use spool::{Completion, LoadError, Record, State};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What is chosen; `None` takes back what was.
+/// The overrides. `None` removes all.
 pub(crate) type Order = Option<Overrides>;
 
-/// Why it matters that a message can't be read.
+/// The consequence of a message that can't be read, for the operator.
 const UNREAD: &str = "and what it says stands there";
 
-/// A message that is to be moved.
+/// A message to be moved.
 struct Moving {
     message: Rc<Message>,
     /// One of its recipients.
@@ -35,7 +34,7 @@ struct Moving {
 }
 
 impl<W: World> Operator<W> {
-    /// Whether an order makes sense, and what it asks for is there.
+    /// Checks that a command is valid and that its route and pool exist.
     pub(crate) fn check_order(&self, to: Overrides, undo: bool) -> Result<Order, String> {
         match (undo, to.is_empty()) {
             (true, true) => return Ok(None),
@@ -71,7 +70,7 @@ impl<W: World> Operator<W> {
         }
     }
 
-    /// Moves messages. Gives what went wrong.
+    /// Moves messages. Returns the error, if any.
     pub(crate) async fn move_to(
         self: &Rc<Self>,
         select: Select,
@@ -91,7 +90,7 @@ impl<W: World> Operator<W> {
         let mut walk = self.walk(filter, answer);
         let mut seen = CountedMessages::default();
         while let Some(mut found) = self.next_piece(&mut walk, answer).await {
-            // The others of its recipients go along.
+            // The remaining recipients of the message are moved with the first.
             found.retain(|glance| seen.is_new(glance));
             let found = by_message(found);
             let context = (&mut reading, &mut unread);
@@ -122,7 +121,8 @@ impl<W: World> Operator<W> {
         Ok(())
     }
 
-    /// Those that are to be moved: not what is there already, nor what is being tried.
+    /// Selects the messages to be moved: not those with the same overrides already, nor those with all recipients in
+    /// flight.
     fn moving_of(
         &self,
         batch: Vec<(MessageId, Vec<Glance>)>,
@@ -178,7 +178,7 @@ impl<W: World> Operator<W> {
         Ok(())
     }
 
-    /// The spool has it: the queue follows.
+    /// The spool has stored the overrides: transfers the entries.
     fn apply_move(&self, moving: Moving, position: u64, answer: &CommandReply) {
         let Moving { message, entry, overrides } = moving;
         let id = message.id;

@@ -1,4 +1,4 @@
-//! How many messages are read from the spool at once by who reads many.
+//! Batch size for reading many messages from the spool.
 
 use super::sieve::READS_MAX;
 use crate::message::Message;
@@ -6,12 +6,12 @@ use mail::MessageId;
 use spool::LoadError;
 use std::rc::Rc;
 
-/// Of small messages so many are read at once.
+/// Batch size while messages are small.
 const SMALL_READS_MAX: usize = 64;
-/// Messages up to this size are small.
+/// Maximum size of a small message.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// As many as were small before: one after the other would wait for the disk each time.
+/// The batch size, large if the last batch had small messages only: sequential reads cost a disk wait each.
 pub(super) struct ReadAhead(usize);
 
 impl Default for ReadAhead {
@@ -21,12 +21,12 @@ impl Default for ReadAhead {
 }
 
 impl ReadAhead {
-    /// How many are read next.
+    /// Size of the next batch.
     pub(super) fn count(&self) -> usize {
         self.0
     }
 
-    /// These were read.
+    /// Notes a batch that was read.
     pub(super) fn note(&mut self, read: &[Result<Rc<Message>, LoadError>]) {
         let largest = read.iter().flatten().map(|message| message.cost()).max();
         let are_small = largest.unwrap_or(0) <= SMALL_BYTES;
@@ -34,7 +34,7 @@ impl ReadAhead {
     }
 }
 
-/// Messages that an order could not read: it goes on, and names them at its end.
+/// Messages that a command could not read. It continues, and names them at its end.
 #[derive(Default)]
 pub(super) struct Unread {
     first: Option<MessageId>,
@@ -42,7 +42,7 @@ pub(super) struct Unread {
 }
 
 impl Unread {
-    /// Gives the message if it was read. One that is gone was delivered meanwhile: that is no mistake.
+    /// Returns the message if it was read. A message not found was delivered in the meantime, which is no error.
     pub(super) fn sort(
         &mut self,
         id: MessageId,
@@ -59,7 +59,7 @@ impl Unread {
         None
     }
 
-    /// What was not done, if there is any, and `why` it matters.
+    /// The error about unread messages, if any, with `why` as the consequence.
     pub(super) fn sentence(&self, why: &str) -> Option<String> {
         let first = self.first?;
         Some(match self.count {

@@ -1,4 +1,4 @@
-//! Follows what rules of shaping set in force, on each shard; the first one keeps the time for all, and tells.
+//! Applies effects of shaping rules on each shard. The first shard also runs the timers and reports changes for all.
 
 use super::change::SelectedRecipients;
 use super::walk::{CommandReply, Operator};
@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Between two looks at the clock while anything is in force: it may be set.
+/// Interval for reading the wall clock while effects are active, since it may be set.
 const CLOCK_LOOK: Duration = Duration::from_secs(60);
 
 impl<W: World> Operator<W> {
-    /// Follows effects for as long as the shard lives.
+    /// Follows the effects until the shard ends.
     pub(crate) async fn follow_rules(self: Rc<Self>) {
         let services = Rc::clone(&self.services);
         let mut changes = services.shared.rules.follow();
@@ -43,7 +43,7 @@ impl<W: World> Operator<W> {
         }
     }
 
-    /// Has limits return, and tells what happened. When to look again.
+    /// Advances the return of limits, and reports changes. Returns the time of the next call.
     fn keep_time(&self) -> Mono {
         let services = &self.services;
         let (wall, rules) = (services.wall(), &services.shared.rules);
@@ -87,7 +87,7 @@ impl<W: World> Operator<W> {
         }
     }
 
-    /// Says of recipients that wait at ready queues by which rules they go slower than usual.
+    /// Adds to recipients in ready queues the rules that slow them.
     pub(super) fn tell_rules(&self, item: &mut QueueItem, entry: EntryId) {
         if self.schedule.shaped.effects().is_empty() {
             return;
@@ -106,7 +106,7 @@ impl<W: World> Operator<W> {
         }
     }
 
-    /// By which rules what waits at a ready queue goes slower than usual, as part of a sentence.
+    /// The rules that slow a ready queue, as part of a sentence.
     fn slowed(&self, ready: ReadyId) -> String {
         let Some((provider, key)) = self.schedule.shaped.whom(ready) else { return String::new() };
         let effects = self.schedule.shaped.effects();
@@ -124,7 +124,7 @@ impl<W: World> Operator<W> {
         told.collect()
     }
 
-    /// Goes by these from now on.
+    /// Applies a new set of effects.
     fn follow_effects(self: &Rc<Self>, effects: &Arc<[Effect]>) {
         let before = self.schedule.shaped.effects();
         if before.is_empty() && effects.is_empty() {
@@ -146,12 +146,12 @@ impl<W: World> Operator<W> {
         }
     }
 
-    /// Gives up what is queued of a campaign for a provider. What comes later is refused when it is asked where it
-    /// goes (`schedule/application.rs`).
+    /// Fails the queued mail of a campaign for a provider. Mail queued later is refused at its resolution
+    /// (`schedule/application.rs`).
     async fn give_up_campaign(self: &Rc<Self>, effect: &Effect) {
         let failure = shaped::failure_of(effect);
         let scheduled = self.refuse_campaign(effect).await;
-        // Nobody listens: what is done is told by events.
+        // No client receives the parts. Events report the result.
         let (parts, _nobody) = mpsc::channel(PARTS_MAX);
         let told_at = Cell::new(self.services.now());
         let answer = CommandReply { parts, tally: Cell::default(), told_at };
@@ -168,7 +168,7 @@ impl<W: World> Operator<W> {
         }
     }
 
-    /// Has the scheduled queues of a campaign ask anew where their mail goes. Those that went to its provider.
+    /// Refuses all scheduled queues of a campaign for its provider, and returns them.
     async fn refuse_campaign(&self, effect: &Effect) -> BTreeSet<ScheduledId> {
         let (mut refused, mut from) = (BTreeSet::new(), Some(0));
         while let Some(at) = from {

@@ -1,5 +1,4 @@
-//! Which entries a filter lets through: first by what the queue knows, then, where that is asked
-//! for, by what stands in the message.
+//! Filters for queue entries: first by the queue's data, then, if necessary, by the message's.
 
 use crate::control::{Filter, RecipientState, is_hop};
 use crate::delivery::unreported::FailedRecipient;
@@ -10,10 +9,10 @@ use mail::Mailbox;
 use queue::{Glance, GlanceState, Queue};
 use std::sync::Arc;
 
-/// Messages that are read from the spool at once; each may be some megabytes.
+/// Maximum number of messages read in parallel. Each may be several megabytes.
 pub(super) const READS_MAX: usize = 16;
 
-/// A filter, ready to be used.
+/// A filter with normalised values.
 pub(super) struct EntryFilter {
     filter: Filter,
 }
@@ -21,7 +20,7 @@ pub(super) struct EntryFilter {
 impl EntryFilter {
     pub(super) fn new(filter: Filter) -> EntryFilter {
         let lower = |text: Option<String>| text.map(|text| text.to_lowercase());
-        // However an O/R address is written, there is one form of it here.
+        // O/R addresses have several notations and one normal form.
         let address = |text: &str| Mailbox::parse_any(text).ok().filter(Mailbox::is_or_address);
         let recipient =
             |text: String| address(&text).map_or(text, |it| it.to_string()).to_lowercase();
@@ -44,7 +43,7 @@ impl EntryFilter {
         sender.is_some() || recipient.is_some() || client.is_some()
     }
 
-    /// Whether more is asked for than age and state.
+    /// Returns true if the filter needs more than age and state.
     fn asks_for_queues(&self) -> bool {
         let Filter { domain, route, next_hop, tenant, campaign, .. } = &self.filter;
         let Filter { pool, provider, source, reason, class, .. } = &self.filter;
@@ -52,7 +51,7 @@ impl EntryFilter {
         class.is_some() || names.into_iter().any(Option::is_some)
     }
 
-    /// Whether an entry may match, by what the queue knows of it, and whose `provider` says its hosts are.
+    /// Returns true if an entry may match by the queue's data. `provider` returns its mailbox provider.
     pub(super) fn passes(
         &self,
         queue: &Queue,
@@ -106,7 +105,7 @@ impl EntryFilter {
         self.passes_failure(queue, classes, glance)
     }
 
-    /// Whether an entry may match, by what kept it from being delivered.
+    /// Returns true if an entry may match by its failure or hold reason.
     fn passes_failure(&self, queue: &Queue, classes: &ReplyClasses, glance: &Glance) -> bool {
         let filter = &self.filter;
         if let Some(wanted) = filter.class {
@@ -123,7 +122,7 @@ impl EntryFilter {
         })
     }
 
-    /// Whether a recipient matches, by what stands in its message.
+    /// Returns true if a recipient matches by its message's data.
     pub(super) fn passes_message(&self, message: &Message, recipient: u32) -> bool {
         let filter = &self.filter;
         if filter.sender.as_deref().is_some_and(|sender| message.sender() != sender) {
@@ -143,7 +142,7 @@ impl EntryFilter {
         })
     }
 
-    /// Whether a recipient that was given up and not reported matches.
+    /// Returns true if a failed recipient without a report matches.
     pub(super) fn passes_given_up(
         &self,
         given_up: &FailedRecipient,
@@ -175,7 +174,7 @@ impl EntryFilter {
             && filter.source.is_none()
     }
 
-    /// The sender that is asked for.
+    /// The sender in the filter.
     pub(super) fn sender(&self) -> Option<&str> {
         self.filter.sender.as_deref()
     }

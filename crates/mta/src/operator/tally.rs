@@ -1,4 +1,4 @@
-//! Counting: each message once, and what is queued by what it has in common.
+//! Counts for commands: each message once, and the queue by common properties.
 
 use super::walk::{CommandReply, Operator};
 use crate::control::{Counting, Filter, Summary};
@@ -8,7 +8,7 @@ use mail::map::FixedSet;
 use queue::Glance;
 use std::rc::Rc;
 
-/// Which messages were counted. Those with one recipient need not be remembered.
+/// The messages counted so far. Messages with a single recipient need no record.
 #[derive(Default)]
 pub(super) struct CountedMessages(FixedSet<MessageId>);
 
@@ -23,7 +23,7 @@ impl CountedMessages {
 }
 
 impl<W: World> Operator<W> {
-    /// What is queued and matches, counted.
+    /// Counts the matching recipients by their properties.
     pub(crate) async fn summary(self: &Rc<Self>, filter: Filter, answer: &CommandReply) -> Summary {
         let mut walk = self.walk(filter, answer);
         let mut counting = Counting::default();
@@ -45,7 +45,7 @@ impl<W: World> Operator<W> {
                     (&mut counting.providers, provider.as_ref()),
                 ];
                 for (count, name) in named {
-                    // What begins so is a name of ours, for reports.
+                    // Names with `<` are internal, for reports.
                     let name = name.filter(|name| !name.is_empty() && !name.starts_with('<'));
                     name.into_iter().for_each(|name| count.add(name, 1, age_ms));
                 }
@@ -75,10 +75,10 @@ impl<W: World> Operator<W> {
             }
             answer.count(|tally| tally.messages = counting.messages);
         }
-        // What is not shown is counted by whoever puts the shards together.
+        // Rows that are not shown are counted where the shards' answers are merged.
         counting.finish(SUMMARY_ROWS)
     }
 }
 
-/// Rows of each table that a shard hands on.
+/// Maximum number of rows per table from a shard.
 const SUMMARY_ROWS: usize = 1_000;

@@ -1,4 +1,4 @@
-//! Walking past all that is queued, a piece at a time.
+//! Walks through all queue entries, piece by piece.
 
 use super::sieve::{EntryFilter, READS_MAX};
 use crate::control::{Filter, Select, ShardAnswer, Tally};
@@ -15,12 +15,12 @@ use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Chunks of entries looked at in one go: some 4,000, well under a millisecond.
+/// Number of chunks in a piece: some 4,000 entries, well under a millisecond.
 const PIECE_CHUNKS: u32 = 4;
-/// Between two words about how far a command has come.
+/// Interval for progress reports.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
 
-/// Where a command's answer goes, and what it came to so far.
+/// The reply to a command: its channel and its counts.
 pub(crate) struct CommandReply {
     pub(super) parts: mpsc::Sender<ShardAnswer>,
     pub(super) tally: Cell<Tally>,
@@ -28,24 +28,24 @@ pub(crate) struct CommandReply {
 }
 
 impl CommandReply {
-    /// What it came to so far.
+    /// The counts so far.
     pub(crate) fn tally(&self) -> Tally {
         self.tally.get()
     }
 
-    /// Counts what it comes to; its words are made of that.
+    /// Changes the counts, from which the answer's text is made.
     pub(crate) fn count(&self, change: impl FnOnce(&mut Tally)) {
         let mut tally = self.tally.get();
         change(&mut tally);
         self.tally.set(tally);
     }
 
-    /// Nobody listens any more.
+    /// The client has disconnected.
     pub(super) fn is_unwanted(&self) -> bool {
         self.parts.is_closed()
     }
 
-    /// Says how far it has come, if that is due and the asker has taken what was said before.
+    /// Sends a progress report, if it is due and the channel has capacity.
     pub(super) fn progress(&self, now: Mono) {
         if now >= self.told_at.get() + PROGRESS_EVERY {
             self.told_at.set(now);
@@ -58,15 +58,15 @@ impl CommandReply {
     }
 }
 
-/// A walk past all entries.
+/// A walk through all entries.
 pub(crate) struct Walk {
     chunk: u32,
-    /// What ages are counted from.
+    /// The reference time for ages.
     began: Mono,
     pub(super) sieve: EntryFilter,
 }
 
-/// Answers operators, on one shard.
+/// Runs operator commands on one shard.
 pub(crate) struct Operator<W: World> {
     pub(super) services: Rc<Services<W>>,
     pub(super) custody: Rc<Custody<W>>,
@@ -92,14 +92,14 @@ impl<W: World> Operator<W> {
         counts.scheduled + counts.ready + counts.in_flight + counts.held
     }
 
-    /// Begins to walk past all entries.
+    /// Begins a walk.
     pub(crate) fn walk(&self, filter: Filter, answer: &CommandReply) -> Walk {
         let total = self.queued_count() as u64;
         answer.count(|tally| tally.total = total);
         Walk { chunk: 0, began: self.services.now(), sieve: EntryFilter::new(filter) }
     }
 
-    /// The entries in the next piece that match; `None` at the end, or when nobody wants to know.
+    /// The matching entries in the next piece. `None` at the end, or if the client has disconnected.
     pub(crate) async fn next_piece(
         self: &Rc<Self>,
         walk: &mut Walk,
@@ -138,7 +138,7 @@ impl<W: World> Operator<W> {
         Some(found)
     }
 
-    /// A recipient of a message, if it is queued here.
+    /// Finds a queued recipient of a message on this shard.
     pub(super) async fn find(self: &Rc<Self>, id: MessageId) -> Option<EntryId> {
         let mut chunk = 0;
         loop {
@@ -158,7 +158,7 @@ impl<W: World> Operator<W> {
         }
     }
 
-    /// Those of `found` whose messages match as well. What can't be read matches nothing.
+    /// The entries of `found` with matching messages. A message that can't be read does not match.
     async fn sift_read(
         self: &Rc<Self>,
         sieve: &EntryFilter,
@@ -166,7 +166,7 @@ impl<W: World> Operator<W> {
         answer: &CommandReply,
     ) -> Vec<Glance> {
         let mut kept = Vec::new();
-        // Recipients of one message mostly stand together: it is read once for all of them.
+        // Recipients of one message are mostly adjacent, so it is read once for all.
         let mut of_message = found.chunk_by(|a, b| a.id == b.id).peekable();
         while of_message.peek().is_some() && !answer.is_unwanted() {
             let batch: Vec<&[Glance]> = of_message.by_ref().take(READS_MAX).collect();
@@ -185,7 +185,7 @@ impl<W: World> Operator<W> {
     }
 }
 
-/// What a selection asks for: one message, or all that match.
+/// A selection: one message, or all that match a filter.
 pub(super) enum MessageSelection {
     One(MessageId),
     Matching(Box<Filter>),

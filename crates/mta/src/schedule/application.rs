@@ -1,8 +1,9 @@
-//! Puts in force what was found out of where mail goes (`resolution.rs`), in one order: suspensions of the scheduled
-//! queue, ready queues with their limits, and for each of them its domain's TLS, what rules shape, its warm-up, its
-//! next hop, suspensions of that.
+//! Applies the result of a resolution (`resolution.rs`) in a fixed order: suspensions of the scheduled queue, then its
+//! ready queues with their limits. For each ready queue follow the TLS report domain, the shaping rules, warm-up, the
+//! next hop and its suspensions.
 //!
-//! Limits of a ready queue are found with its hosts. Nothing else of a shard names ready queues.
+//! The limits of a ready queue are determined together with its hosts. No other module of a shard creates ready queue
+//! keys.
 
 use super::places::{ResolutionKey, ResolvedHops, ResolvedHosts, SourcePath};
 use super::resolution::{Resolved, RouteChoice, resolve, terms};
@@ -28,7 +29,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Answers the queue's question for the route and next hop of `scheduled`.
+/// Resolves the route and next hops of `scheduled`, and applies the result to the queue.
 pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: ScheduledId) {
     let Some(key) = schedule.queue().scheduled_key(scheduled).cloned() else { return };
     match resolve(schedule, scheduled, &key) {
@@ -43,7 +44,7 @@ pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: 
     }
 }
 
-/// Puts it in force where the mail of a scheduled queue goes, and answers the queue.
+/// Applies the result of a resolution, and passes it to the queue.
 fn apply<W: World>(
     schedule: &Rc<Schedule<W>>,
     (scheduled, key): (ScheduledId, &ScheduledKey),
@@ -74,7 +75,7 @@ fn apply<W: World>(
     let _ = answer(schedule, scheduled, resolution);
 }
 
-/// Names the ready queues towards hosts that were found, one for each source.
+/// Creates the ready queue keys for the resolved hosts, one per egress source.
 fn places_of<W: World>(
     schedule: &Schedule<W>,
     key: &ScheduledKey,
@@ -82,7 +83,7 @@ fn places_of<W: World>(
     found: ResolvedHosts,
 ) -> Rc<ResolvedHops> {
     let RouteChoice { config, route, pool } = course;
-    // Mail for this machine is sent from nowhere.
+    // Local delivery has no egress source.
     let is_sent = !matches!(route.channel.destination(), Destination::Here(_));
     let mut each = Vec::new();
     for (source, weight) in sources_of(pool.as_ref().filter(|_| is_sent).or(route.pool.as_ref())) {
@@ -100,7 +101,7 @@ fn places_of<W: World>(
     places
 }
 
-/// Answers the queue with these ready queues, unless the mail is given up there.
+/// Passes these ready queues to the queue, unless a shaping rule fails the mail.
 fn enter<W: World>(
     schedule: &Rc<Schedule<W>>,
     (scheduled, key): (ScheduledId, &ScheduledKey),
@@ -140,7 +141,7 @@ fn enter<W: World>(
     shaped::note_provider(schedule, scheduled);
 }
 
-/// Answers the queue; what could not be found, or is found again, is told. Gives the ready queues.
+/// Passes the resolution to the queue, and reports a failure or its end. Returns the ready queues.
 fn answer<W: World>(
     schedule: &Rc<Schedule<W>>,
     scheduled: ScheduledId,
@@ -149,7 +150,7 @@ fn answer<W: World>(
     let now = schedule.services.now();
     let failure = match &resolution {
         Resolution::Retry(failure) => Some(Arc::clone(failure)),
-        // Who has no route was told that already.
+        // A missing route has been reported by the caller.
         Resolution::Unrouted(failure) if failure.culprit != Culprit::Local => {
             Some(Arc::clone(failure))
         }
@@ -157,7 +158,7 @@ fn answer<W: World>(
     };
     let (found, ready) = {
         let mut queue = schedule.queue_mut();
-        // Whether entries can be located turns out with the first that is.
+        // With [`Resolution::Each`] success is known only after the first entry is located.
         let is_answer = !matches!(resolution, Resolution::Each { .. });
         let was_in_trouble = is_answer && queue.is_in_trouble(scheduled);
         let key = queue.scheduled_key(scheduled).filter(|_| was_in_trouble);
@@ -172,15 +173,15 @@ fn answer<W: World>(
     ready
 }
 
-/// What is known of a ready queue that was named.
+/// Stores the data of a ready queue: warm-up, next hop and suspensions.
 fn learn<W: World>(schedule: &Rc<Schedule<W>>, ready: ReadyId, key: &ReadyKey, hop: NextHop) {
     warmup::learn(schedule, ready, &hop);
     schedule.learn_hop(ready, key, hop);
     standing::suspend_hop(schedule, ready, key);
 }
 
-/// The ready queue of recipients whose entries name these hosts; `None`: the configuration is another by
-/// now.
+/// Enters the ready queue of recipients with these hosts in their entries. `None` if the configuration has changed
+/// since.
 pub(crate) fn enter_located<W: World>(
     schedule: &Rc<Schedule<W>>,
     locating: &HopLookup,
@@ -199,8 +200,8 @@ pub(crate) fn enter_located<W: World>(
     Some(ready)
 }
 
-/// Answers where the recipients of a message are; trouble in asking, or its end, is told. What is to be
-/// recorded of those that were deferred, in the order of the entries.
+/// Passes the located recipients of a message to the queue, and reports a failure or its end. Returns the state to be
+/// recorded for the deferred ones, in the order of the entries.
 pub(crate) fn answer_located<W: World>(
     schedule: &Rc<Schedule<W>>,
     locating: &HopLookup,
@@ -228,7 +229,7 @@ pub(crate) fn answer_located<W: World>(
     deferred
 }
 
-/// Has it found out anew where the mail of scheduled queues goes, whatever is remembered of it.
+/// Forgets cached resolutions, so that scheduled queues are resolved again.
 pub(crate) fn look_again<W: World>(schedule: &Schedule<W>, scheduled: &BTreeSet<ScheduledId>) {
     let queue = schedule.queue();
     let domains: BTreeSet<&Domain> =
@@ -241,7 +242,7 @@ pub(crate) fn look_again<W: World>(schedule: &Schedule<W>, scheduled: &BTreeSet<
     }
 }
 
-/// What mail is sent from, with weights; `None` is whatever address the machine takes.
+/// The egress sources with weights. `None` leaves the address to the system.
 fn sources_of(pool: Option<&Arc<Pool>>) -> Vec<(Option<Arc<Source>>, u32)> {
     match pool {
         Some(pool) => {
@@ -251,8 +252,8 @@ fn sources_of(pool: Option<&Arc<Pool>>) -> Vec<(Option<Arc<Source>>, u32)> {
     }
 }
 
-/// The name of the ready queue, and what it usually shares: the limits of the route towards the set of
-/// hosts, whatever their order.
+/// The ready queue's key and its normal limits. Limits are shared by all routes with the same set of hosts in any
+/// order.
 fn names<W: World>(
     schedule: &Schedule<W>,
     (route, source): (&Route, Option<&Source>),

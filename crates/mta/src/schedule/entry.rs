@@ -1,5 +1,4 @@
-//! Queue entries of a message's recipients: the one place that makes them, of new messages and of
-//! those that the spool held at the start.
+//! Creates the queue entries of a message's recipients, for new messages and for those recovered from the spool.
 
 use crate::clients::origin_of;
 use crate::facts::{ClientAddress, StoredFacts};
@@ -13,14 +12,14 @@ use queue::{Deadlines, NewEntry, Origin, ScheduledKey};
 use spool::{Meta, RecoveredMessage};
 use std::time::Duration;
 
-/// The clocks at the moment in which a message is queued.
+/// The clock readings when a message is queued.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
     pub(super) now: Mono,
     pub(super) wall: Wall,
 }
 
-/// The same, and what makes numbers of client networks.
+/// The clock readings, and the salt for hashing client networks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryContext {
     pub(super) clocks: Clocks,
@@ -28,14 +27,13 @@ pub(super) struct EntryContext {
 }
 
 impl Clocks {
-    /// A time of day as a moment; one that has passed is now, or earlier.
+    /// The monotonic time of a wall-clock time. The past becomes now or earlier.
     fn moment(self, at: Option<Wall>) -> Mono {
         at.map_or(Mono::NEVER, |at| self.now + at.since(self.wall))
     }
 
-    /// From when on the age of a message counts that was received then and asked not to be sent before: no
-    /// time to be given up after is spent on waiting for that. One that is to come, by a clock that was set back since,
-    /// has just come: it is no younger than that.
+    /// Start of a message's age: its receipt or its `not_before`, whichever is later, so that the delay does not count
+    /// towards expiry. A start in the future, after the clock was set back, counts as now.
     fn since(self, received_at: Wall, not_before: Option<Wall>) -> (Mono, Duration) {
         let received_at = received_at.min(self.wall);
         let from = not_before.map_or(received_at, |at| at.max(received_at));
@@ -45,30 +43,29 @@ impl Clocks {
     }
 }
 
-/// A message that is queued.
+/// A message to be queued.
 #[derive(Debug)]
 pub(super) struct Incoming<'a> {
     id: MessageId,
     meta: &'a Meta,
-    /// With what it waits: [`REPORTS`], [`TLS_REPORTS`] or nothing.
+    /// The campaign for reports ([`REPORTS`], [`TLS_REPORTS`]), or empty.
     class: &'static str,
-    /// What its sender said.
+    /// Delivery options from the sender.
     steering: Steering,
-    /// What it asks of TLS.
+    /// The TLS requirement.
     require_tls: RequireTls,
-    /// What an operator chose, or empty.
+    /// The operator's route, or empty.
     route: String,
-    /// Whose turn it waits for.
+    /// The client network, for fair queueing.
     origin: Origin,
     clocks: Clocks,
-    /// Since when it might be sent, from which its age counts, and the part of that which the monotonic
-    /// clock does not know about.
+    /// Start of the age, and the part of the age that the monotonic clock does not cover.
     received: (Mono, Duration),
     is_held: bool,
     is_warned: bool,
 }
 
-/// One of its recipients.
+/// A recipient to be queued.
 #[derive(Debug)]
 pub(super) struct IncomingRecipient {
     pub(super) index: u32,
@@ -96,7 +93,7 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// One that is queued, with what an operator has chosen for it now.
+    /// A queued message with new overrides from an operator.
     pub(super) fn overridden(
         message: &'a Message,
         overrides: &Overrides,
@@ -110,7 +107,7 @@ impl<'a> Incoming<'a> {
         }
     }
 
-    /// A message that the spool held.
+    /// A message recovered from the spool.
     pub(super) fn recovered(message: &'a RecoveredMessage, moment: EntryContext) -> Incoming<'a> {
         let (EntryContext { clocks, salt }, kept) = (moment, StoredFacts::of(&message.meta));
         let overrides = message.overrides.as_deref().map(Overrides::parse);
@@ -136,7 +133,7 @@ impl<'a> Incoming<'a> {
         router.scheduled_key(domain, &Waits { route, class, steering, require_tls: *require_tls })
     }
 
-    /// The priority class of its recipients.
+    /// The priority class of the recipients.
     pub(super) fn priority(&self) -> u8 {
         self.steering.priority.unwrap_or_default().class()
     }
@@ -171,7 +168,8 @@ impl<'a> Incoming<'a> {
     }
 }
 
-/// A stranger's client network, which the spool keeps: after a restart it has its turn as before.
+/// The fair-queueing origin. The client network of a message from an unauthenticated client is stored in the spool, so
+/// it is the same after a restart.
 fn origin(kept: StoredFacts<'_>, salt: u64) -> Origin {
     if !kept.is_from_stranger() {
         return Origin::OURS;
@@ -190,9 +188,8 @@ fn class(kept: StoredFacts<'_>, has_no_sender: bool) -> &'static str {
     }
 }
 
-/// How much longer a recipient waits. The next try of one that the spool held is stored as a time of
-/// day: if the clock was set back since, that is further away than the `longest` delay of a retry.
-/// What the message itself asks to wait for is a time of day.
+/// Remaining delay of a recipient. A recovered next attempt is a wall-clock time. If the clock was set back since, the
+/// delay is limited to the `longest` retry delay. The sender's `not_before` is not limited.
 fn wait(
     next_try_and_longest: Option<(Wall, Duration)>,
     not_before: Option<Wall>,

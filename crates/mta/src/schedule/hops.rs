@@ -1,4 +1,4 @@
-//! The next hops of a shard's ready queues, kept for as long as the queue keeps these.
+//! The next hops of a shard's ready queues, kept as long as the ready queues.
 
 use super::{Schedule, standing};
 use crate::known_hops::KnownHops;
@@ -21,18 +21,17 @@ pub(crate) struct Hops(RefCell<BTreeMap<ReadyId, HopEntry>>);
 struct HopEntry {
     hop: Rc<NextHop>,
     key: ReadyKey,
-    /// What it is called in the line for connections.
+    /// Its key in the fair queue for connections.
     who: FairKey,
 }
 
 impl Hops {
-    /// Where this ready queue leads.
+    /// The next hop of a ready queue.
     pub(crate) fn get(&self, ready: ReadyId) -> Option<Rc<NextHop>> {
         self.0.borrow().get(&ready).map(|place| Rc::clone(&place.hop))
     }
 
-    /// This is where a ready queue leads, whose key is `key`. Unless it says just what was known,
-    /// connections that were opened by what was known carry no further message.
+    /// Sets the next hop of a ready queue. If it has changed, connections to the old one carry no further message.
     pub(crate) fn learn(&self, all: &KnownHops, ready: ReadyId, key: &ReadyKey, hop: NextHop) {
         let mut hops = self.0.borrow_mut();
         if let Some(known) = hops.get_mut(&ready) {
@@ -46,8 +45,7 @@ impl Hops {
         hops.insert(ready, HopEntry { hop, key, who });
     }
 
-    /// An operator has mail tried now that goes by these ready queues: what was learnt of their hosts' troubles
-    /// is not believed any more.
+    /// An operator retries mail for these ready queues: failures observed earlier are checked again.
     pub(crate) fn retried(&self, now: Mono, ways: &[ReadyId]) {
         let hops = self.0.borrow();
         ways.iter()
@@ -62,27 +60,27 @@ impl Hops {
         }
     }
 
-    /// What a ready queue's hop is called in the line for connections.
+    /// The ready queue's key in the fair queue for connections.
     pub(crate) fn who(&self, ready: ReadyId) -> Option<FairKey> {
         self.0.borrow().get(&ready).map(|place| place.who)
     }
 
-    /// A connection was opened, or could not be.
+    /// Notes the result of a connection attempt for all shards.
     pub(crate) fn note_opening(&self, all: &KnownHops, ready: ReadyId, opened: bool, now: Mono) {
         if let Some(place) = self.0.borrow().get(&ready) {
             all.note_opening(&place.key, opened, now);
         }
     }
 
-    /// It answered, or was silent.
+    /// Notes for all shards that the hop answered or was silent.
     pub(crate) fn note(&self, all: &KnownHops, ready: ReadyId, standing: TrustLevel, now: Mono) {
         if let Some(place) = self.0.borrow().get(&ready) {
             all.note(&place.key, standing, now);
         }
     }
 
-    /// What any shard knows of a ready queue's hop. One that the file names is nobody's whom strangers can have
-    /// us write to, and is good unless it fails.
+    /// The standing of a ready queue's hop on all shards. A hop from the configuration cannot be chosen by clients, so
+    /// it is good unless it fails.
     pub(crate) fn standing(&self, all: &KnownHops, ready: ReadyId, now: Mono) -> TrustLevel {
         let hops = self.0.borrow();
         let Some(place) = hops.get(&ready) else { return TrustLevel::Unknown };
@@ -93,27 +91,27 @@ impl Hops {
     }
 }
 
-/// How long a source is left alone.
+/// Time that an egress source is suspended after a failure.
 const OUT_FOR: Duration = Duration::from_secs(60);
 
-/// What a source cannot do.
+/// The scope of an egress source's failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Out {
-    /// Send at all.
+    /// All mail.
     Source,
-    /// Reach one next hop.
+    /// One next hop.
     Way(ReadyKey),
 }
 
-/// Sources, and ways from them, that are out, each with why and until when.
+/// Egress sources, or pairs of source and next hop, that are suspended.
 #[derive(Debug, Default)]
 pub(crate) struct SourcesOut(RefCell<BTreeMap<SourceScope, Arc<queue::Suspension>>>);
 
-/// A source, and the way from it where it is about one only.
+/// A source, and the next hop if the failure affects only one.
 type SourceScope = (Arc<str>, Option<ReadyKey>);
 
 impl SourcesOut {
-    /// What stands in the way of a ready queue.
+    /// The suspension that applies to a ready queue.
     pub(super) fn of(&self, now: Mono, key: &ReadyKey) -> Option<Arc<queue::Suspension>> {
         if key.source.is_empty() {
             return None;
@@ -124,7 +122,7 @@ impl SourcesOut {
     }
 }
 
-/// A source has turned out to be of no use, for all it sends or for one next hop.
+/// Notes that a source has failed, for all its mail or for one next hop.
 pub(crate) fn note_out<W: World>(schedule: &Schedule<W>, source: &Arc<str>, out: Out, why: &str) {
     let now = schedule.services.now();
     let (way, what) = match &out {
@@ -142,7 +140,7 @@ pub(crate) fn note_out<W: World>(schedule: &Schedule<W>, source: &Arc<str>, out:
         all.retain(|_, known| known.until > now);
         all.insert((Arc::clone(source), way), found);
     }
-    // Each shard finds out for itself, and each opening that is under way.
+    // Each shard and each pending connection attempt notices the failure, so it is logged once.
     let is_news = || schedule.services.shared.told_sources.is_news(source, now, OUT_FOR / 2);
     if out == Out::Source && is_news() {
         schedule.services.console.warn("source", format_args!("{source} is out: {why}"));

@@ -1,4 +1,4 @@
-//! Connections that wait for work.
+//! Idle connections that wait for messages.
 
 use mail::map::FixedMap;
 use queue::ReadyId;
@@ -7,19 +7,19 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 
-/// One waiting connection.
+/// An idle connection.
 #[derive(Debug, Default)]
 pub(crate) struct IdleSlot {
-    /// Grows from one to the next.
+    /// Increases from slot to slot.
     number: u64,
     woken: Cell<bool>,
-    /// The process has few connections left.
+    /// The process is short of connections.
     asked_to_go: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
 impl IdleSlot {
-    /// Ready once there is work (or the shard stops).
+    /// Ready once the connection has work or the shard stops.
     pub(crate) fn poll_woken(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.woken.get() {
             return Poll::Ready(());
@@ -28,7 +28,7 @@ impl IdleSlot {
         Poll::Pending
     }
 
-    /// Whether it was asked to go since this was last asked.
+    /// Returns true once after a request to close.
     pub(crate) fn is_asked_to_go(&self) -> bool {
         self.asked_to_go.take()
     }
@@ -45,8 +45,8 @@ impl IdleSlot {
     }
 }
 
-/// All waiting connections of a shard by ready queue. The one that waited least is woken first:
-/// in quiet times the others time out and go.
+/// The idle connections of a shard by ready queue. The most recent one is woken first, so that in quiet times the rest
+/// time out and close.
 #[derive(Debug, Default)]
 pub(crate) struct IdleConnections {
     slots: RefCell<FixedMap<ReadyId, Vec<Rc<IdleSlot>>>>,
@@ -55,7 +55,7 @@ pub(crate) struct IdleConnections {
 }
 
 impl IdleConnections {
-    /// The calling connection waits from now on.
+    /// Enters the calling connection.
     pub(crate) fn enter(&self, ready: ReadyId) -> Rc<IdleSlot> {
         let number = self.next_number.get();
         self.next_number.set(number + 1);
@@ -64,7 +64,7 @@ impl IdleConnections {
         slot
     }
 
-    /// The connection stops waiting. `false`: it was woken already and is not in the list.
+    /// Removes the connection. Returns false if it has been woken and removed already.
     pub(crate) fn leave(&self, ready: ReadyId, slot: &Rc<IdleSlot>) -> bool {
         let mut all = self.slots.borrow_mut();
         let Some(waiting) = all.get_mut(&ready) else { return false };
@@ -78,7 +78,7 @@ impl IdleConnections {
         true
     }
 
-    /// Wakes the connection of `ready` that waited least.
+    /// Wakes the most recent idle connection of `ready`.
     pub(crate) fn wake_one(&self, ready: ReadyId) {
         let mut all = self.slots.borrow_mut();
         let Some(waiting) = all.get_mut(&ready) else { return };
@@ -92,18 +92,17 @@ impl IdleConnections {
         }
     }
 
-    /// A connection that begins to wait may be needed elsewhere.
+    /// Signals a new idle connection, because another hop may need its permit.
     pub(crate) fn tell_entered(&self) {
         self.entered.notify_one();
     }
 
-    /// Ready when [one was told of](IdleConnections::tell_entered).
+    /// Ready after [a signal](IdleConnections::tell_entered).
     pub(crate) async fn entered(&self) {
         self.entered.notified().await;
     }
 
-    /// Asks `count` connections whether they can be done without, those that waited longest
-    /// first.
+    /// Asks `count` connections to close if possible, the longest idle first.
     pub(crate) fn ask_to_go(&self, count: u64) {
         let all = self.slots.borrow();
         let mut waiting: Vec<_> = all.values().flatten().collect();
@@ -111,7 +110,7 @@ impl IdleConnections {
         if count == 0 {
             return;
         }
-        // Numbers are unique, so the map's order does not show.
+        // Numbers are unique, so the result does not depend on the map's order.
         waiting.select_nth_unstable_by_key(count - 1, |slot| slot.number);
         waiting.truncate(count);
         waiting.sort_unstable_by_key(|slot| slot.number);
@@ -121,10 +120,10 @@ impl IdleConnections {
         }
     }
 
-    /// Wakes every waiting connection.
+    /// Wakes all idle connections.
     pub(crate) fn wake_all(&self) {
         let all = std::mem::take(&mut *self.slots.borrow_mut());
-        // The order does not show: each only looks at the queue, and finds it paused.
+        // The order has no effect: each checks the queue and finds it paused.
         for slot in all.into_values().flatten() {
             slot.wake();
         }

@@ -1,5 +1,4 @@
-//! The queue and what lies beside it: next hops, connections that wait for work, what an operator
-//! has suspended.
+//! The scheduler of a shard: the queue with its next hops, idle connections and suspensions.
 
 pub(crate) mod application;
 mod entry;
@@ -46,7 +45,7 @@ use std::time::Duration;
 use tls_domains::TlsDomains;
 use warmup::Warming;
 
-/// Between two looks at the gauges.
+/// Interval for updating the gauges.
 const GAUGES_EVERY: Duration = Duration::from_millis(500);
 
 /// The schedule of one shard.
@@ -56,27 +55,27 @@ pub(crate) struct Schedule<W: World> {
     pub(crate) router: Rc<Router>,
     queue: RefCell<Queue>,
     hops: Hops,
-    /// Where mail goes that several scheduled queues have for one domain.
+    /// Cache of resolutions shared by several scheduled queues of a domain.
     known_places: KnownPlaces,
-    /// Whose mail goes to these, while reports about TLS are made.
+    /// Recipient domains of ready queues, while TLS reports are enabled.
     pub(crate) tls_domains: TlsDomains,
-    /// Connections that wait for work.
+    /// Idle connections.
     pub(crate) idle: IdleConnections,
-    /// Sources that cannot send at present.
+    /// Egress sources that cannot send now.
     sources_out: SourcesOut,
-    /// Ready queues whose source warms up.
+    /// Ready queues with a source in warm-up.
     warming: Warming,
-    /// Rules of shaping, and what came of them.
+    /// Shaping rules and their effects.
     pub(crate) shaped: ShapingEffects,
-    /// What an operator has suspended.
+    /// Suspensions by an operator.
     suspensions: RefCell<Arc<[Suspension]>>,
-    /// Counts changes that all queues must follow.
+    /// Number of changes that all queues must follow.
     change: Cell<u32>,
     gauges_due: Cell<Mono>,
 }
 
 impl<W: World> Schedule<W> {
-    /// An empty one, for one of so many shards.
+    /// An empty schedule for one of `shards` shards.
     pub(crate) fn new(
         services: &Rc<Services<W>>,
         custody: &Rc<Custody<W>>,
@@ -88,7 +87,7 @@ impl<W: World> Schedule<W> {
             seed: services.world.time().random(),
             ..QueueConfig::new(services.number, shards)
         });
-        // Before anything is queued.
+        // Must be set before the first entry is queued.
         queue.keep_all(services.now(), services.shared.clock.is_doubted());
         Rc::new(Schedule {
             services: Rc::clone(services),
@@ -108,18 +107,18 @@ impl<W: World> Schedule<W> {
         })
     }
 
-    /// The queue, to look at.
+    /// The queue, read-only.
     pub(crate) fn queue(&self) -> Ref<'_, Queue> {
         self.queue.borrow()
     }
 
-    /// The queue, to change it. What it then wants done is looked at soon.
+    /// The queue, mutable. Its actions are polled soon after.
     pub(crate) fn queue_mut(&self) -> RefMut<'_, Queue> {
         self.services.changed.note();
         self.queue.borrow_mut()
     }
 
-    /// Waits for a change, or for a moment in which there may be something to do.
+    /// Waits for a change or for the queue's next timeout.
     pub(crate) async fn changed(&self, alarm: &mut Alarm<W::Time>) {
         poll_fn(|cx| match self.services.changed.poll_taken(cx) {
             Poll::Ready(()) => Poll::Ready(()),
@@ -128,12 +127,12 @@ impl<W: World> Schedule<W> {
         .await;
     }
 
-    /// Queues every recipient of a message that has just become durable.
+    /// Queues all recipients of a message that has just become durable.
     pub(crate) fn enqueue(&self, message: &Rc<Message>) {
         self.push_recipients(message);
     }
 
-    /// The same, for one that waits for an operator. `share` is its part of what checks may hold.
+    /// Queues a message that is on hold. `share` is its part of the capacity for messages held by checks.
     pub(crate) fn enqueue_held(
         &self,
         message: &Rc<Message>,
@@ -149,7 +148,7 @@ impl<W: World> Schedule<W> {
         }
     }
 
-    /// Gives the last entry.
+    /// Returns the last entry.
     fn push_recipients(&self, message: &Rc<Message>) -> Option<EntryId> {
         let recipients = &message.envelope.recipients;
         self.custody.messages.keep(message, recipients.len());
@@ -163,7 +162,7 @@ impl<W: World> Schedule<W> {
         last
     }
 
-    /// Queues what the spool held of one message when the server started.
+    /// Queues a message recovered from the spool.
     pub(crate) fn adopt(&self, message: RecoveredMessage) {
         let recipients = message.open.len() as u64;
         self.services.shared.queue_slots.take(recipients);
@@ -207,8 +206,8 @@ impl<W: World> Schedule<W> {
         queue.push(now, scheduled, entry.clone())
     }
 
-    /// Has queued recipients of a message wait where what an operator has chosen for it leads. What is being
-    /// tried stays where it is.
+    /// Transfers queued recipients of a message to the queue that the operator's overrides select. Recipients in flight
+    /// stay.
     pub(crate) fn transfer(
         &self,
         message: &Message,
@@ -222,7 +221,7 @@ impl<W: World> Schedule<W> {
             let Some(found) = queue.entry(now, entry) else { return Transferred::Gone };
             let from = queue.scheduled_key(found.scheduled).map(|key| key.domain.clone());
             let Some(domain) = from else { return Transferred::Gone };
-            // Its tenant is the same, and known.
+            // The tenant does not change, so the queue knows it.
             let key = incoming.key(&self.router, found.recipient, domain);
             let scheduled = queue.scheduled(&key, active.retry_of(&key));
             queue.transfer(now, entry, scheduled, incoming.priority())
@@ -230,7 +229,7 @@ impl<W: World> Schedule<W> {
         transferred.collect()
     }
 
-    /// What tenants may have has changed.
+    /// Applies changed tenant limits.
     pub(crate) fn follow_tenants(&self) {
         let (now, active) = (self.services.now(), self.router.active());
         let mut queue = self.queue_mut();
@@ -242,26 +241,26 @@ impl<W: World> Schedule<W> {
         }
     }
 
-    /// Work for a connection of a ready queue that has carried so many messages.
+    /// Takes work for a connection of a ready queue that has carried `carried` messages.
     pub(crate) fn take(&self, ready: ReadyId, carried: u32) -> Take {
         let mut queue = self.queue_mut();
         queue.set_paused(self.pause());
         queue.take(self.services.now(), ready, carried)
     }
 
-    /// What became of an entry that was taken. What is to be recorded of it, if it is tried again.
+    /// Reports the outcome of an attempt to the queue. Returns the state to be recorded if the recipient is retried.
     pub(crate) fn outcome(&self, entry: EntryId, outcome: EntryOutcome) -> Option<Deferred> {
         self.queue_mut().handle_outcome(self.services.now(), entry, outcome)
     }
 
-    /// What must be done next.
+    /// The next action of the queue.
     pub(crate) fn poll(&self) -> Option<Action> {
         let mut queue = self.queue.borrow_mut();
         queue.set_paused(self.pause());
         queue.poll(self.services.now())
     }
 
-    /// Why nothing is sent, if nothing may be.
+    /// The reason why nothing may be sent now, if there is one.
     fn pause(&self) -> Option<Pause> {
         match self.services.stopping.until() {
             Some(_) => Some(Pause::Stopping),
@@ -269,22 +268,22 @@ impl<W: World> Schedule<W> {
         }
     }
 
-    /// Asks anew where everything goes.
+    /// Resolves all scheduled queues again.
     pub(crate) fn invalidate_resolutions(&self) {
         self.queue_mut().invalidate_resolutions();
     }
 
-    /// Where a ready queue leads.
+    /// The next hop of a ready queue.
     pub(crate) fn hop(&self, ready: ReadyId) -> Option<Rc<NextHop>> {
         self.hops.get(ready)
     }
 
-    /// This is where a ready queue leads from now on.
+    /// Sets the next hop of a ready queue.
     fn learn_hop(&self, ready: ReadyId, key: &ReadyKey, hop: NextHop) {
         self.hops.learn(&self.services.shared.known_hops, ready, key, hop);
     }
 
-    /// An operator has mail tried now that goes by these ready queues.
+    /// An operator retries mail for these ready queues.
     pub(crate) fn note_retried(&self, now: Mono, ways: &[ReadyId]) {
         self.hops.retried(now, ways);
     }
@@ -297,7 +296,7 @@ impl<W: World> Schedule<W> {
         self.shaped.forget(ready);
     }
 
-    /// Whose hosts the mail of an entry goes to, as far as that is known.
+    /// The mailbox provider of an entry, as far as known.
     pub(crate) fn provider_of(&self, queue: &Queue, glance: &Glance) -> Option<Arc<str>> {
         match glance.ready {
             Some(ready) => self.hop(ready)?.provider.clone(),
@@ -305,7 +304,7 @@ impl<W: World> Schedule<W> {
         }
     }
 
-    /// The provider that a scheduled queue's mail went to when that was found out last.
+    /// The mailbox provider of a scheduled queue at its last resolution.
     pub(crate) fn provider_of_scheduled(
         &self,
         queue: &Queue,
@@ -315,23 +314,23 @@ impl<W: World> Schedule<W> {
         ways.find_map(|ready| self.hop(ready)?.provider.clone())
     }
 
-    /// What a ready queue's hop is called in the line for connections.
+    /// The ready queue's key in the fair queue for connections.
     pub(crate) fn who(&self, ready: ReadyId) -> Option<FairKey> {
         self.hops.who(ready)
     }
 
-    /// What any shard knows of a ready queue's hop.
+    /// The standing of a ready queue's hop on all shards.
     pub(crate) fn standing(&self, ready: ReadyId) -> TrustLevel {
         self.hops.standing(&self.services.shared.known_hops, ready, self.services.now())
     }
 
-    /// A ready queue's hop answered, or was silent: for all shards to know.
+    /// Notes for all shards that a ready queue's hop answered or was silent.
     pub(crate) fn note_standing(&self, ready: ReadyId, standing: TrustLevel) {
         let now = self.services.now();
         self.hops.note(&self.services.shared.known_hops, ready, standing, now);
     }
 
-    /// Lets the other shards know how the last opening went.
+    /// Notes the result of the last connection attempt for all shards.
     pub(crate) fn note_opening(&self, ready: ReadyId) {
         let last = self.queue().last_opening(ready);
         if let Some(opened) = last {
@@ -340,24 +339,24 @@ impl<W: World> Schedule<W> {
         }
     }
 
-    /// When the message of an entry was received, as far as the queue knows.
+    /// Time of receipt of an entry's message, derived from its age.
     pub(crate) fn received_at(&self, entry: &EntryDetail) -> mail::Wall {
         let age_ms = u64::try_from(entry.age.as_millis()).unwrap_or(u64::MAX);
         mail::Wall(self.services.wall().0.saturating_sub(age_ms))
     }
 
-    /// When a recipient of a message that was received then is given up.
+    /// Expiry of a recipient of a message with this time of receipt.
     pub(crate) fn give_up_at(&self, received_at: mail::Wall, entry: &EntryDetail) -> mail::Wall {
         let queue = self.queue();
         let by_age = received_at.after(queue.give_up_after(entry.scheduled).unwrap_or_default());
         let Some(at) = queue.expiry(entry.entry) else { return by_age };
         let at = self.services.wall_of(at);
-        // Its sender set a time. The clocks' readings for the other differ by milliseconds.
+        // A larger difference means that the sender set the time. Rounding between the clocks is within milliseconds.
         let differs = at.since(by_age).max(by_age.since(at)) > Duration::from_secs(2);
         if differs { at } else { by_age }
     }
 
-    /// Brings the gauges up to date, twice a second at most.
+    /// Updates the gauges, twice a second at most.
     pub(crate) fn refresh_gauges(&self, unreported: impl FnOnce() -> usize) {
         let now = self.services.now();
         if now < self.gauges_due.get() {
@@ -378,7 +377,7 @@ impl<W: World> Schedule<W> {
         }
         metrics.unsettled.set_u64(self.custody.unsettled());
         if self.services.number == 0 {
-            // What all shards share is told by one of them.
+            // Values shared by all shards are set by the first one.
             let (slots, memory) = (&shared.queue_slots, &shared.body_memory);
             metrics.queue_slots_free.set_u64(slots.max().saturating_sub(slots.used()));
             metrics.body_memory_bytes.set_u64(memory.used());

@@ -1,10 +1,11 @@
-//! The limits that a ready queue shares with others, by their names.
+//! The limits that a ready queue shares with other ready queues, identified by name.
 
 use config::SharedLimits;
 use config::shaping::{Paced, PacedTogether, Rate, RuleLimit, RuleSet};
 use queue::NamedLimit;
 
-/// Those of the set of hosts, whatever their order, and of what it belongs to; each source has its own.
+/// The limits for the set of hosts in any order, for its provider and for rules. Each source has separate ones, except
+/// where a rule covers every source.
 pub(super) fn named_limits(
     host_set: String,
     paced: &Paced,
@@ -33,8 +34,8 @@ pub(super) fn named_limits(
         let kept = kept(&usual, &paced.sets);
         add_of_hosts(&mut limits, name.clone(), kept);
         for set in paced.sets.iter().filter_map(|set| changed(&usual, set)) {
-            // What a rule sets is another limit: it needs no reload to hold on all shards alike. Each has its own,
-            // since of two ways to the same hosts one may have a rule that the other has not.
+            // A rule's value is a separate named limit: it applies on all shards without a reload. Each rule has its
+            // own, since of two ready queues to the same hosts only one may be subject to it.
             let (by, of_hosts) = set;
             add_of_hosts(&mut limits, format!("{name} by {by}"), of_hosts);
         }
@@ -51,18 +52,19 @@ pub(super) fn named_limits(
     limits
 }
 
-/// Limits of a set of hosts: connections and a rate, and more rates.
+/// Limits for a set of hosts: connections with one rate, and further rates.
 type OfHosts = (SharedLimits, Vec<Rate>);
 
 const NONE: SharedLimits = SharedLimits { connections_max: 0, messages_per_second: 0.0 };
 
-/// Whether it is no more than usual.
+/// Returns true if the limit is as strict as normal or stricter.
 fn is_lower(now: f64, usual: f64) -> bool {
     now > 0.0 && now <= usual
 }
 
-/// What is usual and still holds. What rules lower holds beside what they set: what was opened by it before counts
-/// towards it still, on whichever shard that was. What they raise, or take away, does not.
+/// The part of the normal limits that stays in force. If rules lower a limit, the normal one stays too: connections
+/// opened before the rule still count towards it on all shards. If rules raise or remove a limit, the normal one is
+/// dropped.
 fn kept(usual: &OfHosts, sets: &[RuleSet]) -> OfHosts {
     let (shared, rates) = usual;
     let most = f64::from(shared.connections_max);
@@ -83,7 +85,7 @@ fn kept(usual: &OfHosts, sets: &[RuleSet]) -> OfHosts {
     kept
 }
 
-/// What a rule sets, and which it is; `None`: nothing else than usual.
+/// The rule's name and its limits. `None` if they equal the normal ones.
 fn changed<'a>(usual: &OfHosts, set: &'a RuleSet) -> Option<(&'a str, OfHosts)> {
     let connections_max = set.connections_max.filter(|now| *now != usual.0.connections_max);
     let is_usual = |rates: &Vec<Rate>| usual.0.messages_per_second == 0.0 && *rates == usual.1;
@@ -95,7 +97,7 @@ fn changed<'a>(usual: &OfHosts, set: &'a RuleSet) -> Option<(&'a str, OfHosts)> 
     Some((&set.by, (shared, rates.unwrap_or_default())))
 }
 
-/// What the rates of a set of hosts come to; 0: there are none.
+/// The lowest rate for a set of hosts, 0 for none.
 fn slowest((shared, rates): &OfHosts) -> f64 {
     let own = Some(shared.messages_per_second).filter(|own| *own > 0.0);
     let all = rates.iter().map(|rate| rate.per_second()).chain(own);
@@ -111,7 +113,7 @@ fn add_of_hosts(limits: &mut Vec<NamedLimit>, name: String, (shared, rates): OfH
     add(limits, first, &rates);
 }
 
-/// A limit has one rate: others are limits beside it.
+/// A limit has a single rate, so further rates become further limits.
 fn add(limits: &mut Vec<NamedLimit>, mut first: NamedLimit, rates: &[Rate]) {
     let mut rates = rates.iter();
     if first.messages_per_second == 0.0 {

@@ -1,8 +1,7 @@
-//! Where mail goes by a route: hosts that were found, and the ready queues towards them, one for each
-//! source.
+//! Resolved next hops of a route: hosts, and the ready queues for them, one per egress source.
 //!
-//! Several scheduled queues may ask the same, where tenants or campaigns write to one domain. What was found out
-//! for one serves the others for as long as it would have served itself.
+//! Several scheduled queues may have the same resolution, for example those of different tenants or campaigns for one
+//! domain. A cached resolution serves each until it expires.
 
 use super::shaped::Usual;
 use super::tls_domains::TlsDomain;
@@ -17,33 +16,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Answers kept at once on a shard; with more, all are forgotten: they save work, nothing else.
+/// Maximum number of cached resolutions per shard. A full cache is cleared, which costs only repeated work.
 const KNOWN_MAX: usize = 4096;
 
-/// The hosts of a next hop, and how long they are taken for granted.
+/// The hosts of a next hop, with their expiry.
 #[derive(Debug)]
 pub(super) struct ResolvedHosts {
     pub(super) hosts: Vec<HostGroup>,
     pub(super) tls: HopTls,
     pub(super) fresh_until: Mono,
-    /// The domain by which they are shaped, if they are.
+    /// The domain for shaping rules, if they apply.
     pub(super) shaped: Option<Domain>,
-    /// Whom reports about TLS to these hosts are for.
+    /// The domain for TLS reports about these hosts.
     pub(super) reported: Option<TlsDomain>,
 }
 
 impl ResolvedHosts {
-    /// Of hosts that the file or a table names.
+    /// For hosts from the configuration or a table.
     pub(super) fn of_file(hosts: Vec<HostGroup>, tls: HopTls) -> ResolvedHosts {
         ResolvedHosts { hosts, tls, fresh_until: Mono::NEVER, shaped: None, reported: None }
     }
 
-    /// Of hosts that the DNS named.
+    /// Returns true if the hosts are from the DNS.
     pub(super) fn is_by_dns(&self) -> bool {
         self.fresh_until < Mono::NEVER
     }
 
-    /// The limits of what is sent there.
+    /// The limits for these hosts.
     pub(super) fn paced(&self, config: &Config, route: &Route, source: Option<&Source>) -> Paced {
         let hosts = self.hosts.iter().flat_map(|group| &group.hosts).map(|host| &*host.name);
         match &self.shaped {
@@ -53,37 +52,37 @@ impl ResolvedHosts {
     }
 }
 
-/// A ready queue towards hosts that were found.
+/// A ready queue for resolved hosts.
 #[derive(Debug)]
 pub(super) struct SourcePath {
-    /// `None`: whatever address the machine takes.
+    /// `None` leaves the address to the system.
     pub(super) source: Option<Arc<Source>>,
     pub(super) weight: u32,
     pub(super) key: ReadyKey,
     pub(super) usual: Usual,
 }
 
-/// Hosts that were found, and the ready queues towards them, at least one.
+/// Resolved hosts with their ready queues, at least one.
 #[derive(Debug)]
 pub(super) struct ResolvedHops {
     pub(super) found: ResolvedHosts,
     pub(super) each: Vec<SourcePath>,
-    /// Whose hosts they are.
+    /// The mailbox provider of the hosts.
     pub(super) provider: Option<Arc<str>>,
 }
 
-/// All that decides where mail goes while the configuration stays.
+/// All facts that determine a resolution within one configuration.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ResolutionKey {
     domain: Domain,
-    /// Its place in the file.
+    /// Index in the configuration.
     route: usize,
     pool: Option<Arc<str>>,
     require_tls: RequireTls,
 }
 
 impl ResolutionKey {
-    /// That of a scheduled queue; `None` where no other has the same.
+    /// The key of a scheduled queue. `None` if no other queue can share it.
     pub(super) fn of(
         key: &ScheduledKey,
         route: &Route,
@@ -99,7 +98,7 @@ impl ResolutionKey {
     }
 }
 
-/// What is known to a shard of where mail goes, by the configuration in force.
+/// Cache of resolutions on a shard, for the active configuration.
 #[derive(Debug, Default)]
 pub(crate) struct KnownPlaces {
     config: RefCell<Option<Arc<Config>>>,
@@ -107,7 +106,7 @@ pub(crate) struct KnownPlaces {
 }
 
 impl KnownPlaces {
-    /// What was found out by this configuration, if it still holds.
+    /// The cached resolution, if it belongs to this configuration and has not expired.
     pub(super) fn get(
         &self,
         now: Mono,
@@ -120,12 +119,12 @@ impl KnownPlaces {
         places.get(question).filter(|places| now < places.found.fresh_until).map(Rc::clone)
     }
 
-    /// Forgets what was found out of these domains.
+    /// Forgets the resolutions of these domains.
     pub(super) fn forget(&self, domains: &BTreeSet<&Domain>) {
         self.places.borrow_mut().retain(|question, _| !domains.contains(&question.domain));
     }
 
-    /// Keeps what was found out.
+    /// Caches a resolution.
     pub(super) fn keep(
         &self,
         now: Mono,

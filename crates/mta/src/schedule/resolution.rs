@@ -1,6 +1,6 @@
-//! Finding out where a scheduled queue's mail goes: configuration, then DNS for `mx` routes.
+//! Resolves the destination of a scheduled queue: the configured route, then the DNS for `mx` routes.
 //!
-//! Asked when a scheduled queue falls due, never stored: a reload reaches mail that is queued.
+//! Runs when a scheduled queue falls due, and is never stored on disk: a reload affects queued mail.
 
 use super::places::{ResolutionKey, ResolvedHops, ResolvedHosts};
 use super::{Schedule, tls_domains};
@@ -26,38 +26,37 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Hosts that the DNS named are taken for granted as long as their records count, but no longer than this: then
-/// policies and addresses are looked at again as well.
+/// Upper limit for the lifetime of hosts from the DNS, otherwise given by the TTL. Policies and addresses are refreshed
+/// as often.
 const FRESH_MAX: Duration = Duration::from_secs(300);
-/// Records that count for nothing, or that nobody remembers, are asked for once for all that comes in this time.
+/// Lower limit: with a TTL of 0 or without a DNS cache, one lookup serves all mail within this time.
 const FRESH_MIN: Duration = Duration::from_secs(1);
 
-/// Where the mail of a scheduled queue goes, by the configuration and the DNS. Nothing of it is in force before it is
-/// applied (`application.rs`).
+/// The destination of a scheduled queue. It takes effect when applied (`application.rs`).
 pub(super) enum Resolved {
-    /// To these hosts.
+    /// These hosts.
     Hosts(RouteChoice, ResolvedHosts),
-    /// As was found out for another scheduled queue.
+    /// The cached resolution of another scheduled queue.
     Known(RouteChoice, Rc<ResolvedHops>),
-    /// Where the entry of each recipient says.
+    /// Each entry has its own destination.
     Each,
-    /// No route has the domain.
+    /// No route for the domain.
     Unrouted(Arc<Failure>),
-    /// Nowhere for now, or never.
+    /// No destination, temporarily or permanently.
     Nowhere(Resolution),
-    /// To no host: the domain's policy has none of them.
+    /// The domain's MTA-STS policy excludes all its hosts.
     Excluded(Failure, Arc<Policy>),
 }
 
-/// The route that was found, and what goes with it.
+/// The route and its pool.
 pub(super) struct RouteChoice {
     pub(super) config: Arc<Config>,
     pub(super) route: Arc<Route>,
-    /// The pool that the mail names, or its tenant has.
+    /// The pool named by the mail or by its tenant.
     pub(super) pool: Option<Arc<Pool>>,
 }
 
-/// Finds the route of a scheduled queue's mail, and its hosts.
+/// Resolves the route and hosts of a scheduled queue.
 pub(super) fn resolve<W: World>(
     schedule: &Rc<Schedule<W>>,
     scheduled: ScheduledId,
@@ -76,15 +75,16 @@ pub(super) fn resolve<W: World>(
     })
 }
 
-/// It was accepted when there was a route: a slip in the configuration must not bounce it.
+/// The failure of mail for a route that has disappeared since the acceptance. Temporary, because an error in the
+/// configuration must not bounce it.
 fn unrouted(active: &Active, key: &ScheduledKey) -> Arc<Failure> {
     let (what, when) = active.since;
     let text = format!("no route leads to {} since the {what} of {when}", key.domain);
-    // RFC 3463 §3.5: 4.4.4, unable to route.
+    // 4.4.4: unable to route (RFC 3463 §3.5).
     Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 4), text))
 }
 
-/// Goes on with the route that was found.
+/// Resolves the hosts of the route.
 fn by_route<W: World>(
     schedule: &Rc<Schedule<W>>,
     scheduled: ScheduledId,
@@ -116,7 +116,7 @@ fn by_route<W: World>(
     })
 }
 
-/// The hosts of a domain as they are known, or as the DNS is asked for them.
+/// The cached resolution of a domain, or a DNS lookup.
 fn by_dns<W: World>(
     schedule: &Rc<Schedule<W>>,
     scheduled: ScheduledId,
@@ -134,7 +134,7 @@ fn by_dns<W: World>(
     Answer::later(async move { hosts_of_domain(&task, &dns, course, port, &key).await })
 }
 
-/// The hosts of a domain, and what it and DNSSEC say of TLS to them.
+/// The hosts of a domain, with TLS requirements from DNSSEC and MTA-STS.
 async fn hosts_of_domain<W: World>(
     schedule: &Schedule<W>,
     dns: &InTurn<W>,
@@ -160,7 +160,7 @@ async fn hosts_of_domain<W: World>(
     let promised = match as_promised((dns, policies), sources, domain, found).await {
         Ok(promised) if required => vouched(domain, promised),
         Ok(promised) => Ok(promised),
-        // What goes to such hosts already must not go there either.
+        // Mail that is already queued for these hosts must not be sent either.
         Err(Unpromised::Excluded(failure, policy)) => return Resolved::Excluded(failure, policy),
         Err(Unpromised::Unknown(failure)) => {
             return Resolved::Nowhere(Resolution::Retry(Arc::new(failure)));
@@ -175,31 +175,30 @@ async fn hosts_of_domain<W: World>(
         shaped: Some(domain.clone()),
         tls,
         fresh_until: schedule.services.now() + fresh_for(dns, domain),
-        // Where the domain's policy does not count there is nothing to tell of it; else a report were
-        // the reason of the next.
+        // `TLS-Required: No` ignores the policy, and a TLS report must not cause the next one.
         reported: tls_domains::reported(schedule, domain, policy)
             .filter(|_| key.require_tls != RequireTls::No),
     };
     Resolved::Hosts(course, found)
 }
 
-/// How long the hosts of a domain are taken for granted.
+/// Lifetime of the hosts of a domain.
 fn fresh_for(dns: &impl Dns, domain: &Domain) -> Duration {
     match domain.to_ascii() {
-        // An address that stands there itself stays what it is.
+        // An address literal does not expire.
         _ if domain.literal().is_some() => FRESH_MAX,
         Ok(ascii) => dns.mx_lasts(&ascii).clamp(FRESH_MIN, FRESH_MAX),
         Err(_) => FRESH_MIN,
     }
 }
 
-/// No table says which route it is. RFC 3463 §3.5: 4.4.3, directory server failure.
+/// The failure of a route lookup: 4.4.3, directory server failure (RFC 3463 §3.5).
 pub(crate) fn unanswered(trouble: &LookupError) -> Arc<Failure> {
     let text = format!("route lookup failed: {trouble}");
     Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 3), text))
 }
 
-/// As whom a scheduled queue asks the DNS.
+/// The scheduled queue as a DNS requester.
 fn asker<W: World>(
     schedule: &Schedule<W>,
     scheduled: ScheduledId,
@@ -213,12 +212,12 @@ fn asker<W: World>(
     }
 }
 
-/// What a scheduled queue is called in the line for lookups.
+/// The scheduled queue's key in the fair queue for lookups.
 pub(crate) fn asker_of<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId) -> FairKey {
     FairKey::new(schedule.services.number, scheduled.0)
 }
 
-/// On what terms messages go by a route that ask for this.
+/// The TLS requirement of messages on a route.
 pub(super) fn terms<W: World>(
     _schedule: &Schedule<W>,
     route: &Route,
@@ -232,11 +231,10 @@ pub(super) fn terms<W: World>(
     TlsRequirement::new(&*route.channel, asked)
 }
 
-/// The pool that the mail of a scheduled queue names, or else its tenant has, if there is one.
+/// The pool named by the mail, or that of its tenant.
 ///
 /// # Errors
-/// There is none of this name any more. There was one when the mail came: it waits until there is again, as mail
-/// whose route is gone does.
+/// The pool no longer exists. The mail waits until it exists again, like mail without a route.
 fn pool_of<'c>(
     config: &'c Config,
     key: &ScheduledKey,
@@ -255,7 +253,7 @@ fn pool_of<'c>(
     }
 }
 
-/// Groups of hosts that the file or a table names.
+/// Host groups from the configuration or a table.
 pub(crate) fn host_groups<'a>(groups: impl IntoIterator<Item = &'a [HostPort]>) -> Vec<HostGroup> {
     let host = |host: &HostPort| {
         let name = match &host.host {

@@ -1,8 +1,8 @@
-//! What rules of shaping do to queues: other limits, standstills, campaigns that are given up.
+//! Effects of shaping rules on queues: changed limits, suspensions and failed campaigns.
 //!
-//! Limits of a ready queue are found with its hosts (`application.rs`). What they usually are is kept here for those
-//! that rules may concern, so that the beginning of an effect, each step of its end, and the end reach them at
-//! once, without a question to anybody.
+//! The limits of a ready queue are determined with its hosts (`application.rs`). The normal limits of ready queues that
+//! rules may affect are kept here. The beginning of an effect, each step of its end, and the end can then be applied at
+//! once without a lookup.
 
 use super::named_limits::named_limits;
 use super::{Schedule, standing};
@@ -20,50 +20,50 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Limits of a ready queue while no rule changes them.
+/// Limits of a ready queue without effects of rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Usual {
     pub(crate) paced: Paced,
-    /// The name of its set of hosts, whatever their order.
+    /// The name of its set of hosts, independent of their order.
     pub(crate) host_set: String,
 }
 
 impl Usual {
-    /// Whose hosts they are.
+    /// The mailbox provider of the hosts.
     pub(super) fn provider(&self) -> Option<&Arc<str>> {
         self.paced.together.as_ref().map(|together| &together.provider)
     }
 }
 
-/// Rules and effects, as one shard goes by them.
+/// Rules and effects on one shard.
 #[derive(Debug, Default)]
 pub(crate) struct ShapingEffects {
     rules: RefCell<Arc<Rules>>,
-    /// In force.
+    /// The active effects.
     effects: RefCell<Arc<[Effect]>>,
-    /// There are rules at all.
+    /// Rules are configured.
     listens: Cell<bool>,
-    /// An effect ends after so many deliveries.
+    /// An effect ends after a number of deliveries.
     counts: Cell<bool>,
-    /// An effect is about a tenant or a campaign.
+    /// An effect concerns a tenant or campaign.
     has_parties: Cell<bool>,
-    /// Ready queues that rules may concern.
+    /// Ready queues that rules may affect.
     usual: RefCell<BTreeMap<ReadyId, (ReadyKey, Usual)>>,
 }
 
 impl ShapingEffects {
-    /// Goes by these rules from now on.
+    /// Replaces the rules.
     pub(crate) fn set_rules(&self, rules: Arc<Rules>) {
         self.listens.set(!rules.is_empty());
         *self.rules.borrow_mut() = rules;
     }
 
-    /// Whether there are rules.
+    /// Returns true if rules are configured.
     pub(crate) fn listens(&self) -> bool {
         self.listens.get()
     }
 
-    /// Whether anybody wants to know of deliveries.
+    /// Returns true if deliveries must be counted for an effect.
     pub(crate) fn counts_deliveries(&self) -> bool {
         self.counts.get()
     }
@@ -76,14 +76,14 @@ impl ShapingEffects {
         Arc::clone(&self.effects.borrow())
     }
 
-    /// The provider and the key of a ready queue that rules may concern.
+    /// The provider and key of a ready queue that rules may affect.
     pub(crate) fn whom(&self, ready: ReadyId) -> Option<(Option<Arc<str>>, ReadyKey)> {
         let usual = self.usual.borrow();
         let (key, usual) = usual.get(&ready)?;
         Some((usual.provider().cloned(), key.clone()))
     }
 
-    /// This is how a ready queue usually is; `is_shaped`: rules may concern it.
+    /// Stores the normal limits of a ready queue. With `is_shaped`, rules may affect it.
     pub(super) fn keep(&self, ready: ReadyId, key: &ReadyKey, usual: Usual, is_shaped: bool) {
         let provider = usual.provider().map(|provider| &**provider);
         if is_shaped && !self.rules.borrow().of(provider).is_empty() {
@@ -100,7 +100,7 @@ impl ShapingEffects {
         }
     }
 
-    /// The limits of a ready queue as they are now.
+    /// The current limits of a ready queue.
     pub(super) fn limits(
         &self,
         config: &Config,
@@ -124,14 +124,14 @@ impl ShapingEffects {
         (limits_of(paced.limits), named_limits(usual.host_set.clone(), &paced, source))
     }
 
-    /// By which effect a ready queue stands still; of several by the one that ends last.
+    /// The effect that suspends a ready queue. Among several the one that ends last.
     fn stopped(&self, wall: Wall, provider: Option<&str>, key: &ReadyKey) -> Option<Effect> {
         self.longest(wall, |effect| {
             effect.action == Action::Suspend && effect.covers(provider, &key.next_hop, &key.source)
         })
     }
 
-    /// The same of a scheduled queue, for the tenant or the campaign that it is of.
+    /// The effect that suspends a scheduled queue by its tenant or campaign.
     fn stopped_party(
         &self,
         wall: Wall,
@@ -144,15 +144,15 @@ impl ShapingEffects {
         })
     }
 
-    /// Of these the one that ends last. (What ends now may be in force until the first shard has said that it is
-    /// over.)
+    /// The matching effect that ends last. An effect that ends now may stay active until the first shard has announced
+    /// its end.
     fn longest(&self, wall: Wall, stops: impl Fn(&Effect) -> bool) -> Option<Effect> {
         let effects = self.effects.borrow();
         let stopped = effects.iter().filter(|effect| effect.until > wall && stops(effect));
         stopped.max_by_key(|effect| effect.until).cloned()
     }
 
-    /// Why mail of a scheduled queue is given up, if it is.
+    /// The failure of a scheduled queue's mail, if an effect fails its campaign.
     pub(super) fn given_up(
         &self,
         provider: Option<&str>,
@@ -166,14 +166,14 @@ impl ShapingEffects {
     }
 }
 
-/// Whether an effect is about the mail of a scheduled queue, which goes to this provider.
+/// Returns true if an effect covers the mail of a scheduled queue for this provider.
 fn is_of(effect: &Effect, provider: Option<&str>, key: &ScheduledKey) -> bool {
     provider.is_some()
         && effect.provider.as_deref() == provider
         && effect.covers_party(&key.tenant, &key.campaign)
 }
 
-/// What senders are told of a campaign that is given up. RFC 3463 §3.8: 5.7.1, delivery not authorized.
+/// The failure of a campaign, for senders: 5.7.1, delivery not authorized (RFC 3463 §3.8).
 pub(crate) fn failure_of(effect: &Effect) -> Arc<Failure> {
     let campaign = effect.campaign.as_deref().unwrap_or_default();
     let provider = effect.provider.as_deref().unwrap_or_default();
@@ -181,7 +181,7 @@ pub(crate) fn failure_of(effect: &Effect) -> Arc<Failure> {
     Arc::new(Failure::local(Class::Permanent, EnhancedStatus::new(5, 7, 1), text))
 }
 
-/// Limits of a ready queue alone.
+/// The limits of a single ready queue.
 pub(super) fn limits_of(limits: RouteLimits) -> ReadyLimits {
     ReadyLimits {
         opens_max: limits.opens_max,
@@ -191,7 +191,7 @@ pub(super) fn limits_of(limits: RouteLimits) -> ReadyLimits {
     }
 }
 
-/// A standstill as the queue knows it.
+/// The effect as a suspension of the queue.
 fn standstill<W: World>(services: &Services<W>, effect: &Effect) -> Arc<queue::Suspension> {
     let Effect { rule, place, peer, reply, .. } = effect;
     Arc::new(queue::Suspension {
@@ -202,7 +202,7 @@ fn standstill<W: World>(services: &Services<W>, effect: &Effect) -> Arc<queue::S
     })
 }
 
-/// What keeps a ready queue from being sent from, by a rule.
+/// The suspension of a ready queue by an effect.
 pub(super) fn standstill_of_hop<W: World>(
     schedule: &Schedule<W>,
     id: ReadyId,
@@ -216,7 +216,7 @@ pub(super) fn standstill_of_hop<W: World>(
     Some(standstill(&schedule.services, &effect))
 }
 
-/// The same of a scheduled queue, as far as it is known where its mail goes.
+/// The suspension of a scheduled queue by an effect, if its provider is known.
 pub(super) fn standstill_of_party<W: World>(
     schedule: &Schedule<W>,
     id: ScheduledId,
@@ -231,7 +231,7 @@ pub(super) fn standstill_of_party<W: World>(
     Some(standstill(&schedule.services, &effect))
 }
 
-/// It was found out where a scheduled queue's mail goes: an effect may be about its tenant or campaign there.
+/// A scheduled queue was resolved: an effect may suspend its tenant or campaign at the provider.
 pub(super) fn note_provider<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId) {
     if !schedule.shaped.has_parties.get() {
         return;
@@ -242,7 +242,7 @@ pub(super) fn note_provider<W: World>(schedule: &Schedule<W>, scheduled: Schedul
     }
 }
 
-/// Follows what is in force from now on, in all queues that it is or was about.
+/// Applies the new set of effects to all queues affected by the old or the new set.
 pub(crate) fn follow<W: World>(schedule: &Rc<Schedule<W>>, effects: &Arc<[Effect]>) {
     let shaped = &schedule.shaped;
     let before = shaped.effects.replace(Arc::clone(effects));
@@ -264,7 +264,7 @@ pub(crate) fn follow<W: World>(schedule: &Rc<Schedule<W>>, effects: &Arc<[Effect
         concerned.map(now).collect()
     };
     for (id, key, (limits, shared)) in concerned {
-        // Its number may be another's by now.
+        // The id may belong to another ready queue by now.
         if schedule.queue().ready_key(id) == Some(&key) {
             let now = schedule.services.now();
             schedule.queue_mut().set_limits(now, id, &limits, &shared);

@@ -1,5 +1,5 @@
-//! What holds for the queue as a whole until it is changed: the retry policies and routes of the
-//! configuration, suspensions, and whether the clock can be trusted.
+//! Settings that apply to the whole queue until they change: retry policies, routes, suspensions, and trust in the
+//! clock.
 
 use super::{Schedule, shaped};
 use crate::control::{HopSeen, Scope, Suspension, longest};
@@ -12,11 +12,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks at a clock that is not believed.
+/// Interval for checking a distrusted clock.
 const CLOCK_LOOK: Duration = Duration::from_secs(5);
 
-/// Follows a new configuration or new suspensions in all queues, a piece at a time. Another
-/// change meanwhile is followed from the beginning.
+/// Applies a new configuration or new suspensions to all queues, piece by piece. A further change starts from the
+/// beginning.
 pub(crate) fn follow_changes<W: World>(schedule: &Rc<Schedule<W>>) {
     schedule.change.set(schedule.change.get().wrapping_add(1));
     let change = schedule.change.get();
@@ -32,7 +32,7 @@ async fn follow<W: World>(schedule: &Rc<Schedule<W>>, change: u32) {
         queue.ready_queues().map(|ready| (ready.id, ready.key.clone())).collect()
     };
     for (id, key) in readies {
-        // Its number may be another's by now.
+        // The id may belong to another ready queue by now.
         if schedule.queue().ready_key(id) == Some(&key) {
             suspend_hop(schedule, id, &key);
         }
@@ -57,8 +57,8 @@ async fn follow<W: World>(schedule: &Rc<Schedule<W>>, change: u32) {
     }
 }
 
-/// Has a scheduled queue stand still if an operator said so of its mail, as far as it is known where that goes, or a
-/// rule of its tenant or campaign.
+/// Suspends a scheduled queue if an operator's suspension or an effect on its tenant or campaign applies. Both depend
+/// on the known next hops.
 pub(crate) fn suspend_scheduled<W: World>(
     schedule: &Schedule<W>,
     id: ScheduledId,
@@ -76,7 +76,7 @@ pub(crate) fn suspend_scheduled<W: World>(
     suspend_with(schedule, id, key, &hops);
 }
 
-/// The same of one whose mail goes to these, as was just found out.
+/// The same for a scheduled queue that was just resolved to these hops.
 pub(super) fn suspend_resolved<W: World>(
     schedule: &Schedule<W>,
     id: ScheduledId,
@@ -90,7 +90,7 @@ pub(super) fn suspend_resolved<W: World>(
     }
 }
 
-/// The time of a standstill has come: it is over, or goes on where the wall clock by which it ends was set back.
+/// A suspension has expired: ends it, or extends it if the wall clock was set back.
 pub(crate) fn look_again<W: World>(schedule: &Schedule<W>, of: SuspendedQueue) {
     match of {
         SuspendedQueue::Scheduled(id) => {
@@ -128,7 +128,7 @@ fn suspend_with<W: World>(
     schedule.queue_mut().suspend(schedule.services.now(), id, found);
 }
 
-/// A ready queue's next hop, as suspensions see it.
+/// A ready queue's next hop as suspensions match it.
 fn seen<'a>(key: &'a ReadyKey, hop: Option<&'a NextHop>) -> HopSeen<'a> {
     HopSeen {
         next_hop: &key.next_hop,
@@ -138,8 +138,8 @@ fn seen<'a>(key: &'a ReadyKey, hop: Option<&'a NextHop>) -> HopSeen<'a> {
     }
 }
 
-/// Has a ready queue stand still if an operator said so of its next hop, its provider or its source, a rule of its
-/// provider and source, or if that cannot send.
+/// Suspends a ready queue if a suspension applies: by an operator for next hop, provider or source, by a shaping rule,
+/// or because its source has failed.
 pub(crate) fn suspend_hop<W: World>(schedule: &Schedule<W>, id: ReadyId, key: &ReadyKey) {
     let suspensions = schedule.suspensions.borrow();
     let hop = if suspensions.is_empty() { None } else { schedule.hop(id) };
@@ -153,7 +153,7 @@ pub(crate) fn suspend_hop<W: World>(schedule: &Schedule<W>, id: ReadyId, key: &R
     schedule.queue_mut().suspend_ready(now, id, found);
 }
 
-/// A suspension as the queue knows it.
+/// The operator's suspension in the queue's type.
 fn standstill<W: World>(schedule: &Schedule<W>, suspension: &Suspension) -> Arc<queue::Suspension> {
     let until = suspension.until.map_or(Mono::NEVER, |until| {
         let left = until.since(schedule.services.wall());
@@ -167,7 +167,7 @@ fn standstill<W: World>(schedule: &Schedule<W>, suspension: &Suspension) -> Arc<
     })
 }
 
-/// What is suspended from now on.
+/// Replaces the operator's suspensions.
 pub(crate) fn set_suspensions<W: World>(
     schedule: &Rc<Schedule<W>>,
     suspensions: Arc<[Suspension]>,
@@ -176,7 +176,7 @@ pub(crate) fn set_suspensions<W: World>(
     follow_changes(schedule);
 }
 
-/// How many queued recipients no route leads to.
+/// Counts queued recipients without a route.
 pub(crate) async fn count_unrouted<W: World>(schedule: &Rc<Schedule<W>>) -> u64 {
     let mut count = 0;
     let mut from = Some(0);
@@ -198,8 +198,8 @@ pub(crate) async fn count_unrouted<W: World>(schedule: &Rc<Schedule<W>>) -> u64 
     count
 }
 
-/// Says whether the window of a scheduled queue is open. What cannot be read (a later version may have written it)
-/// is always open: mail that waits for ever serves nobody.
+/// Sets the delivery window of a scheduled queue. A window that can't be parsed, for example from a later version,
+/// counts as open: its mail would otherwise wait forever.
 pub(crate) fn tell_hours<W: World>(schedule: &Schedule<W>, scheduled: ScheduledId) {
     let window = schedule.queue().scheduled_key(scheduled).map(|key| Arc::clone(&key.window));
     let services = &schedule.services;
@@ -213,8 +213,7 @@ pub(crate) fn tell_hours<W: World>(schedule: &Schedule<W>, scheduled: ScheduledI
     schedule.queue_mut().set_hours(now, scheduled, hours);
 }
 
-/// Gives nothing up while the clock can't be trusted: until it comes right or an operator says
-/// that it is.
+/// Suspends expiry while the clock is not trusted: until it is right, or an operator confirms it.
 pub(crate) async fn watch_clock<W: World>(schedule: Rc<Schedule<W>>) {
     let time = schedule.services.world.time();
     let offset = || i128::from(time.wall().0) * 1_000 - i128::from(time.now().0);
@@ -231,8 +230,8 @@ pub(crate) async fn watch_clock<W: World>(schedule: Rc<Schedule<W>>) {
         }
         if came_right {
             doubt.trust();
-            // The clock was ahead by so much when the ages of what the spool held were taken
-            // from it. If it was behind, these are too young: that does no harm.
+            // The clock was ahead by this time when the ages of recovered messages were computed. If it was behind, the
+            // ages are too low, which is harmless.
             let ahead_us = before - offset();
             if let Ok(ahead_us @ 1..) = i64::try_from(ahead_us) {
                 make_younger(&schedule, began, ahead_us).await;

@@ -1,10 +1,10 @@
-//! Whose mail goes to a next hop, for reports about TLS (RFC 8460).
+//! Maps next hops to recipient domains for TLS reports (RFC 8460).
 //!
-//! Ready queues are shared by domains, and a session that fails before its first transaction carries nobody's
-//! mail. Reports are by domain all the same: so it is remembered, by ready queue, which scheduled queues were
-//! resolved to it and what their domains promise. A session that fails counts for each of these domains
-//! that has mail there at that moment, for it would have carried that; one that was opened counts for the domains of its
-//! transactions, once each. Nothing is kept, and nobody asks, while no reports are made.
+//! Ready queues are shared by domains, and a session that fails before its first transaction belongs to no domain.
+//! Reports are per domain, so this module stores which scheduled queues were resolved to a ready queue, with their
+//! domains' policies. A failed session counts for each of these domains with mail in the ready queue at that time. A
+//! successful session counts once for each domain of its transactions. Without TLS reports the map is empty and is not
+//! consulted.
 
 use super::Schedule;
 use crate::seams::World;
@@ -17,12 +17,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A domain that mail is sent to.
+/// A recipient domain.
 #[derive(Clone, Debug)]
 pub struct TlsDomain {
     /// In A-labels and lower case.
     pub name: Box<str>,
-    /// What it promises, in force or to be tested.
+    /// Its MTA-STS policy, in mode enforce or testing.
     pub policy: Option<Arc<Policy>>,
 }
 
@@ -31,12 +31,12 @@ pub struct TlsDomain {
 pub(crate) struct TlsDomains(RefCell<BTreeMap<(ReadyId, ScheduledId), Rc<TlsDomain>>>);
 
 impl TlsDomains {
-    /// This scheduled queue's mail goes there from now on.
+    /// Notes that the scheduled queue was resolved to this ready queue.
     pub(super) fn learn(&self, ready: ReadyId, scheduled: ScheduledId, domain: TlsDomain) {
         self.0.borrow_mut().insert((ready, scheduled), Rc::new(domain));
     }
 
-    /// It is not reported about: the number may have been another's.
+    /// Removes the entry, which may be from another queue with the same id.
     pub(super) fn forget_scheduled(&self, ready: ReadyId, scheduled: ScheduledId) {
         let mut domains = self.0.borrow_mut();
         if !domains.is_empty() {
@@ -52,12 +52,12 @@ impl TlsDomains {
         }
     }
 
-    /// The domain of a scheduled queue whose mail goes there.
+    /// The domain of a scheduled queue in this ready queue.
     pub(crate) fn get(&self, ready: ReadyId, scheduled: ScheduledId) -> Option<Rc<TlsDomain>> {
         self.0.borrow().get(&(ready, scheduled)).map(Rc::clone)
     }
 
-    /// All of a ready queue that are wanted.
+    /// The domains of a ready queue that `is_wanted` selects.
     pub(crate) fn all(
         &self,
         ready: ReadyId,
@@ -70,7 +70,7 @@ impl TlsDomains {
     }
 }
 
-/// The domain as reports have it, if any are made; `policy`: what it promises.
+/// The domain for TLS reports, with its policy, if reports are enabled.
 pub(super) fn reported<W: World>(
     schedule: &Schedule<W>,
     domain: &Domain,
@@ -80,12 +80,12 @@ pub(super) fn reported<W: World>(
         return None;
     }
     let name = domain.to_ascii().ok()?.to_ascii_lowercase().into();
-    // RFC 8461 §3.2: who has this mode takes its promise back.
+    // Mode `none` withdraws the policy (RFC 8461 §3.2).
     let policy = policy.filter(|policy| policy.mode != Mode::None);
     Some(TlsDomain { name, policy })
 }
 
-/// None of the domain's MX hosts is one of its policy: there is no session, and each try to find one counts.
+/// Reports that the policy excludes all MX hosts. No session takes place, and each attempt counts.
 pub(super) fn excluded<W: World>(
     schedule: &Schedule<W>,
     domain: &Domain,

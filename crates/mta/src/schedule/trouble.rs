@@ -1,5 +1,5 @@
-//! Says so when a next hop, or a domain that can't be looked up, is left alone, and when it no longer
-//! is: once for all shards, in the event log and on the console.
+//! Reports when a next hop, or a domain that can't be resolved, is suspended after failures and when it is resumed. The
+//! event log and the console get one report for all shards.
 
 use super::Schedule;
 use crate::event::{Kind, Suspension};
@@ -8,20 +8,20 @@ use mail::Failure;
 use queue::{ReadyId, ScheduledId, SuspendedHop};
 use std::sync::Arc;
 
-/// The queue leaves a next hop alone.
+/// The queue has suspended a next hop.
 pub(crate) fn tell_suspended<W: World>(schedule: &Schedule<W>, suspended: &SuspendedHop) {
     let Some(target) = target_of(schedule, suspended.ready) else { return };
     let SuspendedHop { step, recipients, failure, until, .. } = suspended;
     suspend(schedule, &target, (*step, *recipients), failure.clone(), *until);
 }
 
-/// The queue sends there again.
+/// The queue has resumed a next hop.
 pub(crate) fn tell_resumed<W: World>(schedule: &Schedule<W>, ready: ReadyId, recovered: bool) {
     let Some(target) = target_of(schedule, ready) else { return };
     resume(schedule, &target, recovered);
 }
 
-/// The question where mail for a domain goes was in vain.
+/// The resolution of a domain failed.
 pub(crate) fn tell_unresolved<W: World>(
     schedule: &Schedule<W>,
     scheduled: ScheduledId,
@@ -36,7 +36,7 @@ pub(crate) fn tell_unresolved<W: World>(
     suspend(schedule, &target, (step, recipients), Some(Arc::clone(failure)), until);
 }
 
-/// It was answered, after questions in vain.
+/// The resolution succeeded after failures.
 pub(crate) fn tell_resolved<W: World>(schedule: &Schedule<W>, domain: &str) {
     resume(schedule, domain, true);
 }

@@ -1,4 +1,4 @@
-//! Ready queues whose source warms up: what they may send is counted over all shards (`crate::warmup`).
+//! Warm-up of egress sources: the allowances of ready queues, counted over all shards (`crate::warmup`).
 
 use super::Schedule;
 use crate::answer::Answer;
@@ -16,11 +16,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Where nobody knows the provider the set of hosts is counted, by so much of its text: sets that begin alike are
-/// counted together.
+/// Without a known provider, recipients are counted by this prefix of the set of hosts. Sets with the same prefix share
+/// a count.
 const TOWARDS_BYTES_MAX: usize = 200;
 
-/// Ready queues whose source warms up.
+/// Ready queues with a source in warm-up.
 #[derive(Debug, Default)]
 pub(crate) struct Warming(RefCell<BTreeMap<ReadyId, Rc<WarmsUp>>>);
 
@@ -29,9 +29,9 @@ struct WarmsUp {
     key: WarmupKey,
     plan: Arc<Warmup>,
     metrics: Arc<WarmupMetrics>,
-    /// It has no limit any more.
+    /// The warm-up has ended.
     is_warm: Cell<bool>,
-    /// The end of the day for which something was granted last.
+    /// End of the day for which the last allowance was granted.
     granted_until: Cell<Wall>,
 }
 
@@ -46,7 +46,7 @@ impl Warming {
     }
 }
 
-/// Whose recipients those of a next hop are counted with.
+/// The destination under which a next hop's recipients are counted.
 fn towards(hop: &NextHop) -> Arc<str> {
     if let Some(provider) = &hop.provider {
         return Arc::clone(provider);
@@ -60,7 +60,7 @@ fn towards(hop: &NextHop) -> Arc<str> {
     text.into()
 }
 
-/// This is where a ready queue leads, and from which source.
+/// Notes the next hop and source of a ready queue.
 pub(super) fn learn<W: World>(schedule: &Schedule<W>, ready: ReadyId, hop: &NextHop) {
     let plan = hop.source.as_ref().and_then(|source| Some((source, source.warmup.as_ref()?)));
     let fresh = plan.map(|(source, plan)| WarmsUp {
@@ -88,9 +88,9 @@ pub(super) fn learn<W: World>(schedule: &Schedule<W>, ready: ReadyId, hop: &Next
     };
 }
 
-/// A ready queue wants to send to so many recipients.
+/// Requests an allowance for recipients of a ready queue.
 pub(crate) fn ask<W: World>(schedule: &Rc<Schedule<W>>, ready: ReadyId, recipients: u32) {
-    // Never without: it is known as long as its ready queue is.
+    // Always present: the entry lives as long as its ready queue.
     let Some(warms_up) = schedule.warming.get(ready) else { return };
     let (key, plan) = (warms_up.key.clone(), Arc::clone(&warms_up.plan));
     let asked = AllowanceRequest { key, plan, wanted: recipients, now: schedule.services.wall() };
@@ -106,7 +106,7 @@ pub(crate) fn ask<W: World>(schedule: &Rc<Schedule<W>>, ready: ReadyId, recipien
     }
 }
 
-/// The answer.
+/// Applies the answer.
 fn take<W: World>(
     schedule: &Schedule<W>,
     ready: ReadyId,
@@ -119,7 +119,7 @@ fn take<W: World>(
     }
     let services = &schedule.services;
     let (now, wall) = (services.now(), services.wall());
-    // The ready queue may be another, or count otherwise, by now.
+    // The ready queue may be another one, or have another plan, by now.
     let known = schedule.warming.get(ready);
     let is_current = known.is_some_and(|known| Rc::ptr_eq(&known, warms_up));
     match allowance {
@@ -145,7 +145,7 @@ fn take<W: World>(
     }
 }
 
-/// So many recipients that a ready queue was allowed are not needed there.
+/// Returns allowance that a ready queue does not need.
 pub(crate) fn spare<W: World>(schedule: &Schedule<W>, ready: ReadyId, recipients: u32) {
     if let Some(warms_up) = schedule.warming.get(ready) {
         give_back(schedule, &warms_up, recipients);
@@ -159,7 +159,7 @@ fn give_back<W: World>(schedule: &Schedule<W>, warms_up: &WarmsUp, recipients: u
     }
 }
 
-/// An attempt from a ready queue came to this.
+/// Notes the results of an attempt from a ready queue.
 pub(crate) fn note<W: World>(
     schedule: &Schedule<W>,
     ready: ReadyId,
@@ -183,7 +183,7 @@ pub(crate) fn note<W: World>(
     schedule.services.world.warmups().note(&warms_up.key, came);
 }
 
-/// A day is over that somebody should know of.
+/// Logs the end of a warm-up day if it is of interest.
 fn tell<W: World>(schedule: &Schedule<W>, warms_up: &WarmsUp, turn: &WarmupDayEnd) {
     let (services, WarmsUp { key, metrics, .. }) = (&schedule.services, warms_up);
     match turn {
