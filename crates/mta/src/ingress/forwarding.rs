@@ -9,9 +9,9 @@ use mail::{Domain, Envelope, Refusal, Wall};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Selects from the forwarded recipients `instead` those that need a rewritten sender. Their mail leaves the local
-/// domains, or their route sets `srs`. Senders in local domains are never rewritten: only for foreign domains could the
-/// next hop reject the forwarded mail (SPF).
+/// Selects from the forwarded recipients `instead` those that need a rewritten sender: those with mail that leaves the
+/// local domains, unless `srs` of their route decides otherwise. Senders in local domains are never rewritten. For
+/// other senders a next hop may reject the mail, because it does not come from the sender's domain (SPF).
 ///
 /// # Errors
 /// A table lookup failed.

@@ -50,7 +50,7 @@ pub(super) fn is_list(entry: &Entry) -> bool {
         && (entry.text.contains(LIST) || members(&entry.text).nth(LIST_MIN).is_some())
 }
 
-/// The addresses and domains in an entry that may grant a whole domain (`@example.org`, `example.org`). `is_built` is
+/// The addresses and domains in an entry, each possibly a whole domain (`@example.org`, `example.org`). `is_built` is
 /// as for [`members_of`]. A value from the key is a domain only after the operator's `@`, otherwise a user could choose
 /// the domain by its own name.
 #[must_use]
