@@ -19,30 +19,27 @@ pub const DOMAIN_BYTES_MAX: usize = 255;
 pub const PATH_BYTES_MAX: usize = 254;
 /// Longest label of a domain name in octets (RFC 1035 §2.3.4).
 pub const LABEL_BYTES_MAX: usize = 63;
-/// Longest domain name that the DNS can be asked for, in text form (RFC 1035 §2.3.4: 255 octets
-/// in wire form, of which two are the first length and the root).
+/// Longest domain name in a DNS query, in text form (RFC 1035 §2.3.4: 255 octets in wire form, of which two are the
+/// first length and the root).
 pub const DNS_NAME_BYTES_MAX: usize = 253;
 
-/// A domain, an address literal in brackets, what an O/R address is routed by, or empty for the bare
-/// `<postmaster>`: normalised to
-/// lower case (ASCII and, for U-labels, Unicode lower case), cheap to clone.
+/// A domain, an address literal in brackets, the routed part of an O/R address, or empty for the bare `<postmaster>`.
+/// It is normalised to lower case (ASCII and, for U-labels, Unicode lower case), and cheap to clone.
 ///
-/// A U-label and its A-label are two different values here; who needs them to be one compares
-/// [`Domain::to_ascii`].
+/// A U-label and its A-label are two different values here. To treat them as equal, compare [`Domain::to_ascii`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Domain(Arc<str>);
 
-/// `local@domain` as it was given; only comparison of domains folds case. Or an O/R address, whose domain
-/// is what it is routed by: see [`OrAddress`].
+/// `local@domain` as given; only comparison of domains folds case. Or an O/R address, with its routed part as domain:
+/// see [`OrAddress`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mailbox {
     text: Box<str>,
-    /// Where the `@` stands, or the `/` before the domain of an O/R address; `text.len()` for the bare
-    /// `postmaster`.
+    /// Position of the `@`, or of the `/` before the domain of an O/R address; `text.len()` for the bare `postmaster`.
     at: u32,
 }
 
-/// What is wrong with an address, with the byte offset where it shows.
+/// An error in an address, with its byte offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressError {
     /// For people, without the address itself.
@@ -108,18 +105,18 @@ impl Domain {
         Some(Domain::parse(text).ok()?.to_ascii().ok()?.to_ascii_lowercase())
     }
 
-    /// What a lenient reader makes of a text (UTS 46): A-labels, in lower case, of what looks the same or nearly so.
-    /// `None`: nothing that could be a name.
+    /// Lenient mapping of a text (UTS 46) to A-labels in lower case, including look-alike characters. `None` if it
+    /// cannot be a name.
     #[must_use]
     pub fn mapped(text: &str) -> Option<String> {
         idna::domain_to_ascii(text).ok()
     }
 
-    /// The form that DNS is asked for: A-labels (RFC 5890).
+    /// The form for DNS queries: A-labels (RFC 5890).
     ///
     /// # Errors
-    /// When a U-label is not valid IDNA, when it is an address literal or empty, or when the name
-    /// is longer than the DNS can carry.
+    /// Returns an error for a U-label that is not valid IDNA, for an address literal or an empty domain, and for a name
+    /// longer than the DNS allows.
     pub fn to_ascii(&self) -> Result<String, AddressError> {
         if self.0.is_empty() || self.0.starts_with(['[', '/']) {
             return Err(AddressError::new("not a domain name", 0));
@@ -143,7 +140,7 @@ impl Domain {
         Ok(name)
     }
 
-    /// Whether it is an address literal such as `[192.0.2.1]`; the address when it is one we know.
+    /// The address of an address literal like `[192.0.2.1]`; `None` if it is none or of an unknown kind.
     #[must_use]
     pub fn literal(&self) -> Option<IpAddr> {
         parse_literal(&self.0)
@@ -157,12 +154,12 @@ impl fmt::Display for Domain {
 }
 
 impl Mailbox {
-    /// Parses what stands between `<` and `>` of a path, or a bare address; a source route
-    /// (`@a,@b:user@c`) is read and dropped (RFC 5321 §4.1.1.3). `postmaster` alone is valid.
+    /// Parses the text between `<` and `>` of a path, or a bare address. A source route (`@a,@b:user@c`) is dropped
+    /// (RFC 5321 §4.1.1.3). `postmaster` alone is valid.
     ///
     /// # Errors
-    /// Where the grammar of RFC 5321 §4.1.2 or a length of §4.5.3.1 is broken, or a non-ASCII
-    /// byte appears without `smtputf8`.
+    /// Returns an error if the grammar of RFC 5321 §4.1.2 or a length of §4.5.3.1 is violated, or if a non-ASCII byte
+    /// appears without `smtputf8`.
     pub fn parse(text: &str, smtputf8: bool) -> Result<Mailbox, AddressError> {
         if text.len() > PATH_BYTES_MAX {
             return Err(AddressError::new("path is longer than 256 octets", PATH_BYTES_MAX));
@@ -200,9 +197,8 @@ impl Mailbox {
         &self.text[..self.at as usize]
     }
 
-    /// What the local part means: quotes and backslashes taken away (RFC 5321 §4.1.2: `"a\b"` and
-    /// `ab` name the same mailbox). It may hold any printable character, `/` and `@` included, and
-    /// it may be empty.
+    /// The meaning of the local part: quotes and backslashes are removed (RFC 5321 §4.1.2: `"a\b"` and `ab` name the
+    /// same mailbox). It may contain any printable character, including `/` and `@`, and may be empty.
     #[must_use]
     pub fn local_unquoted(&self) -> Cow<'_, str> {
         let local = self.local();
@@ -238,7 +234,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether both name the same mailbox: one local part, however it is quoted, and one domain.
+    /// Returns true if both name the same mailbox: equal local parts, however quoted, and equal domains.
     #[must_use]
     pub fn is_same(&self, other: &Mailbox) -> bool {
         if self.is_or_address() || other.is_or_address() {
@@ -276,8 +272,7 @@ impl fmt::Display for Mailbox {
 const POSTMASTER_AT: u32 = "postmaster".len() as u32;
 const U_LABEL: &str = "domain has a label that is not valid IDNA";
 
-/// Which bytes may stand in an atom: atext of RFC 5322 §3.2.3, and any part of a non-ASCII
-/// character (RFC 6531 §3.3).
+/// Bytes allowed in an atom: atext of RFC 5322 §3.2.3, and any part of a non-ASCII character (RFC 6531 §3.3).
 const ATOM: [bool; 256] = {
     let mut table = [false; 256];
     let mut b = 0;
@@ -294,7 +289,7 @@ const ATOM: [bool; 256] = {
     table
 };
 
-/// Where the mailbox starts behind a source route, 0 when there is none.
+/// Start of the mailbox after a source route; 0 without a route.
 fn source_route_end(text: &str) -> Result<usize, AddressError> {
     if !text.starts_with('@') {
         return Ok(0);
@@ -335,8 +330,8 @@ fn local_end(text: &[u8]) -> Result<usize, AddressError> {
                 return Err(AddressError::new("empty local part", 0));
             }
             b'@' => return Ok(i),
-            // Dots where the grammar has none (`taro..y@`, `hanako.@`): carriers gave out such addresses
-            // for years, and what is written so is nobody else's.
+            // Dots not allowed by the grammar (`taro..y@`, `hanako.@`): carriers gave out these addresses for years,
+            // and they are unambiguous.
             b'.' => {}
             _ if !ATOM[usize::from(b)] => {
                 return Err(AddressError::new("character not allowed in a local part", i));
@@ -374,7 +369,7 @@ fn is_c1_control(text: &[u8], i: usize) -> bool {
     text[i] == 0xc2 && matches!(text.get(i + 1), Some(0x80..=0x9f))
 }
 
-/// Whether `text` is a Domain or an address-literal.
+/// Checks that `text` is a Domain or an address-literal.
 fn check_domain(text: &str) -> Result<(), AddressError> {
     if text.len() > DOMAIN_BYTES_MAX {
         return Err(AddressError::new("domain is longer than 255 octets", DOMAIN_BYTES_MAX));
@@ -382,8 +377,8 @@ fn check_domain(text: &str) -> Result<(), AddressError> {
     if text.starts_with('[') { check_literal(text) } else { check_name(text) }
 }
 
-/// Domain = sub-domain *("." sub-domain), where a sub-domain is LDH or a U-label. The underscore,
-/// which no host name may have, is taken: the DNS has such names, and real mail comes from them.
+/// Domain = sub-domain *("." sub-domain), where a sub-domain is LDH or a U-label. The underscore, not allowed in host
+/// names, is accepted: the DNS has names with it, and real mail comes from them.
 fn check_name(text: &str) -> Result<(), AddressError> {
     if !text.is_ascii() {
         return check_u_name(text);
@@ -416,8 +411,8 @@ fn check_label_edges(bytes: &[u8], start: usize, end: usize) -> Result<(), Addre
     Ok(())
 }
 
-/// A name with at least one U-label. Strict: what IDNA would map to something else (wide letters,
-/// other dots than `.`, decomposed accents) is refused, only case is folded.
+/// A name with at least one U-label. Strict: characters that IDNA would map (wide letters, dots other than `.`,
+/// decomposed accents) are refused, only case is folded.
 fn check_u_name(text: &str) -> Result<(), AddressError> {
     let mut offset = 0;
     let mut lower_bytes = 0;
@@ -430,7 +425,7 @@ fn check_u_name(text: &str) -> Result<(), AddressError> {
             if valid.is_err() || unicode != lower || a_label(&lower).is_none() {
                 return Err(AddressError::new(U_LABEL, offset));
             }
-            // Lower case may be longer than what was given.
+            // Lower case may be longer than the original.
             lower_bytes += lower.len().saturating_sub(label.len());
         }
         offset += label.len() + 1;
@@ -445,7 +440,7 @@ fn a_label(u_label: &str) -> Option<String> {
     idna::domain_to_ascii_strict(u_label).ok().filter(|a| !a.contains('.'))
 }
 
-/// Letter by letter, so that it is the same wherever in a word the letter stands (final sigma).
+/// Letter by letter, so that the result does not depend on the position of a letter (final sigma).
 fn lower_case(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).collect()
 }
@@ -464,7 +459,7 @@ fn check_literal(text: &str) -> Result<(), AddressError> {
     if tag.eq_ignore_ascii_case("IPv6") {
         return Err(AddressError::new("not an IPv6 address", 1));
     }
-    // By its form its first group is a tag that nobody registered (RFC 5321 §4.1.3).
+    // By its form its first group is an unregistered tag (RFC 5321 §4.1.3).
     if parse_ipv6(inner).is_some() {
         return Err(AddressError::new("an IPv6 address needs IPv6: before it", 1));
     }

@@ -1,11 +1,11 @@
-//! The addresses of a header field (RFC 5322 §3.4), read in the one way in which all readers read them.
+//! The addresses of a header field (RFC 5322 §3.4), accepted only if all readers agree on them.
 //!
-//! Mail programs and libraries differ about what is no address by the grammar: one takes the first of two, another
-//! the last, a third what stands behind the brackets. Whoever is shown to a person must be who was checked. So only
-//! those forms are read that can be derived from the grammar in one way: a phrase and an address in angle brackets
-//! with nothing but comments behind, or an address alone. Of what the grammar does not have, only what misleads
-//! nobody is read: dots, `@` and square brackets in a phrase (RFC 5322 §4.1), and parts of a name that an unquoted
-//! comma has cut off (`Doe, Jo <jo@example.org>`).
+//! Mail programs and libraries differ about text outside the grammar. One uses the first of two addresses, another the
+//! last, a third the text after the brackets. The address shown to a person must be the one that was checked. Therefore
+//! only forms with a unique derivation in the grammar are accepted: a phrase and an address in angle brackets with only
+//! comments after it, or an address alone. Two harmless forms outside the grammar are accepted too. One is dots, `@`
+//! and square brackets in a phrase (RFC 5322 §4.1). The other is parts of a name cut off by an unquoted comma (`Doe, Jo
+//! <jo@example.org>`).
 
 use crate::is_dot_string;
 use std::str::CharIndices;
@@ -15,7 +15,7 @@ use std::str::CharIndices;
 pub struct Address {
     /// The local part without quotes and quoted pairs.
     pub local: String,
-    /// As it is written. Empty: there is none.
+    /// As written. Empty: none.
     pub domain: String,
 }
 
@@ -43,11 +43,11 @@ impl Address {
 pub struct Member {
     /// The phrase before the address, and behind it the comments in their brackets; or the name of a group.
     pub name: Option<String>,
-    /// `None`: a group with nobody in it.
+    /// `None`: an empty group.
     pub address: Option<Address>,
 }
 
-/// What is read of a list at most.
+/// Limits for parsing a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub members: usize,
@@ -61,7 +61,7 @@ pub fn read(value: &[u8]) -> Option<Vec<Address>> {
     let text = String::from_utf8_lossy(value);
     let limits = Limits { members: usize::MAX, tokens: usize::MAX };
     let list = AddressListParser::of(&text, limits, false)?;
-    // A program that decodes words before it looks for commas finds an address in them.
+    // A program that decodes encoded text before it splits at commas finds an address here.
     if list.has_shady_name {
         return None;
     }
@@ -73,8 +73,8 @@ pub fn read(value: &[u8]) -> Option<Vec<Address>> {
     Some(addresses)
 }
 
-/// The same with the names, for a program that writes the list anew. `None` also where it would lose anything: a name
-/// without an address, a group that does not end, an address of nothing; and where there is more than `limits` say.
+/// The same with names, for a program that rewrites the list. Also `None` where the rewrite would lose data: a name
+/// without an address, an unterminated group, an empty address; and beyond `limits`.
 #[must_use]
 pub fn members(text: &str, limits: Limits) -> Option<Vec<Member>> {
     let list = AddressListParser::of(text, limits, true)?;
@@ -88,7 +88,7 @@ pub fn members(text: &str, limits: Limits) -> Option<Vec<Member>> {
     (!is_lossy).then_some(list.members)
 }
 
-/// A domain of this length is none (RFC 5321 §4.5.3.1.2); nobody looks further for the end of one in brackets.
+/// Longer text is not a domain (RFC 5321 §4.5.3.1.2), so the search for a closing bracket ends here.
 const LITERAL_BYTES_MAX: usize = 255;
 
 #[derive(Debug, PartialEq)]
@@ -97,9 +97,9 @@ enum Token<'t> {
     Blank,
     /// Its text.
     Comment(&'t str),
-    /// What stands in the quotes, without quoted pairs.
+    /// The text in the quotes, without quoted pairs.
     Quoted(String),
-    /// A domain literal, or words in square brackets.
+    /// A domain literal, or text in square brackets.
     Literal(&'t str),
     Atom(&'t str),
     Special(char),
@@ -140,7 +140,7 @@ fn skip_to(chars: &mut CharIndices<'_>, offset: usize) {
     while chars.offset() < offset && chars.next().is_some() {}
 }
 
-/// The text of a comment whose first parenthesis has been read (RFC 5322 §3.2.2).
+/// The text of a comment after its opening parenthesis (RFC 5322 §3.2.2).
 fn comment<'t>(text: &'t str, chars: &mut CharIndices<'_>) -> Option<&'t str> {
     let start = chars.offset();
     let mut depth = 1_u32;
@@ -158,7 +158,7 @@ fn comment<'t>(text: &'t str, chars: &mut CharIndices<'_>) -> Option<&'t str> {
     }
 }
 
-/// A quoted string's text, whose first quote has been read (RFC 5322 §3.2.4).
+/// The text of a quoted string after its opening quote (RFC 5322 §3.2.4).
 fn quoted(chars: &mut CharIndices<'_>) -> Option<String> {
     let mut text = String::new();
     loop {
@@ -170,7 +170,7 @@ fn quoted(chars: &mut CharIndices<'_>) -> Option<String> {
     }
 }
 
-/// Square brackets and what stands in them, if nothing there could be taken for an address.
+/// Square brackets and their content, unless it could be read as an address.
 fn literal(text: &str) -> Option<&str> {
     let near = text.get(..text.floor_char_boundary(LITERAL_BYTES_MAX))?;
     let end = near.find(']')?;
@@ -188,7 +188,7 @@ struct AddressListParser {
     group: Option<(Option<String>, usize)>,
     /// Words that are no address stood for one.
     has_name: bool,
-    /// And what people may take for an address stood in them.
+    /// The name contained text that people may read as an address.
     has_shady_name: bool,
     /// The end of a group stood where none was.
     has_stray_end: bool,
@@ -222,7 +222,7 @@ impl AddressListParser {
         (list.members.len() <= limits.members).then_some(list)
     }
 
-    /// Whether a token ends the member before it, or the name of a group.
+    /// Returns true if a token ends the member before it, or the name of a group.
     fn ends_member(&mut self, token: &Token<'_>, member: &[Token<'_>]) -> Option<bool> {
         let Token::Special(special) = token else { return Some(false) };
         match special {
@@ -287,7 +287,7 @@ impl AddressListParser {
         Some(())
     }
 
-    /// A phrase, and its comments and those of what stands behind it.
+    /// The name: a phrase, its comments and those of the tokens after it.
     fn name(&self, phrase: &[Token<'_>], behind: &[Token<'_>]) -> Option<String> {
         if !self.wants_names {
             return None;
@@ -337,7 +337,7 @@ impl Token<'_> {
         matches!(self, Token::Quoted(_) | Token::Atom(_) | Token::Literal(_))
     }
 
-    /// Whether some may find an address in it where there is none.
+    /// Returns true if some readers may find an address in a token that has none.
     fn may_mislead(&self) -> bool {
         match self {
             Token::Comment(text) => text.contains('@'),
@@ -348,11 +348,11 @@ impl Token<'_> {
     }
 }
 
-/// Whether it may stand before an address in brackets, and is read alike there: RFC 5322 §4.1 (`obs-phrase`), and
-/// what many programs write without quotes.
+/// Returns true if the tokens may precede an address in brackets and are read alike by all: RFC 5322 §4.1
+/// (`obs-phrase`), and text that many programs write without quotes.
 fn is_phrase(tokens: &[Token<'_>]) -> bool {
     tokens.iter().enumerate().all(|(at, token)| match token {
-        // Of a domain of Windows and its user, say: no special is taken away by it.
+        // For example a Windows domain and user: it does not quote a special.
         Token::Special('\\') => {
             let next = tokens.get(at + 1);
             matches!(next, Some(Token::Atom(text)) if text.starts_with(char::is_alphanumeric))
@@ -362,7 +362,7 @@ fn is_phrase(tokens: &[Token<'_>]) -> bool {
     })
 }
 
-/// What stands in angle brackets: an address, perhaps behind a route (RFC 5322 §4.4).
+/// The content of angle brackets: an address, optionally after a route (RFC 5322 §4.4).
 fn in_angle(tokens: &[Token<'_>]) -> Option<Address> {
     let tokens = trimmed(tokens);
     if tokens.is_empty() {
@@ -431,11 +431,11 @@ fn domain(tokens: &[Token<'_>]) -> Option<String> {
     (!domain.is_empty()).then_some(domain)
 }
 
-/// What begins an encoded word (RFC 2047 §2), which none may be in an address (§5): some decode it all the same, and
-/// find another address in it.
+/// Start of encoded text (RFC 2047 §2), which is not allowed in an address (§5). Some readers decode it all the same,
+/// and find a different address.
 const ENCODED: &str = "=?";
 
-/// Whether no reader would find a blank in it, or a word to be decoded.
+/// Returns true if no reader would find a blank or encoded text in it.
 fn is_plain(text: &str) -> bool {
     !text.chars().any(|c| c.is_whitespace() || c.is_control()) && !text.contains(ENCODED)
 }

@@ -1,8 +1,7 @@
-//! What is worth knowing about a message's content, found in one scan at intake.
+//! Facts about a message's content, found in one scan at intake.
 //!
-//! A line ends at LF, whether or not a CR stands before it: content with a bare CR or LF is refused
-//! or normalised before it gets here, and where it is not, each place that some server may take
-//! for the start of a line counts as one.
+//! A line ends at LF, with or without a CR before it. Content with a bare CR or LF is refused or normalised before. If
+//! it is not, each position that some server may read as the start of a line counts as one.
 
 /// Facts recorded with each content, so that egress need not look at it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,11 +12,11 @@ pub struct ContentFacts {
     pub has_8bit: bool,
     /// Some byte is NUL.
     pub has_nul: bool,
-    /// The longest line in bytes, its CRLF not counted (a CR elsewhere is).
+    /// The longest line in bytes, without its CRLF (a CR inside the line is counted).
     pub longest_line: u32,
     /// The last two bytes are CRLF (or the content is empty).
     pub ends_with_crlf: bool,
-    /// How many lines begin with a dot: each needs stuffing for DATA (RFC 5321 §4.5.2).
+    /// Number of lines that begin with a dot: each needs stuffing for DATA (RFC 5321 §4.5.2).
     pub dot_lines: u64,
 }
 
@@ -83,7 +82,7 @@ pub struct HeaderScan {
 }
 
 impl HeaderScan {
-    /// Whether there is one; `None`: not known yet.
+    /// Returns true if the header has an 8-bit octet, false if not; `None`: not known yet.
     pub fn push(&mut self, piece: &[u8]) -> Option<bool> {
         for &octet in piece {
             match octet {

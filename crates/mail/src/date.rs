@@ -7,8 +7,8 @@ const MONTHS: [&str; 12] =
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 impl Wall {
-    /// Reads what a Date field has, such as `Tue, 1 Dec 2026 09:00:00 +0100`, without comments; nothing
-    /// before 1970.
+    /// Parses the value of a Date field, for example `Tue, 1 Dec 2026 09:00:00 +0100`, without comments; no date before
+    /// 1970.
     #[must_use]
     pub fn parse_rfc5322(text: &str) -> Option<Wall> {
         let text = match text.split_once(',') {

@@ -1,7 +1,6 @@
 //! Delivery status notifications (RFC 3461, RFC 3464, RFC 6522, RFC 6533).
 //!
-//! [`Report::compose`] makes the content of a report from what this server knows; [`parse`] reads
-//! what another server reports.
+//! [`Report::compose`] composes the content of a report; [`parse`] reads the reports of other servers.
 
 mod compose;
 mod original;
@@ -13,8 +12,8 @@ use memchr::memchr;
 pub use original::Original;
 use std::time::Duration;
 
-/// Recipients that a report names at most. More are counted only: who wrote to a thousand needs no
-/// report of a megabyte, and nobody should be able to have one sent to a stranger.
+/// Maximum number of recipients named in a report; further ones are only counted. The sender of a message to a thousand
+/// recipients needs no report of a megabyte, and a forged sender must not receive one.
 pub const RECIPIENTS_MAX: usize = 100;
 
 /// Bytes of a header that are returned at most.
@@ -23,18 +22,16 @@ pub const HEADER_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a message that is returned in full at most.
 pub const FULL_BYTES_MAX: usize = 64 * 1024;
 
-/// No report is longer than this, whatever peers said and however long addresses are: it fits,
-/// with the settle that it reports, into the smallest segment a spool may have.
+/// Maximum length of a report, whatever the replies and addresses. It fits, with the settle that it reports, into the
+/// smallest segment that a spool may have.
 pub const REPORT_BYTES_MAX: usize = 640 * 1024;
 
 /// Longest line of a message, its CRLF not counted (RFC 5322 §2.1.1).
 const LINE_BYTES_MAX: usize = 998;
 
-/// A report to the sender of a message about some of its recipients, none of whom need have the
-/// same outcome.
+/// A report to the sender of a message about some of its recipients, which may have different outcomes.
 ///
-/// Whether a report is due at all (RFC 3461 §5.2, and none for a null reverse-path) is the
-/// caller's decision.
+/// The caller decides if a report is due at all (RFC 3461 §5.2, and none for a null reverse-path).
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
     /// This server's name.
@@ -49,46 +46,46 @@ pub struct Report<'a> {
     pub envid: Option<&'a str>,
     /// The message came with SMTPUTF8.
     pub smtputf8: bool,
-    /// When the message was accepted.
+    /// Time at which the message was accepted.
     pub arrived: Wall,
     /// The date of the report.
     pub now: Wall,
-    /// At least one; of more than [`RECIPIENTS_MAX`] the first are named (those that failed before
-    /// the others), and the rest is counted.
+    /// At least one. If there are more than [`RECIPIENTS_MAX`], the first are named, failed ones before the rest, and
+    /// the rest is counted.
     pub recipients: &'a [RecipientReport<'a>],
-    /// What is returned of the message. RET=FULL asks for all of it in reports of a failure only;
-    /// others return the header (RFC 3461 §4.3).
+    /// The returned part of the message. RET=FULL requests the whole message only in reports of a failure; other
+    /// reports return the header (RFC 3461 §4.3).
     pub original: Original<'a>,
 }
 
-/// What became of one recipient.
+/// Result for one recipient.
 #[derive(Clone, Copy, Debug)]
 pub struct RecipientReport<'a> {
     /// As it stands in the envelope.
     pub recipient: &'a Recipient,
     /// Its fate.
     pub outcome: DsnOutcome<'a>,
-    /// When delivery was last tried, if it was.
+    /// Time of the last delivery attempt, if any.
     pub last_attempt: Option<Wall>,
 }
 
-/// The fate of a recipient, in the words of RFC 3464 §2.3.3.
+/// The result for a recipient, in the terms of RFC 3464 §2.3.3.
 #[derive(Clone, Copy, Debug)]
 pub enum DsnOutcome<'a> {
     /// Given up.
     Failed(&'a Failure),
     /// Given up because time ran out.
     Expired {
-        /// Why the last attempt did not succeed.
+        /// Failure of the last attempt.
         failure: &'a Failure,
         /// For how long it was tried.
         after: Duration,
     },
     /// Not yet delivered.
     Delayed {
-        /// Why the last attempt did not succeed.
+        /// Failure of the last attempt.
         failure: &'a Failure,
-        /// When it will be given up.
+        /// Time of expiry.
         retry_until: Wall,
     },
     /// In the recipient's mailbox.
@@ -99,12 +96,12 @@ pub enum DsnOutcome<'a> {
     Expanded,
 }
 
-/// How a recipient was delivered or relayed.
+/// Details of a delivery or relaying.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Success<'a> {
-    /// Who took it, as in [`crate::Culprit::Peer`]; `None` when this server delivered itself.
+    /// The accepting peer, as in [`crate::Culprit::Peer`]; `None` for local delivery.
     pub peer: Option<&'a str>,
-    /// What the peer said.
+    /// The peer's reply.
     pub reply: Option<&'a Reply>,
 }
 
@@ -121,8 +118,8 @@ impl<'a> DsnOutcome<'a> {
         }
     }
 
-    /// The value of the Status field (RFC 3464 §2.3.4). A failure keeps its class 4 when only time
-    /// ran out, so that the sender's program can tell.
+    /// The value of the Status field (RFC 3464 §2.3.4). A transient failure that expired keeps its class 4, so that the
+    /// sender's program can distinguish it.
     #[must_use]
     pub fn status(&self) -> EnhancedStatus {
         match self {
@@ -160,7 +157,7 @@ mod tests;
 /// The body of a message/delivery-status (or message/global-delivery-status) part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryStatus {
-    /// What concerns the message as a whole.
+    /// Fields about the message as a whole.
     pub message: FieldGroup,
     /// One for each recipient.
     pub recipients: Vec<FieldGroup>,
@@ -181,22 +178,22 @@ impl FieldGroup {
         Some(&field.1)
     }
 
-    /// The value of a field of the form `type; text`, such as Final-Recipient, in its two parts.
+    /// The two parts of a field value of the form `type; text`, for example Final-Recipient.
     #[must_use]
     pub fn typed(&self, name: &str) -> Option<(&str, &str)> {
         let (kind, text) = self.get(name)?.split_once(';')?;
         Some((kind.trim(), text.trim()))
     }
 
-    /// The status of a recipient; what follows it (a comment) is ignored.
+    /// The status of a recipient; a comment after it is ignored.
     #[must_use]
     pub fn status(&self) -> Option<EnhancedStatus> {
         EnhancedStatus::parse_prefix(self.get("Status")?).map(|(status, _)| status)
     }
 }
 
-/// Reads a delivery status part. Never fails: what isn't a field is skipped, bytes that aren't
-/// UTF-8 are replaced.
+/// Parses a delivery status part. Never fails: text that is not a field is skipped, bytes that are not UTF-8 are
+/// replaced.
 #[must_use]
 pub fn parse(body: &[u8]) -> DeliveryStatus {
     let mut groups: Vec<FieldGroup> = Vec::new();

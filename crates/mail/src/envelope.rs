@@ -1,4 +1,4 @@
-//! The envelope: who sends to whom, and what either wants to be told (RFC 5321, RFC 3461).
+//! The envelope: sender, recipients, and their notification requests (RFC 5321, RFC 3461).
 
 use crate::dsn::xtext::Envid;
 use crate::{Mailbox, Wall};
@@ -13,7 +13,7 @@ pub enum BodyType {
     EightBit,
 }
 
-/// RET= of MAIL (RFC 3461 §4.3): what a failure DSN brings back.
+/// RET= of MAIL (RFC 3461 §4.3): the part of the message in a failure DSN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ret {
     /// The whole message.
@@ -38,23 +38,23 @@ impl Notify {
     /// The parameter was absent: failures and delays are reported, and nothing is passed on.
     pub const UNSPECIFIED: Notify = Notify(0x80 | 2 | 4);
 
-    /// Whether `event` (one of the constants) is wanted.
+    /// Returns true if `event` (one of the constants) was requested.
     #[must_use]
     pub fn wants(self, event: Notify) -> bool {
         self.0 & event.0 & 0x7f != 0
     }
 
-    /// What is wanted when the same recipient is given twice: all that either asks for.
+    /// The combined request for a recipient given twice: all events in either.
     #[must_use]
     pub fn union(self, other: Notify) -> Notify {
         if self == other {
             return self;
         }
-        // What one of the two asks for by name, the other's silence doesn't take away.
+        // An event requested explicitly stays, even if the other request has no NOTIFY.
         Notify((self.0 | other.0) & 0x7f)
     }
 
-    /// Whether the client gave a NOTIFY parameter.
+    /// Returns true if the client gave a NOTIFY parameter.
     #[must_use]
     pub fn is_specified(self) -> bool {
         self.0 & 0x80 == 0
@@ -64,15 +64,15 @@ impl Notify {
 /// One recipient: our record of a forward-path that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
-    /// Where the message shall go.
+    /// The destination address.
     pub mailbox: Mailbox,
-    /// Which reports the sender wants.
+    /// Reports requested by the sender.
     pub notify: Notify,
     /// ORCPT= as it came, still xtext-encoded: `rfc822;user+2Bx@example.com` (RFC 3461 §4.2).
     pub orcpt: Option<Box<str>>,
 }
 
-/// What MAIL and RCPT said.
+/// The content of MAIL and RCPT.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope {
     /// `None` is the null reverse-path `<>`.
@@ -89,27 +89,27 @@ pub struct Envelope {
     pub envid: Option<Envid>,
 }
 
-/// What is asked for.
+/// The DELIVERBY request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeliverBy {
     /// By when.
     pub at: Wall,
-    /// What becomes of it then.
+    /// Action at the deadline.
     pub mode: ByMode,
-    /// Its sender hears of each server that passes it on.
+    /// Each relaying server notifies the sender.
     pub is_traced: bool,
 }
 
-/// What becomes of a message that is late.
+/// Action for a late message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByMode {
     /// It is returned.
     Return,
-    /// Its sender is told.
+    /// The sender is notified.
     Notify,
 }
 
-/// From -9 to 9; 0 is what messages have that say nothing.
+/// From -9 to 9; 0 for messages without a priority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority(i8);
 
@@ -117,7 +117,7 @@ impl Priority {
     /// Normal.
     pub const NORMAL: Priority = Priority(0);
 
-    /// `None`: there is no such.
+    /// `None` if out of range.
     #[must_use]
     pub fn new(value: i8) -> Option<Priority> {
         (-9..=9).contains(&value).then_some(Priority(value))
@@ -145,8 +145,8 @@ impl Priority {
         self.0
     }
 
-    /// Which of ten classes it is in, 0 being the least urgent and 4 that of normal mail. What is above normal
-    /// goes before it and what is below behind it, whichever it is.
+    /// The class, one of ten, 0 being the least urgent and 4 that of normal mail. Any priority above normal sorts
+    /// before normal mail, and any below sorts after it.
     #[must_use]
     pub fn class(self) -> u8 {
         let steps = self.0.unsigned_abs().div_ceil(2);
@@ -154,21 +154,20 @@ impl Priority {
     }
 }
 
-/// Whether a message may go in clear, as far as its sender says.
+/// TLS requirement set by the sender of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequireTls {
-    /// Nothing is said: as policies have it.
+    /// Not set: policies decide.
     #[default]
     Unsaid,
     /// REQUIRETLS of MAIL (§2): only over TLS, to servers that are authenticated and promise the same.
     Yes,
-    /// `TLS-Required: No` of its header (§3): what recipients' domains ask of TLS does not count.
+    /// `TLS-Required: No` of its header (§3): TLS policies of recipients' domains are ignored.
     No,
 }
 
 impl RequireTls {
-    /// Of a message whose MAIL had REQUIRETLS, or not, and whose header asks for no TLS, or not (§4.1: MAIL
-    /// counts).
+    /// Combines REQUIRETLS of MAIL with `TLS-Required: No` of the header (§4.1: MAIL takes precedence).
     #[must_use]
     pub fn of(mail: bool, header: bool) -> RequireTls {
         match (mail, header) {

@@ -1,9 +1,9 @@
-//! Why an attempt did not succeed, in the terms a postmaster asks in.
+//! Failures of delivery attempts, in the terms of a postmaster.
 
 use crate::{EnhancedStatus, Reply, Step};
 use std::fmt;
 
-/// Whether trying again may help.
+/// Says if a retry may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Worth another attempt (4yz).
@@ -12,14 +12,14 @@ pub enum Class {
     Permanent,
 }
 
-/// Who or what stood in the way.
+/// The party that caused a failure.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Culprit {
     /// The peer answered so: host name and address, as `mx.example.com[192.0.2.1]:25`.
     Peer(Box<str>),
-    /// The way to the peer: connection refused, reset, timed out.
+    /// The connection to the peer: refused, reset, timed out.
     Network(Box<str>),
-    /// The DNS; the text is the name that was asked for.
+    /// The DNS; the text is the queried name.
     Dns(Box<str>),
     /// A rule of this server's own: a limit, a policy, an operator.
     Local,
@@ -27,7 +27,7 @@ pub enum Culprit {
     Conversion(Unconverted),
 }
 
-/// Why a message was not converted, as X.400 has it (X.411 §8.3.1.2.1.12): more than a status can express.
+/// X.400's reason why a message was not converted (X.411 §8.3.1.2.1.12): more detailed than a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unconverted {
     /// The reason.
@@ -46,21 +46,21 @@ impl fmt::Display for Culprit {
     }
 }
 
-/// What went wrong with one recipient or one connection.
+/// A failure of one recipient or one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Whether another attempt makes sense.
+    /// Says if another attempt makes sense.
     pub class: Class,
-    /// Who said or caused it.
+    /// The party that reported or caused it.
     pub culprit: Culprit,
     /// The status for DSNs and logs.
     pub status: EnhancedStatus,
-    /// What the peer said, when it spoke.
+    /// The peer's reply, if any.
     pub reply: Option<Reply>,
-    /// The same without what this server had said to it, where it repeats some of that: what is made of its
-    /// words is made of these.
+    /// The reply without text that the peer repeated from this server's commands. Decisions based on the reply's text
+    /// use this.
     pub heard: Option<Box<Reply>>,
-    /// What that reply answered, as far as it is known.
+    /// The step that the reply belongs to, if known.
     pub step: Option<Step>,
     /// One line for people; does not repeat the reply.
     pub text: Box<str>,
@@ -92,7 +92,7 @@ impl Failure {
         Failure { culprit: Culprit::Conversion(why), ..failure }
     }
 
-    /// A failure on the way to `host`: worth another attempt.
+    /// A network failure towards `host`: worth another attempt.
     #[must_use]
     pub fn network(
         host: impl Into<Box<str>>,
@@ -110,7 +110,7 @@ impl Failure {
         }
     }
 
-    /// What the DNS says of `name`, or fails to say.
+    /// A failure of a DNS lookup of `name`, or a result that prevents delivery.
     #[must_use]
     pub fn dns(
         class: Class,
@@ -121,8 +121,8 @@ impl Failure {
         Failure { culprit: Culprit::Dns(name.into()), ..Failure::local(class, status, text) }
     }
 
-    /// What the peer `host` answered at this step; a reply that is neither 4yz nor 5yz counts as
-    /// transient, because the peer broke the protocol and may recover.
+    /// The reply of peer `host` at this step. A reply that is neither 4yz nor 5yz counts as transient, because the peer
+    /// broke the protocol and may recover.
     #[must_use]
     pub fn peer(host: impl Into<Box<str>>, reply: Reply, step: Step) -> Failure {
         let class = if reply.is_permanent() { Class::Permanent } else { Class::Transient };
@@ -137,41 +137,41 @@ impl Failure {
         }
     }
 
-    /// The same in other words, and worth another attempt.
+    /// The same failure as transient, with a new text.
     #[must_use]
     pub fn for_now(self, text: impl Into<Box<str>>) -> Failure {
         let status = EnhancedStatus { class: 4, ..self.status };
         Failure { class: Class::Transient, status, text: text.into(), ..self }
     }
 
-    /// The peer's own words.
+    /// The peer's reply without repeated text.
     #[must_use]
     pub fn heard(&self) -> Option<&Reply> {
         self.reply.as_ref().map(|reply| self.heard.as_deref().unwrap_or(reply))
     }
 
-    /// Whether what it says may be about a recipient, and so is nobody else's business: a peer's
-    /// reply to anything but the opening of the session.
+    /// Returns true if the reply may be about a recipient, so that it must not be shown to other senders. This is true
+    /// for a reply to any step but the opening of the session.
     #[must_use]
     pub fn may_name_a_recipient(&self) -> bool {
         self.reply.is_some() && !self.step.is_some_and(Step::opens_session)
     }
 
-    /// Whether the peer refused one recipient, rather than the transaction: what greylisting does
-    /// says nothing of the host.
+    /// Returns true if the peer refused one recipient rather than the transaction: greylisting, for example, is no
+    /// evidence about the host.
     #[must_use]
     pub fn is_of_recipient(&self) -> bool {
         self.step == Some(Step::RcptTo)
     }
 
-    /// Reads what [`fmt::Display`] wrote, perhaps cut at its end: what the spool remembers of the
-    /// last attempt. The failure was one that left the recipient queued.
+    /// Parses the output of [`fmt::Display`], possibly cut at its end, as stored by the spool for the last attempt. The
+    /// failure was one that left the recipient queued.
     #[must_use]
     pub fn from_text(text: &str) -> Failure {
         if let Some((who, said)) = text.split_once(" said: ")
             && let Some((reply, rest)) = parse_reply(said)
         {
-            // Behind the peer's words, which may have parentheses of their own.
+            // After the peer's text, which may have its own parentheses.
             let (words, behind) = rest.rsplit_once(" (").unwrap_or((rest, ""));
             let text = behind.trim_end_matches(')');
             let step = Step::of_report(text);
@@ -206,10 +206,9 @@ impl Failure {
     }
 }
 
-/// The status of a failed recipient (RFC 3463 §2): the reply code wins where the peer's enhanced
-/// class contradicts it. Of a peer that knows no enhanced codes a refused recipient is taken for
-/// one that isn't there, which is what these codes mean for RCPT (RFC 5321 §4.2.3), and what list
-/// managers look for.
+/// The status of a failed recipient (RFC 3463 §2): the reply code takes precedence over a contradicting enhanced class.
+/// If the peer has no enhanced codes, a refused recipient counts as an unknown one. These codes mean that for RCPT (RFC
+/// 5321 §4.2.3), and list managers look for it.
 fn status_of(reply: &Reply, class: Class, step: Option<Step>) -> EnhancedStatus {
     let fallback = if class == Class::Permanent { 5 } else { 4 };
     let unknown_user = step == Some(Step::RcptTo) && matches!(reply.code, 550 | 551 | 553);
@@ -220,7 +219,7 @@ fn status_of(reply: &Reply, class: Class, step: Option<Step>) -> EnhancedStatus 
     }
 }
 
-/// Code and status at the start of a reply that was written in one line, and what follows.
+/// Code and status at the start of a reply written in one line, and the text after them.
 fn parse_reply(text: &str) -> Option<(Reply, &str)> {
     let (code, rest) = text.split_at_checked(3)?;
     let code = code.parse().ok().filter(|code| (200..600).contains(code))?;

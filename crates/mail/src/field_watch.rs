@@ -3,22 +3,21 @@
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
 
-/// Of a field's value so much is kept: what says more says nothing that is understood.
+/// Maximum length kept of a field's value: longer values are not meaningful.
 pub const VALUE_BYTES_MAX: usize = 8 * 1024;
 
-/// So many fields are noted; of a header with more of them it is known that there are
-/// ([`FieldWatch::has_more`]).
+/// Maximum number of fields noted. [`FieldWatch::has_more`] is set beyond it.
 pub const FIELDS_MAX: usize = 100;
 
 /// A field that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchedField {
-    /// Which of the names.
+    /// Index of its name.
     pub name: usize,
-    /// Where it stands, its last line end included.
+    /// Position of the field, its last line end included.
     pub range: Range<u64>,
     value: Vec<u8>,
-    /// The value is longer than what was kept of it.
+    /// The value is longer than the part kept.
     pub is_cut: bool,
 }
 
@@ -37,13 +36,13 @@ pub struct FieldWatch<N> {
     at: FieldWatchState,
     /// Octets that came so far.
     offset: u64,
-    /// Where the field began that is open.
+    /// Start of the open field.
     begun: u64,
-    /// Its name, as far as it could be one of those.
+    /// Its name, as far as it matches a watched one.
     name: Vec<u8>,
-    /// A field stands before what comes.
+    /// The next line is preceded by a field.
     has_field: bool,
-    /// Whether the open field is the last of `found`.
+    /// True if the open field is the last of `found`.
     is_noted: bool,
     found: Vec<WatchedField>,
     has_more: bool,
@@ -96,17 +95,17 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
         }
     }
 
-    /// The content is complete, or what is left of it does not matter.
+    /// The content is complete, or its rest is irrelevant.
     #[must_use]
     pub fn finish(mut self) -> Vec<WatchedField> {
         self.close();
         self.found
     }
 
-    /// The fields that were found, or `too_many` if there are more.
+    /// Returns the fields found, or `too_many` if more exist.
     ///
     /// # Errors
-    /// More were there than are noted: what is missing could not be left out of the message.
+    /// More fields exist than are noted: the missing ones could not be removed from the message.
     pub fn all_or<E>(self, too_many: E) -> Result<Vec<WatchedField>, E> {
         if self.has_more { Err(too_many) } else { Ok(self.finish()) }
     }
@@ -149,7 +148,7 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
                 self.open();
                 FieldWatchState::Value
             }
-            // The empty line, or what is no field.
+            // The empty line, or a line that is not a field.
             _ => {
                 if self.at == FieldWatchState::LineStart {
                     self.close();
@@ -180,7 +179,7 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
         self.is_noted = true;
     }
 
-    /// The open field ended before what comes now.
+    /// The open field ended before the next line.
     fn close(&mut self) {
         if let (true, Some(open)) = (self.is_noted, self.found.last_mut()) {
             open.range.end = self.offset;

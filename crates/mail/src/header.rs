@@ -1,13 +1,12 @@
 //! Header scanning without copying (RFC 5322 §2.2).
 //!
-//! Everything here takes the first bytes of a content, as many as the caller has in memory. The
-//! header may be cut at the end of them: then the last field may be cut too, and [`end`] is `None`.
+//! All functions take the first bytes of a content, as many as the caller has in memory. The header may be cut at the
+//! end of these bytes. Then the last field may be cut too, and [`end`] is `None`.
 //!
-//! Strangers' headers are often broken, and a relay must neither repair nor refuse them, so this
-//! reads as most servers do: a line ends at LF, with or without CR; a line that starts with a
-//! blank continues the field before it; the header ends at the empty line, or before the first
-//! line that can't be a field (no colon, or something other than printable ASCII before it),
-//! which then is the first line of the body.
+//! Received headers are often broken, and a relay must neither repair nor refuse them, so this reads as most servers
+//! do. A line ends at LF, with or without CR. A line that starts with a blank continues the field before it. The header
+//! ends at the empty line, or before the first line that cannot be a field. A line without a colon, or with anything
+//! but printable ASCII before the colon, cannot be one; it then is the first line of the body.
 
 use memchr::memchr;
 use std::borrow::Cow;
@@ -20,12 +19,12 @@ pub struct Field<'a> {
     pub name: &'a [u8],
     /// All between the colon and the last line end: leading blanks and folds included.
     pub value: &'a [u8],
-    /// Where the field stands, its last line end included.
+    /// Position of the field, its last line end included.
     pub range: Range<usize>,
 }
 
 impl<'a> Field<'a> {
-    /// Whether the field is called so, in any case.
+    /// Returns true if the field has this name, in any case.
     #[must_use]
     pub fn is(&self, name: &str) -> bool {
         self.name.eq_ignore_ascii_case(name.as_bytes())
@@ -38,12 +37,12 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Where a header ends.
+/// The end of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderBoundary {
     /// The length of the fields, the empty line not counted.
     pub fields_end: usize,
-    /// Where the body starts: behind the empty line, if there is one.
+    /// Start of the body, after the empty line if present.
     pub body_start: usize,
 }
 
@@ -66,7 +65,7 @@ pub fn find<'a>(content: &'a [u8], name: &str) -> Option<Field<'a>> {
     fields(content).find(|field| field.is(name))
 }
 
-/// What a relay looks for in each header.
+/// The fields that a relay looks for in each header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayFields {
     /// Received fields, for the hop limit (RFC 5321 §6.3).
@@ -89,8 +88,7 @@ pub fn relay_fields(content: &[u8]) -> RelayFields {
     found
 }
 
-/// Where the header ends; `None` when the end isn't within `content`: it is cut, or it is all
-/// header.
+/// The end of the header; `None` if it is not within `content`: it is cut, or it is all header.
 #[must_use]
 pub fn end(content: &[u8]) -> Option<HeaderBoundary> {
     let mut fields = fields(content);
@@ -99,7 +97,7 @@ pub fn end(content: &[u8]) -> Option<HeaderBoundary> {
     match &content[offset..] {
         [b'\r', b'\n', ..] => Some(HeaderBoundary { fields_end: offset, body_start: offset + 2 }),
         [b'\n', ..] => Some(HeaderBoundary { fields_end: offset, body_start: offset + 1 }),
-        // What follows may yet turn out to be an empty line or a field.
+        // The next bytes may still form an empty line or a field.
         [] | [b'\r'] => None,
         rest => match name_length(rest) {
             Name::Cut => None,

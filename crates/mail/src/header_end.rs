@@ -1,20 +1,20 @@
-//! A header that ends where all readers see its end: content as it comes, with an empty line put before the first
-//! line that is no field (RFC 5322 §2.1). Without it such a line is body to some readers, and to others a field,
-//! a continuation of the field that a relay adds above, or nothing.
+//! Makes the end of a header unambiguous: an empty line is inserted before the first line that is not a field (RFC 5322
+//! §2.1). Without it some readers treat that line as body. Different readers treat it as a field or as a continuation
+//! of a field added above by a relay, or ignore it.
 
 use crate::header::{Name, name_length};
 
 /// A line without a colon within so many octets begins no field.
 pub const FIELD_NAME_BYTES_MAX: usize = 998;
 
-/// What becomes the name of a line that separates messages in mailbox files (`From jo Mon …`), as Postfix has it.
+/// Name given to a line that separates messages in mailbox files (`From jo Mon …`), as in Postfix.
 const MAILBOX_LINE: &[u8] = b"X-Mailbox-Line: ";
 
 /// Reads the header of content that comes in pieces.
 #[derive(Debug)]
 pub struct HeaderEnd {
     at: HeaderEndState,
-    /// The beginning of a line, while it is not known what it is.
+    /// The start of a line of undecided kind.
     held: Vec<u8>,
     is_first: bool,
     added: Added,
@@ -22,7 +22,7 @@ pub struct HeaderEnd {
     first_line: Option<u64>,
 }
 
-/// What was put in.
+/// Inserted data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Added {
     pub bytes: u64,
@@ -56,7 +56,7 @@ impl Default for HeaderEnd {
 }
 
 impl HeaderEnd {
-    /// Takes the next piece, and gives `sink` what is known to be in its place.
+    /// Takes the next piece, and passes decided bytes to `sink`.
     pub fn push(&mut self, piece: &[u8], mut sink: impl FnMut(&[u8])) {
         if self.held.is_empty() {
             return self.read(piece, &mut sink);
@@ -144,7 +144,7 @@ impl HeaderEnd {
         }
     }
 
-    /// What kind of line begins here.
+    /// The kind of the line that begins here.
     fn kind(&self, line: &[u8]) -> LineKind {
         match line {
             [b'\n', ..] | [b'\r', b'\n', ..] => return LineKind::Empty,
@@ -162,7 +162,7 @@ impl HeaderEnd {
     }
 }
 
-/// Whether a line separates messages in mailbox files, or is such a line that was quoted.
+/// Returns true if a line separates messages in mailbox files, or is a quoted separator.
 fn is_mailbox_line(line: &[u8]) -> bool {
     let quotes = line.iter().take_while(|byte| **byte == b'>').count();
     line.get(quotes..).is_some_and(|line| line.starts_with(b"From "))

@@ -38,7 +38,7 @@ impl MessageId {
         self.0 & MessageId::SEQUENCE_MAX
     }
 
-    /// What is printed, as ASCII digits: for replies and trace fields, without formatting.
+    /// The printed form as ASCII digits: for replies and trace fields, without formatting.
     #[must_use]
     pub fn hex(self) -> [u8; 16] {
         let mut digits = [0; 16];
@@ -58,7 +58,7 @@ impl MessageId {
 
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Hexadecimal digits are ASCII. A fifth of what `{:016x}` costs: every reply has an id.
+        // Hexadecimal digits are ASCII. Takes a fifth of the time of `{:016x}`: every reply has an id.
         f.write_str(std::str::from_utf8(&self.hex()).unwrap_or_default())
     }
 }

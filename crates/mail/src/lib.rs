@@ -1,4 +1,4 @@
-//! The vocabulary of a mail switch: values that every other crate speaks, and nothing that acts.
+//! The vocabulary of a mail switch: value types shared by all other crates, without I/O.
 //!
 //! No module here opens a socket, reads a clock or keeps state between calls.
 

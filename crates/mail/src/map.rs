@@ -1,13 +1,13 @@
-//! Hash maps whose order is the same in every run.
+//! Hash maps with the same order in every run.
 
-// std's map is fine once its hasher is fixed: only the random seed is the trouble.
+// The standard map is suitable with a fixed hasher: only its random seed is unwanted.
 #![allow(clippy::disallowed_types)]
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A hash map with a fixed hasher. Keys that a stranger chooses belong in a `BTreeMap` instead:
-/// a fixed hasher can be flooded with collisions.
+/// A hash map with a fixed hasher. Keys chosen by clients belong in a `BTreeMap` instead: a fixed hasher can be flooded
+/// with collisions.
 pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 /// A hash set with a fixed hasher; see [`FixedMap`].
 pub type FixedSet<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;
@@ -32,8 +32,8 @@ impl Hasher for FixedHasher {
     }
 
     fn write_u64(&mut self, n: u64) {
-        // Both halves of the product together: a difference in the high bits of a key (the node and
-        // log of a message id) reaches the low bits, by which a map chooses the bucket.
+        // Both halves of the product are combined. A difference in the high bits of a key (the node and log of a
+        // message id) reaches the low bits, by which a map chooses the bucket.
         let product = u128::from(self.0.rotate_left(5) ^ n) * u128::from(MULTIPLIER);
         self.0 = product as u64 ^ (product >> 64) as u64;
     }

@@ -2,10 +2,9 @@
 
 use std::ops::Range;
 
-/// Ranges of a content, in order, with something between one and the next. Nothing of them is delivered, signed or
-/// returned to its sender.
+/// Ranges of a content, in order and not adjacent, that are not delivered, signed or returned to the sender.
 ///
-/// There are two ways to count octets of such a content: as it is *stored*, and as it is *sent*.
+/// Octets of the content are counted in two forms: as *stored*, and as *sent*.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Omitted(Vec<Range<u64>>);
 
@@ -15,7 +14,7 @@ impl Omitted {
         self.0.is_empty()
     }
 
-    /// So many octets are stored and not sent.
+    /// Number of octets that are stored and not sent.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.start).sum()
@@ -38,8 +37,7 @@ impl Omitted {
         self.0 = joined;
     }
 
-    /// Where the octet is stored that is sent at `sent`, and how many are sent from there on before the next
-    /// that is not.
+    /// The stored position of the octet at `sent`, up to the next omitted range.
     #[must_use]
     pub fn stored(&self, sent: u64) -> Range<u64> {
         let mut stored = sent;
@@ -71,7 +69,7 @@ impl Omitted {
         numbers.flat_map(u64::to_le_bytes).collect()
     }
 
-    /// As [`Omitted::to_bytes`] wrote them; what is no range of a content of so many octets is passed over.
+    /// The reverse of [`Omitted::to_bytes`]; ranges outside a content of this length are ignored.
     #[must_use]
     pub fn from_bytes(bytes: &[u8], content_bytes: u64) -> Omitted {
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u64::from_le_bytes);

@@ -1,8 +1,8 @@
-//! Addresses in a header that lack a domain (RFC 6409 §6.3: who changes a header sees to it that its
-//! addresses are complete).
+//! Completion of header addresses without a domain (RFC 6409 §6.3: a server that changes a header must make its
+//! addresses complete).
 
-/// The value of an address field in which each address without a domain got `domain`; `None` if all have one,
-/// or it can't be told what stands there.
+/// The value of an address field with `domain` added to each address without one; `None` if all have a domain, or if
+/// the value is ambiguous.
 #[must_use]
 pub fn complete(value: &str, domain: &str) -> Option<String> {
     let mut list = AddressCompleter {
@@ -52,11 +52,11 @@ struct AddressCompleter<'a> {
     domain: &'a str,
     out: String,
     open: AddressState,
-    /// The ends of words that are addresses without a domain, or parts of a name that a comma has cut off.
+    /// Ends of addresses without a domain, or of parts of a name cut off by a comma.
     names: Vec<usize>,
 }
 
-/// What is known of the address that is open.
+/// State of the open address.
 #[derive(Debug, Default)]
 struct AddressState {
     is_in_angle: bool,
@@ -64,10 +64,10 @@ struct AddressState {
     has_at: bool,
     /// Words outside of brackets, or within them.
     words: u32,
-    /// Blanks came since the last word.
+    /// Blanks after the last atom or quoted string.
     has_blank: bool,
     is_in_word: bool,
-    /// Behind its last word.
+    /// End of its last atom or quoted string.
     word_end: usize,
 }
 
@@ -80,7 +80,7 @@ impl AddressCompleter<'_> {
         (self.open.is_in_word, self.open.has_blank) = (true, false);
     }
 
-    /// A quoted string: a word, or a part of one.
+    /// A quoted string, or a part.
     fn note_word(&mut self) {
         self.note_character('"');
         self.open.word_end = self.out.len();
@@ -105,7 +105,7 @@ impl AddressCompleter<'_> {
 
     fn end_address(&mut self) {
         match &self.open {
-            // `Doe, Jo <jo@example.org>`: what came before is of the name ([`crate::address_list`]).
+            // `Doe, Jo <jo@example.org>`: the preceding text belongs to the name ([`crate::address_list`]).
             AddressState { had_angle: true, .. } => self.names.clear(),
             AddressState { has_at: true, .. } => self.complete_names(),
             AddressState { words: 1, word_end, .. } => self.names.push(*word_end),

@@ -1,9 +1,9 @@
-//! The one generator of seeded numbers: SplitMix64 (Steele, Lea, Flood 2014). Small, fast, good
-//! enough to choose by and for jitter; no secret may depend on it.
+//! The only generator of seeded numbers: SplitMix64 (Steele, Lea, Flood 2014). Small, fast, sufficient for choices and
+//! jitter; no secret may depend on it.
 //!
-//! A seed of the simulator replays a run only as long as the sequences stay what they are.
+//! A simulator seed replays a run only while the sequences stay unchanged.
 
-/// What the state grows by from number to number: 2^64 divided by the golden ratio.
+/// Increment of the state per number: 2^64 divided by the golden ratio.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A sequence of numbers that depends on the seed alone.
@@ -42,8 +42,8 @@ impl Random {
     }
 }
 
-/// Element `number` (from 0) of numbers that look unrelated to each other and to `seed`, without a
-/// state to keep: who does not know the seed can't tell the next from those before.
+/// Element `number` (from 0) of a sequence of numbers that look unrelated to each other and to `seed`, without a stored
+/// state. Without the seed the next number cannot be predicted from those before.
 #[must_use]
 pub fn nth(seed: u64, number: u64) -> u64 {
     mix(seed ^ number.wrapping_mul(STEP))

@@ -3,14 +3,14 @@
 use crate::{MessageId, Wall};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What goes into a Received field.
+/// The data of a Received field.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// What the client called itself in EHLO or HELO.
+    /// The client's name in EHLO or HELO.
     pub helo: &'a str,
-    /// The client's address; `None`: where it came from is nobody's business.
+    /// The client's address; `None` hides it.
     pub client: Option<IpAddr>,
-    /// What the client's address is called in the DNS, if that leads back to it.
+    /// The client's DNS name, if verified forward.
     pub client_name: Option<&'a str>,
     /// This server's name.
     pub by: &'a str,
@@ -22,9 +22,9 @@ pub struct Received<'a> {
     pub for_recipient: Option<&'a str>,
     /// The cipher suite, if the connection was encrypted (RFC 8314 §4.3).
     pub tls: Option<&'a str>,
-    /// Who the client is by its certificate.
+    /// The client's identity by its certificate.
     pub certified: Option<&'a str>,
-    /// When the message was received.
+    /// Time of reception.
     pub at: Wall,
 }
 
@@ -38,8 +38,8 @@ const DATE_BYTES: usize = 31;
 impl Received<'_> {
     /// Appends the field, folded, with its CRLF.
     ///
-    /// The name that the client gave itself is a stranger's text: what can't stand in a Domain or
-    /// an address literal is replaced by `?`, and an empty name by `unknown`.
+    /// The client's name for itself is untrusted text: characters not allowed in a Domain or an address literal are
+    /// replaced by `?`, and an empty name by `unknown`.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         out.reserve(256);
         let mut line = TraceLine { start: out.len(), out };
@@ -198,7 +198,7 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.bytes().map(|b| if b.is_ascii_control() { b'?' } else { b }));
 }
 
-/// What would end a comment, or begin another one, can't stand in it (RFC 5322 §3.2.2).
+/// Characters that would end or begin a comment are not allowed in one (RFC 5322 §3.2.2).
 fn write_comment(out: &mut Vec<u8>, text: &str) {
     let is_plain = |b: u8| b.is_ascii_graphic() && !b"()\\".contains(&b);
     out.extend(text.bytes().take(NAME_BYTES_MAX).map(|b| if is_plain(b) { b } else { b'?' }));

@@ -1,20 +1,20 @@
-//! What was asked for lately, in two generations: a bounded memory that forgets nothing in use.
+//! Recently used values in two generations: a bounded cache that keeps all values in use.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
-/// Values by key, at most so many and of so much weight; what is not asked for while half as much comes is forgotten.
-/// In a tree: a client that chooses the keys can't make it slow.
+/// Values by key, bounded in number and total weight. A value is dropped if it is not used while half of that arrives.
+/// The store is a tree, so that clients that choose keys cannot slow it down.
 #[derive(Debug)]
 pub struct Recent<K, V> {
     young: Generation<K, V>,
-    /// What was young before; what is not asked for again goes next.
+    /// The previous young generation; values not used again are dropped next.
     old: Generation<K, V>,
     max: usize,
     weight_max: usize,
 }
 
-/// Values that came, or were asked for, at about the same time.
+/// Values inserted or used at about the same time.
 #[derive(Debug)]
 pub struct Generation<K, V> {
     values: BTreeMap<K, (V, usize)>,
@@ -51,7 +51,7 @@ impl<K: Ord, V> Recent<K, V> {
         Recent { young: Generation::default(), old: Generation::default(), max, weight_max }
     }
 
-    /// What is remembered of a key.
+    /// Returns the value of a key.
     pub fn get<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -71,7 +71,7 @@ impl<K: Ord, V> Recent<K, V> {
         found.map(|(value, _)| value)
     }
 
-    /// Has a key remembered for longer. Returns what had to go: much at once, perhaps.
+    /// Extends the life of a key. Returns dropped values, possibly many.
     pub fn touch<Q: Ord + ?Sized>(&mut self, key: &Q) -> Option<Generation<K, V>>
     where
         K: Borrow<Q>,
@@ -85,7 +85,7 @@ impl<K: Ord, V> Recent<K, V> {
         drop(self.insert_weighing(key, value, 0));
     }
 
-    /// Remembers a value of this weight. Returns what had to go.
+    /// Inserts a value of this weight. Returns dropped values.
     pub fn insert_weighing(&mut self, key: K, value: V, weight: usize) -> Option<Generation<K, V>> {
         drop(self.remove(&key));
         let is_full = self.young.values.len() >= self.max / 2
@@ -106,7 +106,7 @@ impl<K: Ord, V> Recent<K, V> {
         removed.map(|(_, (value, _))| value)
     }
 
-    /// How many are remembered now.
+    /// Number of values.
     #[must_use]
     pub fn len(&self) -> usize {
         self.young.values.len() + self.old.values.len()
@@ -118,7 +118,7 @@ impl<K: Ord, V> Recent<K, V> {
         self.young.weight + self.old.weight
     }
 
-    /// Whether none is.
+    /// Returns true if empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,11 +1,10 @@
-//! Why something that was handed in is not taken, in no protocol's words: each protocol makes its
-//! own of it, SMTP a [`Reply`].
+//! Refusals, independent of a protocol: each protocol converts them, SMTP into a [`Reply`].
 
 use crate::{EnhancedStatus, Reply};
 use std::borrow::Cow;
 use std::fmt;
 
-/// What is left to whoever was refused.
+/// Consequence of a refusal for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalClass {
     /// The same may be taken later.
@@ -19,13 +18,13 @@ pub enum RefusalClass {
 /// A refusal of this server's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What may be done about it.
+    /// The class, which decides about retries.
     pub class: RefusalClass,
-    /// What it is about (RFC 3463 §3).
+    /// The subject (RFC 3463 §3).
     pub status: EnhancedStatus,
     /// For people; one line.
     pub text: Cow<'static, str>,
-    /// The code that SMTP replies with, where somebody has chosen one of this class.
+    /// The SMTP reply code, if one of this class was configured.
     pub chosen_code: Option<u16>,
 }
 
@@ -59,7 +58,8 @@ impl Refusal {
         self
     }
 
-    /// The same, and the session ends with it. What was final stays so for whoever comes again.
+    /// The same refusal, also ending the session. The status class becomes 4; a permanent refusal is repeated at the
+    /// next attempt.
     #[must_use]
     pub fn closing(self) -> Refusal {
         let status = EnhancedStatus { class: 4, ..self.status };
@@ -87,8 +87,7 @@ impl Refusal {
 }
 
 impl From<Refusal> for Reply {
-    /// SMTP's words. The text of a 421 begins with the server's name (RFC 5321 §4.2.2), which the
-    /// session adds.
+    /// The SMTP reply. The text of a 421 begins with the server's name (RFC 5321 §4.2.2), which the session adds.
     fn from(refusal: Refusal) -> Reply {
         Reply { code: refusal.code(), enhanced: Some(refusal.status), text: refusal.text }
     }

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// An enhanced mail system status code (RFC 3463), such as 4.3.1.
+/// An enhanced mail system status code (RFC 3463), for example 4.3.1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnhancedStatus {
     /// 2 success, 4 persistent transient failure, 5 permanent failure.
     pub class: u8,
-    /// What it is about (RFC 3463 §3).
+    /// The subject (RFC 3463 §3).
     pub subject: u16,
     /// The detail within the subject.
     pub detail: u16,
@@ -21,7 +21,7 @@ impl EnhancedStatus {
         EnhancedStatus { class, subject, detail }
     }
 
-    /// Reads a status at the start of `text`, and returns what follows it, blanks skipped.
+    /// Parses a status at the start of `text`, and returns the text after it, without leading blanks.
     #[must_use]
     pub fn parse_prefix(text: &str) -> Option<(EnhancedStatus, &str)> {
         let end = text.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(text.len());
@@ -55,7 +55,7 @@ impl fmt::Display for EnhancedStatus {
     }
 }
 
-/// A reply: a code, a status, and text whose lines are separated by `\n`.
+/// A reply: a code, a status, and text with lines separated by `\n`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Three digits, 200 to 599.
@@ -105,8 +105,8 @@ impl Reply {
         self.code / 100 == 5
     }
 
-    /// Appends the reply in wire form, multi-line where the text has several lines. Control
-    /// characters in the text are sent as blanks: it may quote a stranger.
+    /// Appends the reply in wire form, multi-line if the text has several lines. Control characters in the text are
+    /// sent as blanks: the text may quote untrusted input.
     pub fn write_to(&self, out: &mut Vec<u8>) {
         let mut text = &*self.text;
         loop {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A step of an SMTP or LMTP dialogue: what the peer's reply answers.
+/// A step of an SMTP or LMTP dialogue, to which a peer's reply belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The greeting.
@@ -15,7 +15,7 @@ pub enum Step {
     Lhlo,
     /// STARTTLS and the handshake behind it.
     StartTls,
-    /// AUTH and what is said behind it.
+    /// AUTH and its exchange.
     Auth,
     /// MAIL.
     MailFrom,
@@ -27,7 +27,7 @@ pub enum Step {
     Bdat,
     /// The end of the content behind DATA.
     FinalDot,
-    /// The dot that ends an empty content: the peer said 354 where no recipient was accepted.
+    /// The dot that ends an empty content, after a 354 without an accepted recipient.
     LoneDot,
     /// RSET.
     Rset,
@@ -35,7 +35,7 @@ pub enum Step {
     Quit,
 }
 
-/// All of them; of two with the same words the one that reports mean stands first.
+/// All steps; of two with equal texts the one meant by reports is first.
 const ALL: [Step; 14] = [
     Step::Connect,
     Step::Ehlo,
@@ -54,7 +54,7 @@ const ALL: [Step; 14] = [
 ];
 
 impl Step {
-    /// Whether it opens the session, before any transaction.
+    /// Returns true if it opens the session, before any transaction.
     #[must_use]
     pub fn opens_session(self) -> bool {
         matches!(
@@ -84,8 +84,7 @@ impl Step {
         }
     }
 
-    /// How a report says what the peer's words answered: in the words of Postfix, which programs
-    /// that read reports know.
+    /// The step as text in a report. The texts are those of Postfix, which programs that read reports know.
     #[must_use]
     pub fn in_report(self) -> &'static str {
         match self {
@@ -105,7 +104,7 @@ impl Step {
         }
     }
 
-    /// The step that a report said this of; it may be cut behind the command.
+    /// The step of a text from a report; it may be cut after the command.
     #[must_use]
     pub fn of_report(text: &str) -> Option<Step> {
         ALL.into_iter().find(|step| text.starts_with(step.in_report().trim_end_matches(" command")))

@@ -1,4 +1,4 @@
-//! Time as values. Nothing below floor 3 reads a clock: it is handed one of these.
+//! Time as values. Code below floor 3 reads no clock: it gets these values as arguments.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Mono(pub u64);
 
 impl Mono {
-    /// A moment that never comes.
+    /// A time that never comes.
     pub const NEVER: Mono = Mono(u64::MAX);
 
     /// The time from `earlier` to `self`, zero if `earlier` is later.
@@ -42,7 +42,7 @@ impl Sub<Duration> for Mono {
 pub struct Wall(pub u64);
 
 impl Wall {
-    /// The moment `later` after `self`, saturating.
+    /// The time `later` after `self`, saturating.
     #[must_use]
     pub fn after(self, later: Duration) -> Wall {
         Wall(self.0.saturating_add(u64::try_from(later.as_millis()).unwrap_or(u64::MAX)))
@@ -68,7 +68,7 @@ impl Wall {
         out.into_iter().map(char::from).collect()
     }
 
-    /// Appends what [`Wall::rfc5322`] returns; quicker, for trace fields.
+    /// Appends the text of [`Wall::rfc5322`]; faster, for trace fields.
     pub fn write_rfc5322(self, out: &mut Vec<u8>) {
         let c = self.civil();
         out.extend_from_slice(DAYS[c.weekday as usize].as_bytes());
@@ -84,7 +84,7 @@ impl Wall {
         out.extend_from_slice(b" +0000");
     }
 
-    /// Appends what it prints as: RFC 3339 in UTC with milliseconds. Quicker, for events.
+    /// Appends the printed form: RFC 3339 in UTC with milliseconds. Faster, for events.
     pub fn write_rfc3339(self, out: &mut Vec<u8>) {
         let c = self.civil();
         write_year(out, c.year);
@@ -100,8 +100,7 @@ impl Wall {
 }
 
 impl Wall {
-    /// Reads what RFC 3339 writes, such as `2027-01-01T00:00:00Z` or `2027-01-01T00:00:00+01:00`; nothing before
-    /// 1970.
+    /// Parses RFC 3339, for example `2027-01-01T00:00:00Z` or `2027-01-01T00:00:00+01:00`; no time before 1970.
     #[must_use]
     pub fn parse_rfc3339(text: &str) -> Option<Wall> {
         let (date, time) = text.split_once(['T', 't', ' '])?;
@@ -120,8 +119,7 @@ impl Wall {
         is_right.then_some(wall)
     }
 
-    /// A date (year, month, day) and a time (hour, minute, second) in UTC, from 1970 to 9999. `None`: there is no
-    /// such.
+    /// A date (year, month, day) and a time (hour, minute, second) in UTC, from 1970 to 9999. `None` if invalid.
     #[must_use]
     pub fn of_civil(
         (year, month, day): (u64, u64, u64),
@@ -161,7 +159,7 @@ fn number(text: &str, digits: usize) -> Option<u64> {
     is_one.then(|| text.parse().ok())?
 }
 
-/// The reverse of what [`Civil`] does, for years from 1970 on.
+/// The reverse of [`Civil`], for years from 1970 on.
 fn days_since_1970(year: u64, month: u64, day: u64) -> u64 {
     let year = year.saturating_sub(u64::from(month <= 2));
     let month_from_march = (month + 9) % 12;
@@ -200,7 +198,7 @@ const MONTHS: [&str; 12] =
 /// A broken-down UTC time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Civil {
-    /// Full year, such as 2026.
+    /// Full year, for example 2026.
     pub year: u64,
     /// 1 to 12.
     pub month: u64,

@@ -1,13 +1,14 @@
-//! Content made fit for a peer that takes less than it holds: 8-bit octets where there is no
-//! 8BITMIME (RFC 6152 §3), and lines over 998 octets (RFC 5321 §4.5.3.1.6), as quoted-printable or
-//! base64 (RFC 2045 §6).
+//! Encoding of content for a peer with fewer capabilities, as quoted-printable or base64 (RFC 2045 §6). It is needed
+//! for 8-bit octets without 8BITMIME (RFC 6152 §3), and for lines over 998 octets (RFC 5321 §4.5.3.1.6).
 //!
-//! Content is walked over twice, in pieces split anywhere: a [`Survey`] finds out which leaves of
-//! the MIME structure (RFC 2046) must be encoded, and whether that can be done; an [`Encoder`] does
-//! it. Decoded, every leaf is what it was. Each is encoded by itself: one that can't be keeps no other from it,
-//! and is left as it is as long as only its lines are too long. What is encoded already gets shorter lines. Nothing
-//! else changes but what names the encoding, and header fields that are too long, which are folded; 8-bit ones stay
-//! (only SMTPUTF8 speaks of them), and so does whatever lies in a `multipart/signed` (RFC 1847 §2.1).
+//! Content is walked over twice, in pieces split anywhere. A [`Survey`] finds the leaves of the MIME structure (RFC
+//! 2046) that must be encoded, and checks that this is possible; an [`Encoder`] does it. Decoded, every leaf is
+//! unchanged.
+//!
+//! Each leaf is encoded independently of the rest: one that cannot be is left unchanged as long as only its lines are
+//! too long. Leaves already encoded get shorter lines. Only the encoding's name changes otherwise, and too long header
+//! fields are folded. Header fields with 8-bit octets stay (only SMTPUTF8 covers them), and so does the content of a
+//! `multipart/signed` (RFC 1847 §2.1).
 
 mod coder;
 mod entity;
@@ -30,10 +31,10 @@ const DEPTH_MAX: usize = 32;
 /// Leaves of one message.
 const LEAVES_MAX: usize = 10_000;
 
-/// Why a content can't be encoded.
+/// The reason why a content cannot be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unencodable {
-    /// In a `multipart/signed`, whose signature would no longer hold.
+    /// In a `multipart/signed`: the signature would break.
     Signed,
     /// The MIME structure is broken, or is one that allows no encoding.
     Structure,
@@ -42,7 +43,7 @@ pub enum Unencodable {
 }
 
 impl Unencodable {
-    /// In words.
+    /// The reason as text.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -53,7 +54,7 @@ impl Unencodable {
     }
 }
 
-/// Which leaves are to be encoded, in the order in which they stand.
+/// The leaves to encode, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     leaves: Vec<bool>,
@@ -71,7 +72,7 @@ impl Plan {
     }
 }
 
-/// Finds out what must be encoded.
+/// Finds the leaves that must be encoded.
 #[derive(Debug)]
 pub struct Survey {
     walk: Walk,
@@ -94,10 +95,10 @@ impl Survey {
         }
     }
 
-    /// What to do.
+    /// Returns the plan.
     ///
     /// # Errors
-    /// When something must be encoded and can't be.
+    /// Returns an error if a leaf must be encoded and cannot be.
     pub fn finish(mut self) -> Result<Plan, Unencodable> {
         if self.failed.is_none() {
             self.failed = self.walk.finish(&mut self.found).err();
@@ -113,7 +114,7 @@ impl Survey {
     }
 }
 
-/// Writes the content as a plan says that was made from the same content.
+/// Writes the content according to a plan made from the same content.
 #[derive(Debug)]
 pub struct Encoder<'p> {
     walk: Walk,
@@ -128,7 +129,7 @@ impl<'p> Encoder<'p> {
         Encoder { walk: Walk::default(), writer }
     }
 
-    /// Takes the next piece and gives what can be written by now.
+    /// Takes the next piece and returns the output so far.
     #[must_use]
     pub fn push(&mut self, piece: &[u8]) -> Vec<u8> {
         let walked = self.walk.push(piece, &mut self.writer);
@@ -146,7 +147,7 @@ impl<'p> Encoder<'p> {
     }
 }
 
-/// What a walk is for.
+/// Receives the events of a walk.
 trait EntitySink {
     /// The header of an entity, without the empty line behind it.
     fn header(&mut self, fields: &[u8], entity: &Entity) -> Result<(), Unencodable>;
@@ -160,7 +161,7 @@ trait EntitySink {
     fn around(&mut self, line: &[u8], is_signed: bool) -> Result<(), Unencodable>;
 }
 
-/// Where a walk stands.
+/// Position of a walk.
 #[derive(Debug)]
 enum MimePosition {
     /// In a header; of a message, or of a part of one.
@@ -172,7 +173,7 @@ enum MimePosition {
     Around,
 }
 
-/// A multipart whose end has not come.
+/// A multipart without its end yet.
 #[derive(Debug)]
 struct OpenMultipart {
     boundary: Box<[u8]>,
@@ -271,8 +272,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Whether the line is a boundary (RFC 2046 §5.1.1) of one that is open, of which one, and
-    /// whether it closes it. That of an outer one ends the inner ones, too (§5.1.2).
+    /// Returns the open multipart with this boundary line (RFC 2046 §5.1.1), and true if the line closes it. The
+    /// boundary of an outer multipart also ends the inner ones (§5.1.2).
     fn boundary(&self, line: &[u8]) -> Option<(usize, bool)> {
         if self.open.is_empty() {
             return None;
@@ -287,7 +288,7 @@ impl Walk {
         })
     }
 
-    /// Whatever part the walk is in is over.
+    /// Ends the current part.
     fn end_part(
         &mut self,
         at_boundary: bool,
@@ -319,7 +320,7 @@ impl Walk {
         self.header.clear();
         self.place = match std::mem::replace(&mut entity.kind, EntityKind::Opaque) {
             EntityKind::Multipart { boundary, is_signed, is_digest } => {
-                // One boundary for two: which part is whose is anybody's guess.
+                // Two multiparts with one boundary: the assignment of parts is ambiguous.
                 let is_taken = self.open.iter().any(|open| open.boundary == boundary);
                 if is_taken {
                     return Err(Unencodable::Structure);
@@ -344,7 +345,7 @@ impl Walk {
     }
 }
 
-/// What a survey has found.
+/// Result of a survey.
 #[derive(Debug, Default)]
 struct ContentSurvey {
     leaves: Vec<bool>,
@@ -403,7 +404,7 @@ fn is_too_long(line: &[u8]) -> bool {
     line.strip_suffix(b"\r\n").unwrap_or(line).len() > LINE_BYTES_MAX as usize
 }
 
-/// Writes what a plan says.
+/// Executes a plan.
 #[derive(Debug)]
 struct EncodingWriter<'p> {
     plan: &'p Plan,
@@ -414,7 +415,7 @@ struct EncodingWriter<'p> {
 }
 
 impl EncodingWriter<'_> {
-    /// The header with another name for the encoding, and with what makes a message MIME.
+    /// Writes the header with a new encoding, and with the fields that make a message MIME.
     fn write_relabelled(&mut self, fields: &[u8], entity: &Entity, label: &str) {
         let mut kept = 0;
         for field in crate::header::fields(fields) {
@@ -431,7 +432,7 @@ impl EncodingWriter<'_> {
             self.out.extend_from_slice(b"MIME-Version: 1.0\r\n");
         }
         if entity.is_message && !entity.has_type {
-            // RFC 1428 §3: 8-bit text of which nobody has said what it is.
+            // RFC 1428 §3: 8-bit text of undeclared type.
             self.out.extend_from_slice(b"Content-Type: text/plain; charset=unknown-8bit\r\n");
         }
         self.out.extend_from_slice(format!("{}: {label}\r\n", entity::ENCODING).as_bytes());

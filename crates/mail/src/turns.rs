@@ -1,5 +1,5 @@
-//! Turns among those who want something, whatever the amount that each wants: the sites take turns, and within each
-//! its networks. One that comes anew waits for one round of the others at most.
+//! Fair turns among sites and their networks, whatever the amount that each requests: sites take turns, and networks
+//! take turns within a site. A new one waits for one round at most.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ struct Rota<K> {
     /// Keys for which something waits: how much they have had, and their number among equals.
     places: BTreeMap<K, (u64, u64)>,
     order: BTreeSet<(u64, u64, K)>,
-    /// How much keys that left have had: one for which entries come one by one, each of them large, waits like others.
+    /// Amounts served to keys that left. A key with single large entries, one at a time, therefore waits like the rest.
     left: BTreeMap<K, u64>,
-    /// How much the one that was served last had had: one that comes anew counts as one that has had that.
+    /// Amount served to the key served last; a new key starts with this amount.
     level: u64,
     next: u64,
 }
@@ -73,8 +73,8 @@ impl<K: Ord + Copy> Rota<K> {
     }
 }
 
-/// What waits, in a line of type `L` per network: the sites (networks that one customer may all have) take turns, and
-/// within each its networks.
+/// Waiting items, in a line of type `L` per network. Sites (networks that one customer may own) take turns, and
+/// networks take turns within a site.
 #[derive(Debug)]
 pub struct Turns<S, N, L> {
     sites: Rota<S>,
@@ -123,7 +123,7 @@ impl<S: Ord + Copy, N: Ord + Copy, L: Default> Turns<S, N, L> {
         }
     }
 
-    /// The network whose turn it is, and its line.
+    /// The network served next, and its line.
     #[must_use]
     pub fn first(&self) -> Option<(S, N, &L)> {
         let site = self.sites.first()?;

@@ -1,16 +1,16 @@
-//! O/R addresses (X.402 §18) as text: `/G=Carol/S=Sender/O=Gamma/PRMD=TestC/ADMD= /C=GB/` (RFC 2156
-//! §4.1) and `G=Carol; S=Sender; …; C=GB` (X.402 Annex F).
+//! O/R addresses (X.402 §18) as text: `/G=Carol/S=Sender/O=Gamma/PRMD=TestC/ADMD= /C=GB/` (RFC 2156 §4.1) and `G=Carol;
+//! S=Sender; …; C=GB` (X.402 Annex F).
 //!
-//! What an address is to an MTA is a set of attributes. Here they stand in one order, the least
-//! significant first, so that what names its management domain and organization is the end of the text:
-//! that is the [`Domain`](super::Domain) by which it waits and is routed.
+//! To an MTA an address is a set of attributes. Here they are kept in one order, the least significant first, so that
+//! the management domain and organization are the end of the text. That end is the [`Domain`](super::Domain) by which
+//! mail is queued and routed.
 
 use super::or_text::{self, Pair};
 use super::{AddressError, Domain, Mailbox};
 use std::fmt;
 
-/// Longest text of an O/R address in octets: as long as a text that the spool keeps may be. Those that people
-/// have are a quarter of it.
+/// Longest text of an O/R address in octets: the limit of a text kept by the spool, four times the length of real
+/// addresses.
 pub const OR_ADDRESS_BYTES_MAX: usize = 512;
 /// Most attributes in one.
 pub const OR_ATTRIBUTES_MAX: usize = 64;
@@ -28,7 +28,7 @@ const ROUTED: [(&str, &[&str]); 8] = [
     ("C", &["C"]),
 ];
 
-/// The others, in the order in which they are written, behind those that a domain defined (`DD.type`).
+/// The other attributes, in the order of writing, after the domain-defined ones (`DD.type`).
 const LOCAL: [(&str, &[&str]); 11] = [
     ("G", &["G"]),
     ("I", &["I"]),
@@ -43,12 +43,12 @@ const LOCAL: [(&str, &[&str]); 11] = [
     ("NET-SUB", &["NET-SUB"]),
 ];
 
-/// Where all other attributes stand.
+/// Position of all other attributes.
 const OTHERS: u8 = LOCAL.len() as u8 + 1;
 /// From here on attributes are of those that route.
 const FIRST_ROUTED: u8 = OTHERS + 1;
 
-/// One attribute: its key and its value as they are written here, with what quotes their characters.
+/// One attribute: its canonical key and value, with quoted characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OrAttribute {
     place: u8,
@@ -69,14 +69,14 @@ impl OrAttribute {
         or_text::unquoted(&self.value)
     }
 
-    /// Whether addresses are routed by it.
+    /// Returns true if addresses are routed by this attribute.
     #[must_use]
     pub fn is_routed(&self) -> bool {
         self.place >= FIRST_ROUTED
     }
 
-    /// The value as it is compared (X.402 §18.4, RFC 2156 §4.3.5): without regard to case and to blanks
-    /// around and between words; no ADMD is a blank one.
+    /// The value for comparison (X.402 §18.4, RFC 2156 §4.3.5): ignores case, surrounding blanks and repeated blanks.
+    /// An empty ADMD equals a blank one.
     #[must_use]
     pub fn compared(&self) -> String {
         let words: Vec<&str> = self.value.split_whitespace().collect();
@@ -108,10 +108,10 @@ impl OrAddress {
         Ok(address)
     }
 
-    /// Reads attributes that need not be a whole address: what a route takes.
+    /// Parses attributes that need not be a whole address, as in a route.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// Returns the error and its position.
     pub fn parse_part(text: &str) -> Result<OrAddress, AddressError> {
         if text.len() > OR_ADDRESS_BYTES_MAX {
             let reason = "O/R address is longer than 512 octets";
@@ -169,7 +169,7 @@ impl OrAddress {
         self.0.insert(at, OrAttribute { place, key: key.into(), value: value.into() });
     }
 
-    /// All of them, the least significant first.
+    /// All attributes, the least significant first.
     #[must_use]
     pub fn attributes(&self) -> &[OrAttribute] {
         &self.0
@@ -186,7 +186,7 @@ impl OrAddress {
     }
 }
 
-/// As RFC 2156 §4.1 writes it, with `$` before what would end a value.
+/// The form of RFC 2156 §4.1, with `$` before characters that would end a value.
 impl fmt::Display for OrAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for OrAttribute { key, value, .. } in &self.0 {
@@ -196,7 +196,7 @@ impl fmt::Display for OrAddress {
     }
 }
 
-/// Where an attribute stands, and its key as it is written here.
+/// Position of an attribute, and its canonical key.
 fn canonical(key: &str) -> (u8, String) {
     let is = |names: &[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(key));
     for (place, (name, names)) in (FIRST_ROUTED..).zip(ROUTED) {
@@ -215,8 +215,8 @@ fn canonical(key: &str) -> (u8, String) {
     }
 }
 
-/// The key of an attribute as it is written here, or `OU`; `None`: there is no such attribute. Postal and network
-/// ones are not all told apart.
+/// The canonical key of an attribute, or `OU`; `None` for an unknown one. Postal and network attributes are accepted by
+/// prefix.
 fn key_of(pair: &Pair) -> Option<String> {
     let key = &*pair.key;
     let has_front =
@@ -241,12 +241,12 @@ fn key_of(pair: &Pair) -> Option<String> {
     (place != OTHERS || is_other).then_some(name)
 }
 
-/// Whether a text is an O/R address as [`OrAddress`] writes it. No mailbox with a domain ends so.
+/// Returns true if a text is an O/R address in the form of [`OrAddress`]. No mailbox with a domain ends like this.
 pub(super) fn is_or_address(text: &str) -> bool {
     text.len() > 2 && text.starts_with('/') && text.ends_with('/')
 }
 
-/// Where the attributes begin by which a text that [`OrAddress`] wrote is routed.
+/// Start of the routed attributes in a text written by [`OrAddress`].
 pub(super) fn routed_at(text: &str) -> usize {
     let mut is_quoted = false;
     for (at, byte) in text.bytes().enumerate() {
@@ -275,7 +275,7 @@ impl Domain {
         Some(OrAddress::parse_part(self.as_str()).unwrap_or_default())
     }
 
-    /// Whether it is what an O/R address is routed by, and no domain of the DNS.
+    /// Returns true if it is the routed part of an O/R address, and not a DNS domain.
     #[must_use]
     pub fn is_or_domain(&self) -> bool {
         self.as_str().starts_with('/')
@@ -289,9 +289,9 @@ impl Domain {
 }
 
 impl OrAddress {
-    /// The keys by which a table has it, in the order in which they are tried, as they are compared: the address,
-    /// what it is routed by, and that without its least significant attribute, down to the country. `whole`: the
-    /// address alone.
+    /// The keys of a table lookup, in order, in their form for comparison. They are the address, its routed part, and
+    /// the routed part without its least significant attributes, one by one, down to the country. `whole`: only the
+    /// address.
     #[must_use]
     pub fn lookup_keys(&self, whole: bool) -> Vec<String> {
         let mut keys = vec![self.compared(|_| true)];
@@ -340,10 +340,10 @@ impl Mailbox {
         Ok(Mailbox { text: text.into(), at })
     }
 
-    /// What an operator writes, or the spool has kept: a mailbox, or an O/R address in either form.
+    /// Parses an address from an operator or the spool: a mailbox, or an O/R address in either form.
     ///
     /// # Errors
-    /// It is neither.
+    /// Returns an error if it is neither.
     pub fn parse_any(text: &str) -> Result<Mailbox, AddressError> {
         let is_or = is_or_address(text) || !text.contains('@') && text.contains('=');
         match is_or {
@@ -352,7 +352,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether it is an O/R address.
+    /// Returns true if it is an O/R address.
     #[must_use]
     pub fn is_or_address(&self) -> bool {
         is_or_address(&self.text)
@@ -367,8 +367,7 @@ impl Mailbox {
         OrAddress::parse_part(&self.text).ok()
     }
 
-    /// What the domain of an address is, in its text as [`Mailbox::as_str`] gives it; empty for the bare
-    /// `postmaster`.
+    /// The domain part of an address text from [`Mailbox::as_str`]; empty for the bare `postmaster`.
     #[must_use]
     pub fn domain_part(text: &str) -> &str {
         if is_or_address(text) {
@@ -388,7 +387,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether both have the same attributes.
+    /// Returns true if both have the same attributes.
     pub(super) fn is_same_or_address(&self, other: &Mailbox) -> bool {
         match (self.or_address(), other.or_address()) {
             (Some(mine), Some(theirs)) => mine.compared(|_| true) == theirs.compared(|_| true),

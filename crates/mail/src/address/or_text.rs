@@ -1,31 +1,31 @@
-//! How the text of an O/R address is cut into attributes: `/G=John/S=Smith/C=GB/` (RFC 2156 §4.1) and
-//! `G=John; S=Smith; C=GB` (F.401 annex B, RFC 1685).
+//! Splitting of O/R address texts into attributes: `/G=John/S=Smith/C=GB/` (RFC 2156 §4.1) and `G=John; S=Smith; C=GB`
+//! (F.401 annex B, RFC 1685).
 //!
-//! In a value `$` quotes the character behind it; a doubled delimiter (`//`, and `;;` in the second form) stands
-//! for itself, as in F.401, and so does `/=` for an equals sign.
+//! In a value `$` quotes the character after it. A doubled delimiter (`//`, and `;;` in the second form) stands for
+//! itself, as in F.401, and so does `/=` for an equals sign.
 //!
-//! Countries as numbers (X.402 §18.3.4): an O/R address may have the data country code of X.121 in the place of the two
-//! letters of ISO 3166. The zones of X.121 are 2 to 7; what lies outside is the number of ISO 3166, which some write.
+//! Countries as numbers (X.402 §18.3.4): an O/R address may have the data country code of X.121 in place of the two
+//! letters of ISO 3166. The zones of X.121 are 2 to 7. A number outside is that of ISO 3166, which some systems write.
 
 use super::AddressError;
 
 /// A character of a value, and whether it was quoted.
 pub type Char = (char, bool);
 
-/// What one attribute says.
+/// The parts of one attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
-    /// Without what quoted its characters.
+    /// Without quoting characters.
     pub key: String,
-    /// What stands behind the first dot or colon of the key: the type of a domain-defined attribute.
+    /// The text after the first dot or colon of the key: the type of a domain-defined attribute.
     pub kind: Vec<Char>,
-    /// What stands behind the equals sign.
+    /// The text after the equals sign.
     pub value: Vec<Char>,
-    /// Where it begins, in octets.
+    /// Its start, in octets.
     pub offset: usize,
 }
 
-/// Which characters separate attributes.
+/// The separator of attributes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AttributeSeparator {
     /// `/` or `;`, in any mixture.
@@ -160,8 +160,8 @@ fn trim(value: &mut Vec<Char>) {
     value.drain(..start);
 }
 
-/// A value in the form in which all of these texts are written: quoted is what would end it, and what was quoted
-/// although it has a meaning of its own in some values (`*`, `{`, `}`: RFC 2156 §3.3.4).
+/// Quotes a value in the form common to all these texts. Quoted are delimiters, and characters that were quoted
+/// although they have a meaning in some values (`*`, `{`, `}`: RFC 2156 §3.3.4).
 #[must_use]
 pub fn quoted(value: &[Char]) -> String {
     let mut text = String::with_capacity(value.len());
@@ -174,7 +174,7 @@ pub fn quoted(value: &[Char]) -> String {
     text
 }
 
-/// What [`quoted`] wrote, without what quotes.
+/// The reverse of [`quoted`].
 #[must_use]
 pub fn unquoted(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
@@ -197,7 +197,7 @@ const CODES: &str = "036:AU 040:AT 056:BE 076:BR 100:BG 124:CA 152:CL 156:CN 170
     606:LY 639:KE 655:ZA 722:AR 724:BR 730:CL 732:CO 734:VE 748:UY 800:UG 804:UA 807:MK 818:EG 826:GB \
     831:GG 832:JE 833:IM 834:TZ 840:US 854:BF 858:UY 860:UZ 862:VE 882:WS 887:YE 894:ZM";
 
-/// The two letters of a country that is written as three digits; `None`: it is not, or nobody is known by them.
+/// The two letters of a country written as three digits; `None` if it is not, or if the number is unknown.
 #[must_use]
 pub fn letters_of(text: &str) -> Option<&'static str> {
     let is_number = text.len() == 3 && text.bytes().all(|digit| digit.is_ascii_digit());

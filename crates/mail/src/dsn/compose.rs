@@ -1,5 +1,5 @@
-//! Writing a report: multipart/report with a text for people, the delivery status for programs,
-//! and what is returned of the message (RFC 6522, RFC 3464, RFC 6533).
+//! Composition of a report: multipart/report with a text for people, the delivery status for programs, and the returned
+//! part of the message (RFC 6522, RFC 3464, RFC 6533).
 
 use super::original::OriginalPart;
 use super::text::{Text, cut};
@@ -59,14 +59,14 @@ impl Report<'_> {
         text.out
     }
 
-    /// Whether the report can be sent only with SMTPUTF8: its own header is internationalised.
+    /// Returns true if the report can be sent only with SMTPUTF8: its own header is internationalised.
     #[must_use]
     pub fn needs_smtputf8(&self) -> bool {
         self.to.needs_smtputf8()
     }
 
-    /// RFC 6533 §4: the internationalised form is for internationalised addresses. What else
-    /// isn't ASCII can be encoded, and is: many programs read only the other form.
+    /// RFC 6533 §4: the internationalised form is for internationalised addresses. Other non-ASCII text is encoded,
+    /// because many programs read only the ASCII form.
     fn is_global(&self) -> bool {
         let is_wide = |r: &RecipientReport| {
             r.recipient.mailbox.needs_smtputf8()
@@ -181,14 +181,14 @@ impl Report<'_> {
         }
     }
 
-    /// Which message it is about, for people.
+    /// Describes the reported message for people.
     fn describe_message(&self, text: &mut Text, original_header: &[u8], global: bool) {
         text.line("");
         text.paragraph("", "The message:");
         text.line("");
         if let Some(subject) = header::find(original_header, "Subject") {
             let subject = String::from_utf8_lossy(&subject.unfolded()).into_owned();
-            // What is encoded (RFC 2047), or can't be written here, tells people nothing.
+            // An encoded subject (RFC 2047), or one that cannot be written here, is of no use to people.
             if !subject.contains("=?") && (global || subject.is_ascii()) {
                 text.paragraph("    ", &format!("Subject: {}", cut(&subject, SUBJECT_BYTES_MAX)));
             }
@@ -218,7 +218,7 @@ impl Report<'_> {
         }
         let is_ascii = text.out.is_ascii();
         OriginalPart {
-            // RFC 6533 §3: the other form is for what this one can't hold.
+            // RFC 6533 §3: the other form is for text that this one cannot hold.
             content_type: if is_ascii {
                 "message/delivery-status"
             } else {
@@ -230,7 +230,7 @@ impl Report<'_> {
         }
     }
 
-    /// A boundary that occurs in none of the parts, whatever a stranger wrote into the message.
+    /// A boundary that occurs in none of the parts, whatever the sender wrote into the message.
     fn boundary(&self, parts: &[OriginalPart]) -> String {
         let prefix = format!("postrider-{}-", self.report_id);
         let mut taken: Vec<u32> = Vec::new();
@@ -331,7 +331,7 @@ fn in_words(duration: Duration) -> String {
     format!("{count} {name}{}", if count == 1 { "" } else { "s" })
 }
 
-/// What a status means for someone who never saw one (RFC 3463 §3).
+/// Explains a status to people unfamiliar with it (RFC 3463 §3).
 fn hint(failure: &Failure) -> Option<&'static str> {
     let EnhancedStatus { class, subject, detail } = failure.status;
     let is_peer = matches!(failure.culprit, Culprit::Peer(_));
@@ -381,7 +381,7 @@ fn recipient_status(text: &mut Text, report: &RecipientReport) {
     if let (Some(reply), Some(_)) = (reply, peer) {
         text.field("Diagnostic-Code", &format!("smtp; {reply}"));
     } else if let Some(failure) = report.outcome.failure() {
-        // RFC 3464 §2.3.6: a type for what no protocol said.
+        // RFC 3464 §2.3.6: a type for text that is not from a protocol.
         text.field(
             "Diagnostic-Code",
             &format!("x-postrider; {}: {}", failure.culprit, failure.text),

@@ -4,14 +4,13 @@ use super::{FULL_BYTES_MAX, HEADER_BYTES_MAX, LINE_BYTES_MAX};
 use crate::{ContentScanner, header};
 use memchr::{memchr_iter, memrchr};
 
-/// What is returned of a message (RFC 3461 §4.3, §6.2).
+/// The returned part of a message (RFC 3461 §4.3, §6.2).
 #[derive(Clone, Copy, Debug)]
 pub enum Original<'a> {
     /// Its header: the start of the content, which may go on or be cut anywhere.
     Headers(&'a [u8]),
-    /// All of it, in pieces. If it can't be put into a report as it is (NUL, lines over 998
-    /// octets, 8-bit content in a report that is ASCII, over [`FULL_BYTES_MAX`]), only its header
-    /// is returned.
+    /// The whole message, in pieces. Some messages cannot be included in a report: NUL, lines over 998 octets, 8-bit
+    /// content in an ASCII report, over [`FULL_BYTES_MAX`]. For these only the header is returned.
     Full(&'a [&'a [u8]]),
 }
 
@@ -43,7 +42,7 @@ impl Original<'_> {
         }
     }
 
-    /// `header` is what [`Original::header`] found; `global` allows the types of RFC 6532.
+    /// `header` is the result of [`Original::header`]; `global` allows the types of RFC 6532.
     pub(super) fn part(&self, header: &[u8], global: bool) -> OriginalPart {
         if let Original::Full(pieces) = self {
             let mut scanner = ContentScanner::default();
@@ -126,7 +125,7 @@ fn with_crlf(content: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// RFC 2045 §6.7, for a text whose lines end with CRLF.
+/// RFC 2045 §6.7, for a text with CRLF line ends.
 fn quoted_printable(text: &[u8]) -> Vec<u8> {
     /// Octets of a line but for the `=` of a soft line break.
     const ENCODED_LINE_MAX: usize = 75;

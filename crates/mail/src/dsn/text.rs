@@ -1,12 +1,12 @@
-//! Text for reports: cleaned of what strangers may have put in, wrapped and folded.
+//! Text for reports: cleaned of control characters from outside, wrapped and folded.
 
 use super::LINE_BYTES_MAX;
 
 /// Lines are wrapped or folded here where there is a blank (RFC 5322 §2.1.1).
 const WRAP_BYTES: usize = 76;
-/// A word longer than this is broken.
+/// Longer unbroken text is split.
 const WORD_BYTES_MAX: usize = 900;
-/// More of a peer's words is cut off.
+/// A peer's text is cut at this length.
 const WORDS_BYTES_MAX: usize = 1_000;
 
 /// Appends lines to a part of a report.
@@ -27,8 +27,8 @@ impl Text {
         self.wrapped(name, ": ", "\t", value);
     }
 
-    /// A field whose blanks matter or that must stay in one line: an address, an identifier.
-    /// Left out if the line would be too long.
+    /// A field with significant blanks or that must stay in one line: an address, an identifier. Left out if the line
+    /// would be too long.
     pub(super) fn exact_field(&mut self, name: &str, value: &str) {
         let value = self.clean(value);
         if name.len() + 2 + value.len() <= LINE_BYTES_MAX {
@@ -48,7 +48,7 @@ impl Text {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// `start`, `between`, and the words of `text`; further lines begin with `indent`.
+    /// Writes `start`, `between` and `text`, wrapped; further lines begin with `indent`.
     fn wrapped(&mut self, start: &str, between: &str, indent: &str, text: &str) {
         let text = self.clean(text);
         let mut line = format!("{start}{between}");
@@ -85,7 +85,7 @@ pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }
 
-/// A word in pieces that fit into a line.
+/// Splits unbroken text into pieces that fit into a line.
 fn pieces(word: &str) -> impl Iterator<Item = &str> {
     let mut rest = word;
     std::iter::from_fn(move || {

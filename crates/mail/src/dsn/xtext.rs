@@ -6,7 +6,7 @@ pub const ENVID_BYTES_MAX: usize = 100;
 /// Longest value of ORCPT, encoded (RFC 3461 §4.2).
 pub const ORCPT_BYTES_MAX: usize = 500;
 
-/// Encodes any text; what isn't ASCII is encoded byte by byte as UTF-8.
+/// Encodes any text; non-ASCII text is encoded byte by byte as UTF-8.
 #[must_use]
 pub fn encode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -23,8 +23,8 @@ pub fn encode(text: &str) -> String {
     out
 }
 
-/// Decodes xtext; `None` if it isn't valid or doesn't decode to UTF-8. What it decodes to may hold
-/// any character, line ends included.
+/// Decodes xtext; `None` if it is invalid or does not decode to UTF-8. The result may contain any character, line ends
+/// included.
 #[must_use]
 pub fn decode(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
@@ -80,15 +80,15 @@ impl std::ops::Deref for Envid {
     }
 }
 
-/// What an ENVID means; `None` if it isn't valid (RFC 3461 §4.4: printable ASCII and blanks).
+/// Decodes an ENVID; `None` if it is invalid (RFC 3461 §4.4: printable ASCII and blanks).
 #[must_use]
 pub fn decode_envid(value: &str) -> Option<String> {
     decode(value)
         .filter(|text| !text.is_empty() && text.bytes().all(|b| matches!(b, b' '..=b'~' | b'\t')))
 }
 
-/// Whether `value` may be given to ORCPT=: an address type and an address, at most 500 octets.
-/// Non-ASCII characters are allowed only with `smtputf8`, in an address of type `utf-8`.
+/// Returns true if `value` is valid for ORCPT=: an address type and an address, at most 500 octets. Non-ASCII
+/// characters are allowed only with `smtputf8`, in an address of type `utf-8`.
 #[must_use]
 pub fn is_orcpt(value: &str, smtputf8: bool) -> bool {
     value.len() <= ORCPT_BYTES_MAX
@@ -99,13 +99,13 @@ pub fn is_orcpt(value: &str, smtputf8: bool) -> bool {
 /// An original recipient, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginalRecipient {
-    /// The address type: `rfc822`, `utf-8`, or what the client's world uses.
+    /// The address type: `rfc822`, `utf-8`, or another type of the client.
     pub kind: String,
     /// The address. Without control characters; ASCII unless the type is `utf-8`.
     pub address: String,
 }
 
-/// What an ORCPT means; `None` if it isn't valid.
+/// Decodes an ORCPT; `None` if it is invalid.
 #[must_use]
 pub fn decode_orcpt(value: &str) -> Option<OriginalRecipient> {
     let (kind, address) = value.split_once(';')?;

@@ -160,7 +160,7 @@ fn wrap_quoted_printable(line: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(end);
 }
 
-/// RFC 2045 §6.8: line ends say nothing.
+/// RFC 2045 §6.8: line ends are insignificant.
 fn wrap_base64(line: &[u8], out: &mut Vec<u8>) {
     let (text, end) = split_end(line);
     if is_fit(text) {

@@ -1,31 +1,31 @@
-//! What the header of an entity says of its body (RFC 2045 §5, §6).
+//! MIME fields in the header of an entity (RFC 2045 §5, §6).
 
 use crate::header::{self, Field};
 
 pub(super) const ENCODING: &str = "Content-Transfer-Encoding";
 
-/// What a body is.
+/// Kind of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EntityKind {
     /// Lines of text: quoted-printable keeps them readable.
     Text,
     /// Anything else that is no structure.
     Other,
-    /// A message (RFC 2046 §5.2.1): a header and a body of its own.
+    /// A message (RFC 2046 §5.2.1), which has a header and a body.
     Message,
     Multipart {
         boundary: Box<[u8]>,
         is_signed: bool,
         is_digest: bool,
     },
-    /// It can't be told, or may have no encoding: it stays as it is.
+    /// Unknown, or not allowed to be encoded: it stays unchanged.
     Opaque,
 }
 
-/// What its Content-Transfer-Encoding says.
+/// Value of Content-Transfer-Encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Label {
-    /// 7bit, also where there is none (RFC 2045 §6.1).
+    /// 7bit, also if the field is missing (RFC 2045 §6.1).
     SevenBit,
     /// 8bit or binary.
     EightBit,
@@ -68,7 +68,7 @@ impl Entity {
                 is_doubled |= content_type.as_ref().is_some_and(|first| is_other(first, &field));
                 content_type = Some(field);
             } else if field.is(ENCODING) {
-                // Twice the same, or two that say nothing of the octets, is one.
+                // Two equal labels count as one, and so do two that do not change the octets.
                 let own = label(&field);
                 let first = encoding.replace(own).unwrap_or(own);
                 let says_nothing = |label| matches!(label, Label::SevenBit | Label::EightBit);
@@ -82,7 +82,7 @@ impl Entity {
         }
         entity.has_type = content_type.is_some();
         entity.label = encoding.unwrap_or(Label::SevenBit);
-        // Lines that are no fields, or two opinions: who knows where others see the body begin.
+        // Lines that are not fields, or contradicting fields: readers may disagree about the start of the body.
         if end == fields.len() && !is_doubled {
             entity.kind = kind(content_type.as_ref(), is_digest);
         }
@@ -102,13 +102,13 @@ impl Entity {
         matches!(self.kind, EntityKind::Message | EntityKind::Multipart { .. })
     }
 
-    /// Its label says 8-bit, and may be changed.
+    /// Its label is 8bit, and may be changed.
     pub(super) fn is_relabelled(&self) -> bool {
         self.label == Label::EightBit && !self.is_signed && self.kind != EntityKind::Opaque
     }
 }
 
-/// A label that is slightly wrong is what it most likely means.
+/// A slightly wrong label gets its most likely meaning.
 fn label(field: &Field<'_>) -> Label {
     let value = field.unfolded();
     let word = token(&value);
@@ -138,7 +138,7 @@ fn kind(field: Option<&Field<'_>>, is_digest: bool) -> EntityKind {
         return if is_digest { EntityKind::Message } else { EntityKind::Text };
     };
     let value = field.unfolded();
-    // RFC 2045 §5.2: what says nothing is text; `text` alone, or nothing at all, does.
+    // RFC 2045 §5.2: a value without a type is text; so is `text` alone, or an empty value.
     let Some(slash) = memchr::memchr(b'/', &value) else {
         let word = token(&value);
         let is_text = word.is_empty() || word.eq_ignore_ascii_case(b"text");
@@ -170,7 +170,7 @@ fn kind(field: Option<&Field<'_>>, is_digest: bool) -> EntityKind {
     }
 }
 
-/// The word at the start, up to a blank, a comment or a parameter.
+/// The token at the start, up to a blank, a comment or a parameter.
 fn token(value: &[u8]) -> &[u8] {
     let value = header::trim(value);
     let end = value.iter().position(|b| matches!(b, b' ' | b'\t' | b';' | b'('));
@@ -193,7 +193,7 @@ fn boundary(parameters: &[u8]) -> Option<Box<[u8]>> {
     }
 }
 
-/// A quoted string or a token, and what stands behind it.
+/// A quoted string or a token, and the text after it.
 fn parameter_value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let text = header::trim(text);
     let Some(quoted) = text.strip_prefix(b"\"") else {

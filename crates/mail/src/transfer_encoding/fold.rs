@@ -1,16 +1,16 @@
-//! Header fields whose lines are too long, folded where they have a blank (RFC 5322 §2.2.3).
+//! Folding of header fields with too long lines at their blanks (RFC 5322 §2.2.3).
 
 use super::is_too_long;
 
 /// A line is folded at the last blank before this column, if it has one there.
 const COLUMNS: usize = 78;
 
-/// Whether a line of these fields is too long.
+/// Returns true if a line of these fields is too long.
 pub(super) fn is_needed(fields: &[u8]) -> bool {
     lines(fields).any(|line| is_too_long(line) && break_of(line).is_some())
 }
 
-/// Writes the fields; what needs no folding stays to the letter.
+/// Writes the fields; lines that need no folding stay unchanged.
 pub(super) fn write(fields: &[u8], out: &mut Vec<u8>) {
     for line in lines(fields) {
         let (mut rest, is_folded) = (line, is_too_long(line));
@@ -30,8 +30,8 @@ fn lines(fields: &[u8]) -> impl Iterator<Item = &[u8]> {
     fields.split_inclusive(|byte| *byte == b'\n')
 }
 
-/// The blank before which a line is broken: with more than blanks before and behind it, so that no line of blanks
-/// comes of it; the last one within the columns, or the first beyond.
+/// The blank before which a line is broken. It has non-blanks before and after it, so that no line of blanks results.
+/// It is the last one within the columns, or the first beyond.
 fn break_of(line: &[u8]) -> Option<usize> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let first = line.iter().position(|byte| !is_blank(byte))?;
@@ -43,7 +43,7 @@ fn break_of(line: &[u8]) -> Option<usize> {
         true => first + 1,
         false => memchr::memchr(b':', line)?.max(first) + 1,
     };
-    // `Name: word` keeps its first word beside it.
+    // `Name: value` keeps the start of its value on its line.
     let from = (from..last).find(|at| !is_blank(&line[*at]))?;
     let (within, beyond) = (from..COLUMNS.clamp(from, last.max(from)), COLUMNS.max(from)..last);
     within.rev().find(breaks).or_else(|| beyond.into_iter().find(breaks))
