@@ -21,7 +21,6 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Message {
     pub id: MessageId,
-    /// When it was received.
     pub received_at: Wall,
     /// Shared with the commit thread and with events.
     pub envelope: Arc<Envelope>,
@@ -31,45 +30,44 @@ pub struct Message {
     pub prefix: Bytes,
     /// As it is stored.
     pub(crate) body: MessageBody,
-    /// What of it goes nowhere.
+    /// Ranges of the content that are never sent.
     pub(crate) omitted: Omitted,
     /// Found at intake, of all that is stored.
     pub facts: ContentFacts,
-    /// Why its last attempt failed, as the spool remembers it: known of messages that were read
-    /// back from there.
+    /// Reason of the last failed attempt, as stored in the spool: set for messages that were loaded from it.
     pub last_reason: Option<Box<str>>,
-    /// What an operator chose in place of what `meta` says: known of messages that were read back.
+    /// An operator's overrides of `meta`: set for messages that were loaded from the spool.
     pub overrides: Option<Box<Overrides>>,
     /// Of one that was read back or converted: the memory that it takes.
     pub memory: Option<Permit>,
-    /// Of one that was converted for a route that takes internet mail only: what it was.
+    /// The original, if it was converted for a route that accepts internet mail only.
     pub(crate) converted_from: Option<ConvertedFrom>,
 }
 
-/// What a message was before it was converted, and how it is converted again.
+/// The original of a converted message, and the parameters to repeat the conversion.
 #[derive(Clone, Debug)]
 pub(crate) struct ConvertedFrom {
     pub(crate) message: Rc<Message>,
     conversion: Rc<Conversion>,
 }
 
-/// How a message was converted. As often as it is made so, it comes to the same.
+/// Parameters of a conversion: repeating it with the same ones gives the same content.
 #[derive(Debug)]
 pub struct Conversion {
     /// The configuration that was in force.
     pub(crate) config: Arc<Config>,
-    /// What goes above the content.
+    /// Fields above the content.
     prefix: Bytes,
     digest: u64,
 }
 
 impl Conversion {
-    /// One that has come to `content`.
+    /// A conversion with the result `content`.
     pub(crate) fn new(config: Arc<Config>, prefix: Bytes, content: &[u8]) -> Rc<Conversion> {
         Rc::new(Conversion { config, prefix, digest: digest(content) })
     }
 
-    /// Whether it has come to the same again.
+    /// Returns true if `content` is the same as the first result.
     pub(crate) fn is_of(&self, content: &[u8]) -> bool {
         self.digest == digest(content)
     }
@@ -81,25 +79,24 @@ fn digest(content: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// From whom a recipient gets a message.
+/// The reverse-path for a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentBy<'a> {
     /// From its sender.
     Sender,
-    /// From an address of ours that stands for the sender.
+    /// A local address in place of the sender (SRS).
     Rewritten,
-    /// From who answers for a list that the recipient is on.
+    /// The owner of the recipient's list.
     Owner(&'a str),
 }
 
-/// What a conversion needs of a message, on whatever thread it is made.
+/// The parts of a message that a conversion needs, on any thread.
 #[derive(Clone, Debug)]
 pub struct Original {
     pub id: MessageId,
-    /// When it was received.
     pub received_at: Wall,
     pub envelope: Arc<Envelope>,
-    /// How urgent it is, if an operator or its sender said so.
+    /// Priority, if an operator or the sender set it.
     pub priority: Option<Priority>,
     /// An operator has chosen its route.
     pub is_rerouted: bool,
@@ -127,7 +124,7 @@ pub struct Converted {
     pub reverse_path: Option<Mailbox>,
     /// ENVID=, as xtext.
     pub envid: Option<Envid>,
-    /// Its authors are of domains that are only here: whoever signs for those signs it.
+    /// All author domains are local: it is signed as mail of these domains.
     pub is_signed: bool,
     /// Header and body.
     pub content: Bytes,
@@ -142,15 +139,15 @@ pub enum SentBody<'a> {
     Blob(BlobId),
 }
 
-/// Where the body is.
+/// Location of the body.
 #[derive(Clone, Debug)]
 pub(crate) enum MessageBody {
     /// Here, in pieces.
     Memory(Vec<Bytes>),
     /// In a blob file.
     Blob(BlobId),
-    /// It was let go when it was written to the peer, or others needed its memory more. It can be
-    /// read back.
+    /// Dropped from memory, after it was written to the peer or because other messages needed the memory. It can be
+    /// read again.
     LetGo,
 }
 
@@ -178,30 +175,30 @@ impl Message {
         }
     }
 
-    /// What is kept of it beside envelope and content.
+    /// The facts stored beside envelope and content.
     pub(crate) fn kept(&self) -> StoredFacts<'_> {
         StoredFacts::of(&self.meta)
     }
 
-    /// Prefix and body: what a mailbox holds or a BDAT counts.
+    /// Size of prefix and body: the file in a mailbox, or the BDAT chunk.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
         self.prefix.len() as u64 + self.sent_body_bytes()
     }
 
-    /// What intake found, but for the octets that are not sent.
+    /// The facts found at intake, without omitted octets.
     #[must_use]
     pub fn sent_facts(&self) -> ContentFacts {
         ContentFacts { body_bytes: self.sent_body_bytes(), ..self.facts }
     }
 
-    /// How long the body is as it is sent.
+    /// Size of the body as it is sent.
     #[must_use]
     pub fn sent_body_bytes(&self) -> u64 {
         self.facts.body_bytes.saturating_sub(self.omitted.bytes())
     }
 
-    /// The body as it is sent. Nothing of it is copied.
+    /// The body as it is sent, without copying.
     #[must_use]
     pub fn sent_body(&self) -> SentBody<'_> {
         let pieces = match &self.body {
@@ -221,19 +218,19 @@ impl Message {
         SentBody::Memory(Cow::Owned(sent))
     }
 
-    /// Whether a client handed it in that may not send to any domain.
+    /// Returns true if the client may not relay.
     #[must_use]
     pub fn is_from_stranger(&self) -> bool {
         self.kept().is_from_stranger()
     }
 
-    /// Whether it came from such a client, and nobody vouches for its sender.
+    /// Returns true if the client may not relay, and the sender address is not authenticated.
     #[must_use]
     pub fn is_unvouched(&self) -> bool {
         self.kept().is_unvouched()
     }
 
-    /// What a conversion needs of it.
+    /// The parts that a conversion needs.
     #[must_use]
     pub fn original(&self) -> Original {
         Original {
@@ -246,20 +243,20 @@ impl Message {
         }
     }
 
-    /// Whether an operator has chosen its route.
+    /// Returns true if an operator chose its route.
     #[must_use]
     pub fn is_rerouted(&self) -> bool {
         self.overrides.as_ref().is_some_and(|chosen| chosen.route.is_some())
     }
 
-    /// How urgent it is, if an operator or its sender said so.
+    /// Priority, if an operator or the sender set it.
     #[must_use]
     pub fn priority(&self) -> Option<Priority> {
         let chosen = self.overrides.as_ref().and_then(|overrides| overrides.priority());
         chosen.or_else(|| self.kept().priority())
     }
 
-    /// By when it is to be delivered, if its sender said so.
+    /// Deliver-by time, if the sender set one.
     #[must_use]
     pub fn deliver_by(&self) -> Option<DeliverBy> {
         let asked = self.kept().deliver_by();
@@ -272,7 +269,7 @@ impl Message {
         }
     }
 
-    /// What its channel needs, where it is no internet mail.
+    /// The channel's own data, if it is not internet mail.
     #[must_use]
     pub fn kept_of_x400(&self) -> Option<&Bytes> {
         self.kept().x400()
@@ -287,7 +284,7 @@ impl Message {
     ) -> Message {
         let (prefix, conversion) = (conversion.prefix.clone(), Rc::clone(conversion));
         memory.shrink((prefix.len() + to.content.len()) as u64);
-        // What was read back for it is not needed any more.
+        // The content that was loaded for the conversion is not needed any more.
         let message = match self.memory {
             Some(_) => Rc::new(self.without_content()),
             None => Rc::clone(self),
@@ -315,13 +312,13 @@ impl Message {
         }
     }
 
-    /// What it asks of TLS on its way.
+    /// TLS requirement (REQUIRETLS, TLS-Required: No).
     #[must_use]
     pub fn require_tls(&self) -> RequireTls {
         self.kept().require_tls().unwrap_or_default()
     }
 
-    /// From whom a recipient gets it.
+    /// The reverse-path for a recipient.
     #[must_use]
     pub fn sent_by(&self, index: u32) -> SentBy<'_> {
         match self.owner_of(index) {
@@ -331,7 +328,7 @@ impl Message {
         }
     }
 
-    /// Who answers for the list by which a recipient gets it.
+    /// The owner of the list that has the recipient.
     #[must_use]
     pub(crate) fn owner_of(&self, index: u32) -> Option<KeptOwner<'_>> {
         self.kept().owner_of(index)
@@ -349,8 +346,8 @@ impl Message {
         self.envelope.recipients.get(index as usize).map(|recipient| recipient.mailbox.to_string())
     }
 
-    /// Why the last attempt failed, if the spool remembers it. It remembers one reason for all
-    /// recipients: what a peer said of one of several is no other's.
+    /// Reason of the last failed attempt, if stored. The spool stores one reason for all recipients, so a reply that
+    /// may concern only one of several recipients is not used.
     #[must_use]
     pub fn last_failure(&self) -> Option<Arc<Failure>> {
         let failure = Failure::from_text(self.last_reason.as_deref()?);
@@ -358,7 +355,7 @@ impl Message {
         is_own.then(|| Arc::new(failure))
     }
 
-    /// What keeping it costs: the content and about what its envelope and maps take.
+    /// Approximate memory use: the content, the envelope and the maps.
     pub fn cost(&self) -> usize {
         let body = match &self.body {
             MessageBody::Memory(pieces) => pieces.iter().map(Bytes::len).sum(),
@@ -367,13 +364,13 @@ impl Message {
         body + self.prefix.len() + 512 + self.envelope.recipients.len() * 96
     }
 
-    /// Whether its content is not here any more.
+    /// Returns true if the content was dropped from memory.
     #[must_use]
     pub fn is_let_go(&self) -> bool {
         matches!(self.body, MessageBody::LetGo)
     }
 
-    /// The same without its content, and without the memory that this takes: what is known about it.
+    /// A copy without the content and its memory permit.
     #[must_use]
     pub fn without_content(&self) -> Message {
         Message {
@@ -395,14 +392,14 @@ impl Message {
         }
     }
 
-    /// Whether it can be read back at any time, and converted again, and takes memory until then that others may
-    /// need more.
+    /// Returns true if its content can be loaded again (and converted again), and uses memory that other messages may
+    /// need.
     #[must_use]
     pub fn can_be_let_go(&self) -> bool {
         self.memory.is_some() && !self.is_let_go()
     }
 
-    /// How it was converted, if it was.
+    /// The conversion, if it was converted.
     #[must_use]
     pub fn conversion(&self) -> Option<&Rc<Conversion>> {
         self.converted_from.as_ref().map(|from| &from.conversion)
@@ -450,7 +447,7 @@ impl Message {
         }
     }
 
-    /// Whose mail it is, if it is a tenant's.
+    /// Its tenant, if any.
     #[must_use]
     pub fn tenant(&self) -> Option<&str> {
         self.kept().tenant()

@@ -1,8 +1,7 @@
-//! Numbers about what the server does. One [`Metrics`] per shard and one [`LogMetrics`] per
-//! log are made at start and handed in; whoever shows them adds them up. No locks, no globals.
+//! Metrics of the server. One [`Metrics`] per shard and one [`LogMetrics`] per log are made at start and passed in; the
+//! exporter adds them up. No locks, no globals.
 //!
-//! The table below is all there is: field, kind, exported name, labels and help come from one
-//! line each.
+//! All metrics are in the table below: field, kind, exported name, labels and help come from one line each.
 
 mod grid;
 mod labels;
@@ -37,7 +36,7 @@ impl Counter {
         self.0.fetch_add(n, Relaxed);
     }
 
-    /// How much it is now.
+    /// The current value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
@@ -71,14 +70,14 @@ impl Gauge {
         self.set(i64::try_from(n).unwrap_or(i64::MAX));
     }
 
-    /// How much it is now.
+    /// The current value.
     #[must_use]
     pub fn get(&self) -> i64 {
         self.0.load(Relaxed)
     }
 }
 
-/// Upper bounds of a histogram's buckets, ascending; one more bucket takes what is above.
+/// Upper bounds of a histogram's buckets, ascending; one more bucket counts larger values.
 pub trait Bounds {
     const BOUNDS_US: &'static [u64];
 }
@@ -122,7 +121,7 @@ impl Bounds for DelayBounds {
 /// No histogram has more buckets than this, the one above all bounds included.
 const BUCKETS_MAX: usize = 20;
 
-/// How often which duration was seen.
+/// Counts of durations by bucket.
 #[derive(Debug)]
 pub struct Histogram<B> {
     buckets: [AtomicU64; BUCKETS_MAX],
@@ -151,7 +150,7 @@ impl<B: Bounds> Histogram<B> {
         self.sum_us.fetch_add(us, Relaxed);
     }
 
-    /// What was seen so far.
+    /// The counts so far.
     #[must_use]
     pub fn snapshot(&self) -> HistogramSnapshot {
         let buckets = self.buckets.iter().take(B::BOUNDS_US.len() + 1);
@@ -163,12 +162,12 @@ impl<B: Bounds> Histogram<B> {
     }
 }
 
-/// A histogram at one moment.
+/// A copy of a histogram's counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistogramSnapshot {
     /// Upper bounds, inclusive.
     pub bounds_us: &'static [u64],
-    /// How many fell into each bucket; one more than bounds.
+    /// Count of each bucket; one more than bounds.
     pub counts: Vec<u64>,
     /// All durations together.
     pub sum_us: u64,
@@ -183,18 +182,18 @@ impl HistogramSnapshot {
     }
 }
 
-/// What a metric is called and means.
+/// Name and help of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Description<'a> {
     /// Exported name without suffix: a counter gains `_total`, a histogram `_seconds`.
     pub name: &'static str,
-    /// Labels that tell metrics of one name apart.
+    /// Labels that distinguish metrics with the same name.
     pub labels: &'a [(&'static str, &'static str)],
     /// One sentence.
     pub help: &'static str,
 }
 
-/// What a metric says now.
+/// Value of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// Only grows.
@@ -205,7 +204,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Adds what another shard or log says of the same metric.
+    /// Adds the value of the same metric from another shard or log.
     pub fn merge(&mut self, other: &Value) {
         match (self, other) {
             (Value::Counter(a), Value::Counter(b)) => *a = a.saturating_add(*b),
@@ -218,7 +217,7 @@ impl Value {
 
 /// Something that can be read out as a [`Value`].
 pub trait Metric {
-    /// What it says now.
+    /// The current value.
     fn read(&self) -> Value;
 }
 
@@ -359,7 +358,7 @@ metric_set! {
 }
 
 metric_set! {
-    /// What peers' refusals were, over all shards.
+    /// Classes of peers' negative replies, over all shards.
     ClassMetrics:
 
     deferrals: Grid<ReplyClass> = "deferrals_by_class" {} "Attempts that a peer's reply put off, per recipient, by the class of the reply.";
@@ -424,7 +423,7 @@ metric_set! {
 }
 
 metric_set! {
-    /// Of what domains promise of TLS (MTA-STS).
+    /// Of MTA-STS policies.
     PolicyMetrics:
 
     fetches: Counter = "mta_sts_fetches" {} "MTA-STS policies that were fetched.";

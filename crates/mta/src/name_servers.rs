@@ -1,16 +1,16 @@
-//! Whether the name servers answer, as far as the lookups of all shards tell. A zone that is dead makes
-//! its own domains wait; when no name at all is found any more, that is worth a line of its own.
+//! Health of the name servers, from the lookups of all shards. A dead zone delays only mail for its own domains; if no
+//! name is found any more, this is reported as a problem.
 
 use crate::line::Owner;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many lookups in a row, of whatever names, that got no answer.
+/// Minimum number of consecutive failed lookups, of any names.
 const SILENCE_MIN: u32 = 8;
-/// They were of names in so many zones: fewer may be silent by themselves, and nobody asked for others.
+/// Minimum number of zones of these names: fewer zones may be silent by themselves, without lookups in other zones.
 const ZONES_MIN: usize = 3;
 
-/// What the lookups came to lately.
+/// Results of recent lookups.
 #[derive(Debug, Default)]
 pub struct NameServers {
     /// The last lookup had no answer.
@@ -22,9 +22,9 @@ pub struct NameServers {
 #[derive(Debug, Default)]
 struct Silence {
     count: u32,
-    /// In whose zones they were, up to [`ZONES_MIN`].
+    /// Their zones, up to [`ZONES_MIN`].
     zones: Vec<Owner>,
-    /// Why the last of them had none.
+    /// The last failure.
     reason: String,
     is_told: bool,
 }
@@ -40,9 +40,9 @@ impl Silence {
 }
 
 impl NameServers {
-    /// A lookup was answered, if only by "there is no such name". Whether that is news.
+    /// Notes an answer, even NXDOMAIN. Returns true if this ends a reported silence.
     pub(crate) fn answered(&self) -> bool {
-        // Nearly always nothing is to be done: a read that others can share.
+        // In most cases there is nothing to do: a read does not contend with other shards.
         if !self.is_silent.load(Ordering::Relaxed) {
             return false;
         }
@@ -51,7 +51,8 @@ impl NameServers {
         std::mem::take(&mut *silence).is_told
     }
 
-    /// A lookup of a name in this zone got no answer. How many it was in a row, if it is time to tell.
+    /// Notes a failed lookup in this zone. Returns the number of consecutive failures if the silence is due to be
+    /// reported.
     pub(crate) fn unanswered(&self, zone: Owner, reason: &str) -> Option<u32> {
         let mut silence = self.lock();
         self.is_silent.store(true, Ordering::Relaxed);
@@ -73,8 +74,8 @@ impl NameServers {
         silence.is_general().then(text)
     }
 
-    /// A sentence about zones without an answer, while nothing else is asked for: whether the name servers answer
-    /// for others is not known.
+    /// A sentence about zones without an answer, if no other zone was looked up: it is unknown then if the name servers
+    /// answer for other zones.
     #[must_use]
     pub fn silent_zones(&self) -> Option<String> {
         let silence = self.lock();

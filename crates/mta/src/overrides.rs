@@ -1,15 +1,15 @@
-//! What an operator chose in place of what a message, its tenant and its route say of how it is sent.
+//! Overrides by an operator of the sending parameters of a message, its tenant and its route.
 //!
-//! The spool keeps it as a text that means nothing there: the name of a route, or nothing, and a line for each of
-//! the others, `pool NAME`, `campaign NAME`, `priority NUMBER`. Lines that this version does not know stay. A text
-//! of one line is what versions wrote that knew of routes only.
+//! The spool stores them as an opaque text: the name of a route, or nothing, and a line for each of the rest: `pool
+//! NAME`, `campaign NAME`, `priority NUMBER`. Lines unknown to this version are kept. Older versions, which knew only
+//! routes, wrote one line.
 
 use mail::Priority;
 use serde::{Deserialize, Serialize};
 use spool::record::OVERRIDES_BYTES_MAX;
 use std::fmt;
 
-/// Each that is `None` leaves what the message says.
+/// `None` means no override.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overrides {
@@ -22,7 +22,7 @@ pub struct Overrides {
     /// It waits with this campaign; empty: with none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub campaign: Option<String>,
-    /// How urgent it is, from -9 to 9.
+    /// Priority, from -9 to 9.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<i8>,
     /// Lines of a later version.
@@ -31,7 +31,7 @@ pub struct Overrides {
 }
 
 impl Overrides {
-    /// Reads what [`Overrides::to_text`] made.
+    /// Parses the text of [`Overrides::to_text`].
     #[must_use]
     pub fn parse(text: &str) -> Overrides {
         let mut lines = text.split('\n');
@@ -86,7 +86,7 @@ impl Overrides {
         *self == Overrides::default()
     }
 
-    /// With what `order` says in its place.
+    /// These overrides, replaced by those in `order`.
     #[must_use]
     pub fn and(&self, order: &Overrides) -> Overrides {
         let choose =
@@ -100,7 +100,7 @@ impl Overrides {
         }
     }
 
-    /// How urgent it is, if that is chosen.
+    /// The priority, if set.
     #[must_use]
     pub fn priority(&self) -> Option<Priority> {
         self.priority.and_then(Priority::new)

@@ -1,11 +1,11 @@
-//! What goes above a message of this server's own: its signatures.
+//! Fields above a locally generated message: its signatures.
 
 use crate::answer::Decision;
 use crate::event::Signed;
 use bytes::Bytes;
 use std::rc::Rc;
 
-/// Header fields, and who signed by them.
+/// Header fields, and the signatures in them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SignatureFields {
     /// Whole lines.
@@ -13,5 +13,5 @@ pub(crate) struct SignatureFields {
     pub(crate) signed: Signed,
 }
 
-/// What goes above a message whose content this is.
+/// Returns the fields to place above a message with this content.
 pub(crate) type AboveOwn = Rc<dyn Fn(&Bytes) -> Decision<'static, SignatureFields>>;

@@ -1,15 +1,15 @@
-//! The mailbox in the spool's directory that keeps the postmaster's mail where no route takes it. Anybody
-//! may write to the postmaster (RFC 5321 §4.5.1), and the disk is the spool's: it has a quota, which is
-//! asked for before the mail is accepted.
+//! The mailbox in the spool's directory that stores postmaster mail if no route accepts it. Any client may write to the
+//! postmaster (RFC 5321 §4.5.1), and the disk is the spool's. The mailbox therefore has a quota, which is checked
+//! before the mail is accepted.
 
 use config::Config;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Octets that it may have, those on their way there included.
+/// Quota in octets, including messages in transit.
 pub use config::OWN_MAILBOX_BYTES_MAX;
 
-/// Set aside for envelope and header fields of a message on its way there.
+/// Reserved for envelope and header fields of a message in transit.
 const FIELDS_BYTES: u64 = 4 * 1024;
 
 /// The mailbox, as far as it was looked at.
@@ -26,17 +26,17 @@ struct State {
     before: u64,
 }
 
-/// What a look at the mailbox found.
+/// Messages and octets found in the mailbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MailboxUsage {
     pub messages: u64,
     pub bytes: u64,
 }
 
-/// The mailbox has no room for a message.
+/// The quota has no space for a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// Until somebody fetches mail.
+    /// Until mail is fetched.
     Now,
     /// Nor would it have when it is empty.
     Always,
@@ -52,7 +52,7 @@ impl OwnMailbox {
         self.lock().path = config.own_mailbox();
     }
 
-    /// Where it is, if mail is kept there.
+    /// Its path, if mail is stored there.
     #[must_use]
     pub fn path(&self) -> Option<PathBuf> {
         self.lock().path.clone()
@@ -65,14 +65,14 @@ impl OwnMailbox {
         state.before = std::mem::take(&mut state.recent);
     }
 
-    /// What the last look found, where mail is kept in it.
+    /// The last usage found, if mail is stored there.
     #[must_use]
     pub fn found(&self) -> Option<MailboxUsage> {
         let state = self.lock();
         state.path.is_some().then_some(state.found)
     }
 
-    /// Has room for so many octets of content taken.
+    /// Reserves space for this number of octets of content.
     pub(crate) fn take(&self, bytes: u64) -> Result<(), Full> {
         let bytes = bytes.saturating_add(FIELDS_BYTES);
         let mut state = self.lock();
@@ -86,13 +86,13 @@ impl OwnMailbox {
         }
     }
 
-    /// The octets that are taken, those on their way there included.
+    /// The used octets, including messages in transit.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.lock().used()
     }
 
-    /// Whether there is room for anything at all.
+    /// Returns true if there is no space for any message.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.lock().used().saturating_add(FIELDS_BYTES) > OWN_MAILBOX_BYTES_MAX

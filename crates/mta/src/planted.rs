@@ -1,45 +1,45 @@
 //! Faults that a simulation plants, to see that it catches them.
 
-/// A fault in the message's way, for the simulator to catch.
+/// A fault in mail processing that the simulator must detect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Planted {
     /// A connection is used again after a reply that breaks the protocol.
     ReuseAfterProtocolError,
     /// A reload forgets when retries are due.
     DropTimersAtReload,
-    /// A connection slot is given back twice.
+    /// A connection slot is released twice.
     ReleaseSlotTwice,
     /// Each recipient is reported by itself.
     ReportEach,
-    /// Content is sent before a recipient was accepted, whatever the route says.
+    /// Content is sent before a recipient was accepted, whatever the route's settings are.
     UnaskedContent,
     /// A next hop that refuses everything is not left alone.
     NeverSuspend,
-    /// Where TLS is asked for and fails, mail goes in clear, whatever the policy.
+    /// If TLS fails, mail is sent in clear, whatever the policy is.
     InClearAnyway,
     /// Domains with the same hosts have one queue, whatever they promise.
     PolicyOfAnother,
-    /// What a message asks of TLS (REQUIRETLS) decides nothing about its way.
+    /// REQUIRETLS has no effect on delivery.
     ForgetRequireTls,
     /// A connection keeps to itself that its next hop is well.
     KeepToItself,
-    /// What other shards have lent of a limit is not given back.
+    /// Shares of a limit that were leased from other shards are not returned.
     LoseLease,
     /// An APDU of X.400 is acknowledged before it is durable.
     AcknowledgeApduEarly,
-    /// What a peer of X.400 sends again, because it has heard no acknowledgement, is taken for another message.
+    /// An APDU that an X.400 peer resends, after it got no acknowledgement, is taken as another message.
     StoreResends,
-    /// The next MTA of X.400 is told that it answers for all recipients, whoever else gets some of them.
+    /// The next X.400 MTA gets responsibility for all recipients, even if some go to another MTA.
     KeepResponsibility,
-    /// What a peer of X.400 acknowledges first on an association is taken for refused.
+    /// The first acknowledgement of an X.400 peer on an association is taken as a rejection.
     DoubtAcknowledgement,
     /// A host that ended a transaction without a verdict is asked again like any other.
     StayAtHost,
-    /// Rules of shaping hear what a peer repeats of our own words.
+    /// Shaping rules match our own strings in peers' replies.
     HearEchoes,
-    /// Lookups have one line, in which nobody has a share.
+    /// Lookups have one queue without shares.
     OneLine,
-    /// What is held for a silent peer is held until its time is over.
+    /// Resources held for a silent peer are held until the timeout.
     HoldOn,
     /// A stop waits for the disk, however long that takes.
     WaitForDisk,

@@ -1,13 +1,11 @@
-//! What there is a limited amount of, and strangers can use up: how much, who has which share, what becomes of
-//! those who want more, and what an operator can do. `docs/limits.md` is made of these lists, and each pool shows
-//! itself when it is scarce (`pressure`).
+//! Limited resources that unauthenticated clients can exhaust: amounts, shares, behaviour at the limit, and advice for
+//! operators. `docs/limits.md` is generated from these lists, and each pool is reported when it is scarce (`pressure`).
 
 mod list;
 
 pub use list::{MEMORIES, POOLS};
 use std::fmt::Write as _;
 
-/// Which pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolId {
     Sessions,
@@ -38,22 +36,22 @@ pub enum PoolId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourcePool {
     pub id: PoolId,
-    /// What it is.
+    /// Its description.
     pub name: &'static str,
-    /// How much of it there is, and the key that says so.
+    /// Its amount, with the configuration key.
     pub amount: &'static str,
-    /// Who has which part.
+    /// The shares of its users.
     pub share: &'static str,
-    /// What becomes of who wants more.
+    /// Behaviour at the limit.
     pub beyond: &'static str,
-    /// What an operator can do when it is scarce.
+    /// Recommended action when it is scarce.
     pub next_step: &'static str,
-    /// What shows that others are served, whatever one does.
+    /// The test which shows that other clients are served at the limit.
     pub test: &'static str,
 }
 
 impl ResourcePool {
-    /// By what metrics and problems have it.
+    /// Its name in metrics and problems.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self.id {
@@ -82,21 +80,20 @@ impl ResourcePool {
         }
     }
 
-    /// Whether octets are counted.
+    /// Returns true if it is counted in octets.
     pub(crate) fn is_octets(&self) -> bool {
         matches!(self.id, PoolId::OwnMailbox | PoolId::Reads | PoolId::Conversions)
     }
 }
 
-/// Something that is remembered of strangers, of which there is no more than so much. Nobody is refused when it is
-/// full.
+/// A bounded memory about unauthenticated clients. No client is rejected when it is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// What it is.
+    /// Its description.
     pub name: &'static str,
-    /// How much of it there is.
+    /// Its bound.
     pub amount: &'static str,
-    /// Why strangers who fill it harm nobody else.
+    /// The reason why filling it does not harm other clients.
     pub why: &'static str,
 }
 

@@ -1,7 +1,8 @@
-//! Pools that somebody waits for, or is turned away from. Each registers itself; together they are one kind of
-//! problem, asked for at the moment of asking.
+//! Pools with waiters or rejected requests. Each pool registers itself; together they are one kind of problem, computed
+//! on request.
 //!
-//! What waits behind workers that are all busy. A ready queue has its part of them: what waits there waits in no line.
+//! `Behind` counts mail behind busy mailbox workers. A ready queue has a fixed share of the workers, so its mail
+//! waits without a line.
 
 use crate::holding::Holdings;
 use crate::line::FairSemaphore;
@@ -19,34 +20,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// Pressure is shown for so long after it was seen: what comes and goes is one problem.
+/// Time for which pressure is reported after its last occurrence, so that intermittent pressure is one problem.
 const SHOWN_FOR: Duration = Duration::from_secs(10);
 /// Pressure that lasts less has no line on the console.
 const LASTS: Duration = Duration::from_secs(10);
 
-/// With so many hundredths of what checks may hold it is time to look.
+/// Percentage of the limit for held mail at which a problem is reported.
 const HELD_PERCENT: u64 = 80;
 
-/// How things stand with a pool.
+/// State of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// What is taken.
+    /// The used amount.
     pub used: u64,
     pub max: u64,
-    /// Those who wait.
+    /// Number of waiters.
     pub waiting: u64,
-    /// Whoever comes now is refused.
+    /// New requests are rejected.
     pub is_full: bool,
 }
 
 impl Level {
-    /// So much of it is taken, and more can't be.
+    /// A level without waiters: at `max`, new requests are rejected.
     #[must_use]
     pub fn of(used: u64, max: u64) -> Level {
         Level { used, max, waiting: 0, is_full: used >= max }
     }
 
-    /// This and what is beside it.
+    /// The sum of two parts of a pool.
     #[must_use]
     pub fn and(self, other: Level) -> Level {
         Level {
@@ -58,11 +59,11 @@ impl Level {
     }
 }
 
-/// What shows how things stand with a pool, or with a part of it. It never waits.
+/// Reports the state of a pool, or of a part. It never blocks.
 pub trait Gauge: Send + Sync {
     fn level(&self, now: ClockReading) -> Level;
 
-    /// Who holds most of it, and how much.
+    /// The user with the largest amount, and that amount.
     fn most(&self) -> Option<(String, u64)> {
         None
     }
@@ -87,7 +88,8 @@ impl Gauge for Behind {
 
 impl Gauge for Seats {
     fn level(&self, _now: ClockReading) -> Level {
-        // Nobody waits: others give way. What strangers may have, nine in ten, is taken.
+        // There are no waiters: old entries are displaced. The share of unauthenticated clients, nine in ten, is in
+        // use.
         let (used, max) = (u64::from(self.count()), u64::from(self.max()));
         Level { used, max, waiting: 0, is_full: used >= max - max / 10 }
     }
@@ -125,11 +127,11 @@ impl<F: Fn(ClockReading) -> (Level, Option<(String, u64)>) + Send + Sync> Gauge 
     }
 }
 
-/// Whoever was turned away from a pool: refused, put off, or asked to leave for others.
+/// Requests that were turned away from a pool: rejected, deferred, or displaced by other clients.
 #[derive(Debug, Default)]
 struct TurnedAway {
     count: AtomicU64,
-    /// When that was last, and one more; 0: never.
+    /// Time of the last one, plus one; 0: never.
     last: AtomicU64,
 }
 
@@ -145,7 +147,7 @@ struct PressurePeriod {
 /// All pools of a process.
 pub struct Pressures {
     gauges: Mutex<Vec<(PoolId, Weak<dyn Gauge>)>>,
-    /// Those that nobody else keeps.
+    /// Gauges without another owner.
     kept: Mutex<Vec<Arc<dyn Gauge>>>,
     turned_away: BTreeMap<PoolId, TurnedAway>,
     shown: Mutex<BTreeMap<PoolId, PressurePeriod>>,
@@ -166,7 +168,7 @@ impl fmt::Debug for Pressures {
 }
 
 impl Pressures {
-    /// From now on this shows a pool, or a part of it, for as long as somebody keeps it.
+    /// Registers a gauge of a pool, or of a part, for as long as another owner keeps it.
     pub fn register(&self, id: PoolId, gauge: &Arc<impl Gauge + 'static>) {
         let mut gauges = lock(&self.gauges);
         gauges.retain(|(_, gauge)| gauge.strong_count() > 0);
@@ -174,14 +176,14 @@ impl Pressures {
         gauges.push((id, gauge));
     }
 
-    /// The same of what nobody else keeps.
+    /// Registers a gauge, and keeps it.
     pub fn keep(&self, id: PoolId, gauge: impl Gauge + 'static) {
         let gauge = Arc::new(gauge);
         self.register(id, &gauge);
         lock(&self.kept).push(gauge);
     }
 
-    /// Somebody was refused or put off for want of some of it, or left it to others.
+    /// Counts a request that was rejected, deferred or displaced because the pool was scarce.
     pub fn note_turned_away(&self, id: PoolId, now: Mono) {
         if let Some(away) = self.turned_away.get(&id) {
             away.count.fetch_add(1, Ordering::Relaxed);
@@ -189,7 +191,7 @@ impl Pressures {
         }
     }
 
-    /// The pools that somebody shows.
+    /// The pools with a gauge.
     #[must_use]
     pub fn registered(&self) -> Vec<PoolId> {
         let mut all: Vec<PoolId> = lock(&self.gauges).iter().map(|(id, _)| *id).collect();
@@ -198,7 +200,7 @@ impl Pressures {
         all
     }
 
-    /// Numbers of all pools that somebody shows, by name.
+    /// Metrics of all pools with a gauge, by name.
     #[must_use]
     pub fn metrics(&self, now: ClockReading) -> Vec<(Arc<str>, Arc<PoolMetrics>)> {
         let numbers = |pool: &ResourcePool| {
@@ -214,7 +216,7 @@ impl Pressures {
         POOLS.iter().filter_map(numbers).collect()
     }
 
-    /// How things stand, and who could say who holds most. `None`: nobody shows it.
+    /// The state of a pool, and its gauges. `None` if it has no gauge.
     fn look(&self, id: PoolId, now: ClockReading) -> Option<(Level, Vec<Arc<dyn Gauge>>)> {
         let gauges: Vec<Arc<dyn Gauge>> = {
             let gauges = lock(&self.gauges);
@@ -224,7 +226,7 @@ impl Pressures {
         Some((level, gauges))
     }
 
-    /// Whether pressure is to be shown.
+    /// Returns the period of pressure to report, if any.
     fn shown(&self, id: PoolId, level: Level, now: Mono) -> Option<PressurePeriod> {
         let away = self.turned_away.get(&id);
         let count = away.map_or(0, |away| away.count.load(Ordering::Relaxed));
@@ -281,7 +283,7 @@ impl ProblemKind for Pressures {
     }
 }
 
-/// Mail that waits for nobody but the postmaster.
+/// Unread mail for the postmaster.
 impl ProblemKind for OwnMailbox {
     fn name(&self) -> &'static str {
         "postmaster_mail"
@@ -303,11 +305,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A message that waited for so long waits for want of workers.
+/// Waiting time from which a message counts as waiting for workers.
 pub(crate) const BEHIND_AFTER: Duration = Duration::from_secs(1);
-/// Each worker notes it so often, so that no lock is taken for each message.
+/// Interval at which each worker notes it: not for each message, because of the lock.
 pub(crate) const NOTED_EVERY: Duration = Duration::from_millis(500);
-/// What was not noted again for so long is over.
+/// Time after which a note expires.
 const BEHIND_FOR: Duration = Duration::from_secs(5);
 
 /// By shard and ready queue.
@@ -321,14 +323,14 @@ impl Behind {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many wait there now.
+    /// Notes the number of waiting messages.
     pub(crate) fn note(&self, shard: u16, ready: ReadyId, count: u32, now: Mono) {
         let mut all = self.lock();
         all.retain(|_, (_, at)| now.since(*at) < BEHIND_FOR);
         all.insert((shard, ready), (count, now));
     }
 
-    /// How many wait now.
+    /// The current number of waiting messages.
     pub(crate) fn waiting(&self, now: Mono) -> u64 {
         let all = self.lock();
         let fresh = all.values().filter(|(_, at)| now.since(*at) < BEHIND_FOR);

@@ -1,9 +1,9 @@
-//! The list of problems: what is wrong now, how bad it is, and what to do about it. `status`, `/healthz` and the
-//! console are made from it, at the moment of asking.
+//! The list of current problems, each with severity and recommended action. `status`, `/healthz` and the console
+//! compute it on request.
 //!
-//! A kind of problem is a [`ProblemKind`] and one line that registers it. Whoever asks does so from outside the thread
-//! that may hang, so a kind looks at numbers that others leave ([`Watchdog`], [`Conditions`], counters), and never waits
-//! for a file, a peer or a lock that is held while somebody does.
+//! A kind of problem is a [`ProblemKind`] and one line that registers it. Requests come from another thread than the
+//! one that may hang. A kind therefore reads values that other threads store ([`Watchdog`], [`Conditions`], counters),
+//! and never blocks on a file, a peer, or a lock held by blocked code.
 
 pub use crate::control::{Problem, Severity};
 use mail::{Mono, Wall};
@@ -14,10 +14,10 @@ use std::time::Duration;
 
 /// Conditions of one kind that are known at once; of more than that the last are left out.
 const CONDITIONS_MAX: usize = 256;
-/// A text of others is cut here.
+/// Maximum size of a text in octets; longer texts are cut.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// What a kind has found.
+/// A detected problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DetectedProblem {
     severity: Severity,
@@ -41,7 +41,7 @@ impl DetectedProblem {
         DetectedProblem::new(Severity::Warning, about, text)
     }
 
-    /// As bad as `severity` says.
+    /// With the given severity.
     #[must_use]
     pub fn new(
         severity: Severity,
@@ -60,13 +60,13 @@ impl DetectedProblem {
         }
     }
 
-    /// What it is about.
+    /// The subject.
     #[must_use]
     pub fn about(&self) -> &str {
         &self.about
     }
 
-    /// What to do about it.
+    /// Sets the recommended action.
     #[must_use]
     pub fn next_step(self, next_step: impl Into<String>) -> DetectedProblem {
         DetectedProblem { next_step: next_step.into(), ..self }
@@ -85,7 +85,7 @@ impl DetectedProblem {
     }
 }
 
-/// The moment of asking.
+/// Time of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockReading {
     pub mono: Mono,
@@ -94,13 +94,13 @@ pub struct ClockReading {
 
 /// A kind of problem.
 pub trait ProblemKind: Send + Sync {
-    /// A constant word: `log`.
+    /// A constant name: `log`.
     fn name(&self) -> &'static str;
 
-    /// Finds what is wrong now. It must not wait.
+    /// Reports the current problems. It must not block.
     fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem));
 
-    /// Whether its problems have lines of their own on the console.
+    /// Returns true if its problems are logged to the console by their own code.
     fn has_own_lines(&self) -> bool {
         false
     }
@@ -110,7 +110,7 @@ pub trait ProblemKind: Send + Sync {
 #[derive(Default)]
 pub struct Problems {
     kinds: Mutex<Vec<Arc<dyn ProblemKind>>>,
-    /// When each was found first, as long as it is found each time.
+    /// Time of the first detection of each, as long as it is detected each time.
     since: Mutex<BTreeMap<(&'static str, String), Wall>>,
 }
 
@@ -126,7 +126,7 @@ impl Problems {
         lock(&self.kinds).push(kind);
     }
 
-    /// A kind whose problems keepers set and clear.
+    /// Registers a kind with problems that are set and cleared explicitly.
     #[must_use]
     pub fn conditions(&self, name: &'static str) -> Conditions {
         let conditions = Conditions::new(name);
@@ -134,7 +134,7 @@ impl Problems {
         conditions
     }
 
-    /// What is wrong now, the worst first.
+    /// The current problems, the most severe first.
     #[must_use]
     pub fn ask(&self, now: ClockReading) -> Vec<Problem> {
         self.found(now, |_| true, |_| true)
@@ -193,7 +193,7 @@ impl Conditions {
         Conditions { name, all: Arc::default() }
     }
 
-    /// This is wrong from now on, instead of what else was wrong with the same thing. It is `now`.
+    /// Sets a problem at time `now`; it replaces an earlier one with the same subject.
     pub fn set(&self, found: DetectedProblem, now: Wall) {
         let mut all = lock(&self.all);
         let since = all.get(&found.about).map_or(now, |known| known.since.unwrap_or(now));
@@ -203,7 +203,7 @@ impl Conditions {
         }
     }
 
-    /// Nothing is wrong, as far as anybody knows.
+    /// Clears all problems.
     pub fn clear_all(&self) {
         lock(&self.all).clear();
     }
@@ -224,11 +224,10 @@ impl ProblemKind for Conditions {
     }
 }
 
-/// Something that is done over and over by a thread, each time within moments: when it is not, the thread can't say
-/// so itself.
+/// Watches a repeated short action of a thread. If it hangs, the thread itself can't report that.
 #[derive(Debug, Default)]
 pub struct Watchdog {
-    /// When it was begun, and one more; 0: it is not being done.
+    /// Start time plus one; 0: not running.
     begun: AtomicU64,
 }
 
@@ -243,7 +242,7 @@ impl Watchdog {
         self.begun.store(0, Ordering::Relaxed);
     }
 
-    /// How long it has been going on, if it is.
+    /// Duration of the running action, if any.
     #[must_use]
     pub fn under_way(&self, now: Mono) -> Option<Duration> {
         let begun = self.begun.load(Ordering::Relaxed).checked_sub(1)?;

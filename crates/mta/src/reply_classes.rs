@@ -1,4 +1,4 @@
-//! What peers' refusals mean, as a shard asks it.
+//! Classification of peers' negative replies, for a shard.
 
 use classes::{Classes, Classifier, PeerReply, ReplyClassification, without_words};
 use config::shaping::Providers;
@@ -26,11 +26,11 @@ impl ClassesInForce {
     }
 }
 
-/// Asks the rules, and remembers what it asked.
+/// Classifies replies by the rules, with a cache.
 #[derive(Debug)]
 pub(crate) struct ReplyClasses {
     classifier: RefCell<Classifier>,
-    /// Who knows whose host it is.
+    /// Maps hosts to providers.
     providers: RefCell<Providers>,
 }
 
@@ -46,8 +46,7 @@ impl ReplyClasses {
         *self.providers.borrow_mut() = providers;
     }
 
-    /// What a failure means: one in a peer's words only. What this server lacks, or the way to the
-    /// peer, is no word of the peer's and has no class.
+    /// The class of a failure by a peer's reply. Local errors and network errors have no class.
     pub(crate) fn of(&self, failure: &Failure) -> Option<ReplyClassification> {
         let (Culprit::Peer(peer), Some(heard)) = (&failure.culprit, failure.heard()) else {
             return None;
@@ -60,7 +59,7 @@ impl ReplyClasses {
     }
 }
 
-/// Leaves these words out of what a peer said.
+/// Removes these strings from a peer's reply, for matching.
 pub(crate) fn leave_out_of(failure: &mut Failure, ours: &[String]) {
     let Some(reply) = failure.reply.as_ref().filter(|_| failure.heard.is_none()) else { return };
     let words: Vec<&str> = ours.iter().map(String::as_str).collect();

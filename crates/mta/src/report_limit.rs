@@ -1,17 +1,17 @@
-//! How many reports a sender gets.
+//! Limit of reports per sender.
 
 use mail::{Mailbox, Mono};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// What is counted together.
+/// The counting period.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Senders that are counted at once. Where there are more in an hour, those beyond share a count:
-/// whoever makes them up gains nothing.
+/// Maximum number of senders counted separately in an hour. Further ones share a count, so that invented senders gain
+/// nothing.
 const SENDERS_MAX: usize = 10_000;
 
-/// Reports by sender, over all shards. Touched for reports about strangers' mail only.
+/// Reports by sender, over all shards. Used for reports about mail of unauthenticated clients only.
 #[derive(Debug, Default)]
 pub(crate) struct ReportLimit {
     counts: Mutex<Counts>,
@@ -20,13 +20,13 @@ pub(crate) struct ReportLimit {
 #[derive(Debug, Default)]
 struct Counts {
     since: Mono,
-    // Senders are made up by strangers: an ordered map can't be flooded with collisions.
+    // Clients choose sender addresses: an ordered map can't be flooded with collisions.
     senders: BTreeMap<Box<str>, u32>,
     others: u32,
 }
 
 impl ReportLimit {
-    /// Whether `sender` may have one more, of `max` in an hour; counts it then.
+    /// Returns true, and counts a report, if `sender` has had fewer than `max` in this hour.
     pub(crate) fn admit(&self, sender: &Mailbox, now: Mono, max: u32) -> bool {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if now.since(counts.since) >= HOUR {

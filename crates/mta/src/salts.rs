@@ -1,5 +1,5 @@
-//! What is salted for users of whom nothing is stored for SCRAM: nobody shall be able to tell them from
-//! others, today or after the next start, here or at another server with the same secret.
+//! SCRAM salts for users without stored SCRAM keys. They must not differ visibly from real salts: not after a restart,
+//! and not between servers with the same secret.
 
 use auth::password::scram_keys::SaltForm;
 use std::collections::BTreeMap;
@@ -22,12 +22,12 @@ impl Salts {
         let _ = self.secret.set(secret);
     }
 
-    /// Of what they are made.
+    /// The secret from which they are derived.
     pub(crate) fn secret(&self, make: impl FnOnce() -> [u8; 16]) -> [u8; 16] {
         *self.secret.get_or_init(make)
     }
 
-    /// A user of this table has such a salt.
+    /// Notes the form of a real salt in this table.
     pub(crate) fn note(&self, table: &Arc<str>, form: SaltForm) {
         let mut seen = self.seen();
         let has_room = seen.len() < FORMS_MAX;
@@ -39,7 +39,7 @@ impl Salts {
         }
     }
 
-    /// What most users of this table have, as far as it was seen.
+    /// The most frequent form of salts in this table, as far as seen.
     pub(crate) fn usual(&self, table: &str) -> SaltForm {
         let mut usual = (SaltForm::default(), 0);
         for ((of, form), count) in &*self.seen() {

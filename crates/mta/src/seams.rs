@@ -1,12 +1,10 @@
-//! The four seams through which the message's way touches the world: [`Net`], [`Dns`], [`Time`]
-//! and [`Spawn`], gathered in a [`World`]. (The fifth, `Disk`, belongs to the spool; mailbox files
-//! go through [`MailStore`], lookup tables are [`Tables`], passwords are hashed by [`Hashing`],
-//! servers that know users are [`Authenticators`], keys that tables name come from [`KeyFiles`], what sources
-//! send that warm up is counted by [`Warmups`].)
+//! The traits through which mail processing accesses its environment: [`Net`], [`Dns`], [`Time`] and [`Spawn`],
+//! gathered in a [`World`]. Further services: [`MailStore`] for mailbox files, [`Tables`] for lookup tables,
+//! [`Hashing`] for passwords, [`Authenticators`] for login servers, [`KeyFiles`] for signing keys, [`Warmups`] for
+//! warm-up counts. (`Disk` belongs to the spool.)
 //!
-//! The program implements them with sockets, clocks and threads; the simulator with a virtual
-//! network and a virtual clock. Code on this floor is generic over them and holds no statics, so
-//! several nodes can live in one process.
+//! The program implements them with sockets, clocks and threads; the simulator with a virtual network and a virtual
+//! clock. The code of this crate is generic over them and has no statics, so several nodes can run in one process.
 
 mod authenticators;
 mod hashing;
@@ -70,23 +68,23 @@ pub trait World: Clone + 'static {
     fn store(&self) -> &Self::Store;
     /// The lookup tables.
     fn tables(&self) -> &Self::Tables;
-    /// Who hashes passwords.
+    /// Password hashing.
     fn hashing(&self) -> &Self::Hashing;
-    /// What domains promise of TLS.
+    /// TLS policies of domains (MTA-STS).
     fn policies(&self) -> &Self::Policies;
-    /// Who tells owners of domains of mail in their name.
+    /// DMARC aggregate reports.
     fn domain_reports(&self) -> &Self::DomainReports;
-    /// Who tells owners of domains of TLS to their hosts.
+    /// TLS reports.
     fn tls_reports(&self) -> &dyn TlsReports {
         &NoTlsReports
     }
-    /// What is known of strangers who came before.
+    /// The greylist.
     fn greylist(&self) -> &Self::Greylist;
-    /// Who counts what sources send that warm up.
+    /// Warm-up counts of sources.
     fn warmups(&self) -> &dyn Warmups {
         &NoWarmups
     }
-    /// Who reads keys that sign.
+    /// Signing keys.
     fn key_files(&self) -> &dyn KeyFiles {
         &NoKeyFiles
     }
@@ -101,16 +99,16 @@ pub trait World: Clone + 'static {
 pub struct Egress {
     /// An address of this machine, or of the proxy's.
     pub address: Option<IpAddr>,
-    /// Who connects in this machine's place.
+    /// The proxy that connects for this machine.
     pub proxy: Option<Proxy>,
 }
 
-/// What a connection was to be opened from is of no use.
+/// The configured source address or proxy is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceFailure {
     /// The address is none of this machine's.
     AddressMissing(IpAddr),
-    /// The proxy is not there, or does not do what it is for.
+    /// The proxy is unreachable, or fails to connect.
     ProxyFailed(Proxy, &'static str),
 }
 
@@ -127,7 +125,7 @@ impl fmt::Display for SourceFailure {
 
 impl std::error::Error for SourceFailure {}
 
-/// Where a connection leads.
+/// Target of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     Tcp(SocketAddr),
@@ -147,24 +145,24 @@ pub trait Net: 'static {
     /// Binds and listens.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Error of the operating system.
     fn listen(&self, address: SocketAddr) -> io::Result<Self::Listener>;
 
-    /// Takes an accepted connection onto this shard.
+    /// Assigns an accepted connection to this shard.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Error of the operating system.
     fn adopt(&self, accepted: Self::Accepted) -> io::Result<Self::Stream>;
 
-    /// Opens a connection, over TCP from the address and through the proxy that are given. A [`SourceFailure`]
-    /// is inside the error where that is what failed.
+    /// Opens a connection; for TCP, from the given address and through the given proxy. If one of these failed, the
+    /// error contains a [`SourceFailure`].
     fn connect(
         &self,
         to: &Endpoint,
         from: Egress,
     ) -> impl Future<Output = io::Result<Self::Stream>>;
 
-    /// Whether there is a certificate now to show to clients.
+    /// Returns true if there is a server certificate.
     fn can_encrypt(&self) -> bool {
         true
     }
@@ -195,7 +193,7 @@ pub trait Net: 'static {
         }
     }
 
-    /// The certificate that a client has shown, if it counts by what is asked for now.
+    /// The certificate of a client, if it meets the current requirements.
     fn certificate(
         &self,
         _stream: &Self::Stream,
@@ -204,12 +202,11 @@ pub trait Net: 'static {
         None
     }
 
-    /// Encrypts the connection to the host `name` (or address), on which nothing was read that belongs
-    /// to that. Its certificate must be one that is to be trusted.
+    /// Starts TLS with the host `name` (or address) as the server. No TLS octets may have been read. The server's
+    /// certificate must meet `trust`.
     ///
     /// # Errors
-    /// What went wrong with the handshake; the connection is gone then. A [`HandshakeError`] is inside,
-    /// where there was one.
+    /// The handshake failed, and the connection is closed. The error contains a [`HandshakeError`], if there was one.
     fn encrypt_connected(
         &self,
         stream: Self::Stream,
@@ -217,11 +214,10 @@ pub trait Net: 'static {
         trust: &Trust,
     ) -> impl Future<Output = io::Result<(Self::Stream, Encryption)>>;
 
-    /// Looks at the certificate that the peer of an encrypted connection has shown as [`Trust::Roots`]
-    /// would, for reports: nothing becomes of it.
+    /// Checks the server's certificate of a TLS connection as [`Trust::Roots`] would, for reports only.
     ///
     /// # Errors
-    /// What is wrong with it (a [`HandshakeError`]), or why that can't be said.
+    /// The error in the certificate (a [`HandshakeError`]), or the reason why it can't be checked.
     fn examine(&self, _stream: &Self::Stream, _name: &str) -> io::Result<()> {
         Ok(())
     }
@@ -231,16 +227,16 @@ pub trait Listener: 'static {
     /// See [`Net::Accepted`].
     type Accepted;
 
-    /// Where it listens; tells the port that was chosen for port 0.
+    /// The listening address, with the port chosen for port 0.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Error of the operating system.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
     /// The next connection and its peer's address.
     ///
     /// # Errors
-    /// As the operating system says; EMFILE and its kin pass, and the caller goes on.
+    /// Error of the operating system; EMFILE and similar ones are temporary, and the caller continues.
     fn poll_accept(
         &mut self,
         cx: &mut Context<'_>,
@@ -252,24 +248,24 @@ pub trait Stream: Sized + 'static {
     /// Reads into `buffer`; 0 is the end.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Error of the operating system.
     fn poll_read(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>>;
 
-    /// Writes from the first of `pieces` on.
+    /// Writes `pieces` from the first one on.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Error of the operating system.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>>;
 
-    /// As [`Stream::poll_write`], for what is written last: it may wait until the stream is closed,
-    /// which is at once, so that one packet carries both.
+    /// Like [`Stream::poll_write`], for the last octets: they may be held until the immediately following close, so
+    /// that one packet carries both.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Error of the operating system.
     fn poll_write_last(&mut self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.poll_write(cx, &[IoSlice::new(bytes)])
     }
@@ -279,13 +275,13 @@ pub trait Stream: Sized + 'static {
         Poll::Ready(())
     }
 
-    /// The address at this end.
+    /// The local address.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Error of the operating system.
     fn local_addr(&self) -> io::Result<SocketAddr>;
 
-    /// What TLS 1.3 exports for those who bind a login to the connection (`tls-exporter`, RFC 9266).
+    /// The TLS 1.3 exporter value for channel binding of logins (`tls-exporter`, RFC 9266).
     fn channel_binding(&self) -> Option<[u8; 32]> {
         None
     }
@@ -306,18 +302,18 @@ pub struct Vouched<T> {
     pub is_secure: bool,
 }
 
-/// What DNSSEC says of a host (RFC 7672 §2.2.2).
+/// DNSSEC status of a host (RFC 7672 §2.2.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostSecurity {
-    /// Where its aliases (CNAME) lead, if it has any.
+    /// The target of its aliases (CNAME), if it has any.
     pub alias: Option<String>,
-    /// Its addresses are vouched for, and all aliases on the way to them.
+    /// Its addresses are secure, and so are all aliases on the path to them.
     pub is_secure: bool,
     /// The first alias is vouched for, at least.
     pub is_alias_secure: bool,
 }
 
-/// What the DNS said instead of an answer.
+/// The reason for which a lookup has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsError {
     /// The name does not exist (NXDOMAIN).
@@ -326,7 +322,7 @@ pub enum DnsError {
     NoRecords,
     /// SERVFAIL, timeout, …: try again.
     Transient(String),
-    /// There was no descriptor or no memory to ask with: nobody was asked.
+    /// No query was sent, as there was no descriptor or no memory.
     Lack,
 }
 
@@ -345,19 +341,19 @@ pub trait Dns: 'static {
     /// MX records of an ASCII domain, in any order.
     fn mx(&self, domain: &str) -> impl Future<Output = Result<Vec<Mx>, DnsError>>;
 
-    /// How long what was last found out of a domain's MX records still counts, by their TTL (RFC 1035 §3.2.1); that
-    /// there are none, as the zone says (RFC 2308 §5). A world that does not know has it asked again soon.
+    /// Remaining lifetime of the last result for a domain's MX records, by their TTL (RFC 1035 §3.2.1); for their
+    /// absence, by the zone's SOA (RFC 2308 §5). Without a known TTL, a short default.
     fn mx_lasts(&self, _domain: &str) -> Duration {
         Duration::from_secs(300)
     }
 
-    /// Has a domain's MX records, and the addresses of their hosts, asked for the next time, whatever is remembered.
+    /// Drops a domain's MX records, and the addresses of their hosts, from the cache.
     fn forget(&self, _domain: &str) {}
 
     /// IPv4 and IPv6 addresses of an ASCII host name.
     fn addresses(&self, host: &str) -> impl Future<Output = Result<Vec<IpAddr>, DnsError>>;
 
-    /// What [`Dns::mx`] would answer without asking anybody, because it is remembered.
+    /// The cached answer of [`Dns::mx`], without a query.
     fn mx_at_hand(&self, _domain: &str) -> Option<Result<Vec<Mx>, DnsError>> {
         None
     }
@@ -398,13 +394,13 @@ pub trait Dns: 'static {
         ready(Err(DnsError::NoRecords))
     }
 
-    /// As [`Dns::mx`], and whether DNSSEC vouches for it. An answer that it shows to be false is
-    /// transient trouble, here and below. A world without DNSSEC vouches for nothing.
+    /// Like [`Dns::mx`], with the DNSSEC status. A bogus answer is a transient error, here and below. Without DNSSEC no
+    /// answer is secure.
     fn vouched_mx(&self, domain: &str) -> impl Future<Output = Result<Vouched<Vec<Mx>>, DnsError>> {
         async { Ok(Vouched { answer: self.mx(domain).await?, is_secure: false }) }
     }
 
-    /// What DNSSEC says of an ASCII host name.
+    /// DNSSEC status of an ASCII host name.
     fn host_security(&self, _host: &str) -> impl Future<Output = Result<HostSecurity, DnsError>> {
         async { Ok(HostSecurity::default()) }
     }
@@ -415,7 +411,7 @@ pub trait Dns: 'static {
     }
 }
 
-/// What is asked of a domain's policy.
+/// A request for a domain's policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyQuestion<'a> {
     /// In A-labels and lower case.
@@ -426,15 +422,14 @@ pub struct PolicyQuestion<'a> {
     pub public_only: bool,
 }
 
-/// Why it is not known, for now, whether a domain has a policy: not the domain's doing, but this
-/// machine's.
+/// The reason why it is unknown, for now, if a domain has a policy: an error of this machine, not of the domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfetched(pub String);
 
-/// What domains promise of TLS to their hosts (MTA-STS, RFC 8461).
+/// TLS policies of domains (MTA-STS, RFC 8461).
 pub trait Policies: 'static {
-    /// The policy of a domain, from the cache or fetched; without an id, what is cached. `None`: there
-    /// is none, or it can't be had from the domain and none is cached, which is the same (RFC 8461 §3.3).
+    /// The policy of a domain, from the cache or fetched; without an id, the cached one. `None`: the domain has none,
+    /// or the fetch failed and none is cached, which is the same (RFC 8461 §3.3).
     fn mta_sts(
         &self,
         question: PolicyQuestion<'_>,
@@ -454,16 +449,16 @@ impl Policies for NoPolicies {
     }
 }
 
-/// Who tells owners of domains of mail in their name (RFC 7489 §7.2).
+/// DMARC aggregate reports to domain owners (RFC 7489 §7.2).
 pub trait DomainReports: 'static {
-    /// Whether messages are counted now.
+    /// Returns true if messages are counted now.
     fn is_on(&self) -> bool;
 
     /// Counts a message. Nobody waits for that.
     fn note(&self, message: auth::dmarc::reporting::ReportedMessage);
 }
 
-/// A world in which nobody is told anything.
+/// Sends no reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDomainReports;
 
@@ -475,9 +470,9 @@ impl DomainReports for NoDomainReports {
     fn note(&self, _: auth::dmarc::reporting::ReportedMessage) {}
 }
 
-/// What all shards know of strangers who came before.
+/// The greylist, shared by all shards.
 pub trait Greylist: 'static {
-    /// What becomes of a recipient; at once, and written down later.
+    /// Decides about a recipient at once; the change is written later.
     fn judge(&self, rules: &GreylistPolicy, triplet: &Triplet<'_>, now: Wall) -> GreylistResult;
 }
 
@@ -490,7 +485,7 @@ impl Greylist for RefCell<GreylistLedger> {
 
 /// Clocks and chance.
 pub trait Time: Clone + 'static {
-    /// Ends at its moment, and can be moved.
+    /// A timer that can be reset.
     type Sleep: Sleep;
 
     /// Monotonic time.
@@ -508,7 +503,7 @@ pub trait Sleep: Future<Output = ()> + Unpin {
     fn reset(&mut self, at: Mono);
 }
 
-/// What runs until a connection, or a slot for one, has nothing more to do.
+/// A task for a connection, or for a connection slot.
 pub type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 /// Tasks on this shard.
@@ -516,8 +511,8 @@ pub trait Spawn: Clone + 'static {
     /// Runs `task` on this shard until it ends or the shard does.
     fn spawn(&self, task: Task);
 
-    /// Does what takes long, where no shard stands still for it; a world without threads does it at once. `None`: the
-    /// thread that did it has ended.
+    /// Runs long work outside the shard's thread; a world without threads runs it at once. `None`: the thread that ran
+    /// it has ended.
     fn elsewhere<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -526,11 +521,10 @@ pub trait Spawn: Clone + 'static {
     }
 }
 
-/// Where mailbox files are written.
+/// Writes mailbox files.
 pub trait MailStore: 'static {
-    /// Writes `pieces` as the new message `name` of a mailbox (made if missing): into tmp, synced,
-    /// then into new, and the directory synced. The pieces have CRLF at line ends, the file what
-    /// this system's files have.
+    /// Writes `pieces` as the new message `name` of a mailbox (created if missing): into tmp, synced, then moved into
+    /// new, and the directory synced. The pieces have CRLF at line ends, the file has the system's line ends.
     fn deliver(
         &self,
         place: MailboxPlace,
@@ -553,17 +547,15 @@ pub trait MailStore: 'static {
     fn finish(&self, file: u64, keep: bool) -> impl Future<Output = Result<(), MailboxError>>;
 }
 
-/// What a table said of a key; `None`: it does not have it.
+/// The entry of a key; `None` if the table does not have it.
 pub type EntryLookup = Answer<'static, Result<Option<Arc<Entry>>, LookupError>>;
 
-/// Lookup tables, each as it is told: what is made of a key before, and of which others a table is
-/// made, is none of their business.
+/// Lookup tables, queried as given: preparing keys and combining tables is done by the caller.
 pub trait Tables: 'static {
-    /// What the table says of a key: at once if that is at hand, else later, with a deadline of its
-    /// own.
+    /// Looks up a key: at once if the table is in memory, else later, with its own deadline.
     fn find(&self, table: &TableEntry, key: &str) -> EntryLookup;
 
-    /// The same tables, asked for somebody: in his turn, where others ask as well.
+    /// The same tables for a requester: its lookups take turns with those of other requesters.
     #[must_use]
     fn asked_for(&self, _asker: Requester) -> Self
     where
@@ -577,9 +569,9 @@ pub trait Tables: 'static {
         0
     }
 
-    /// The addresses in a file of `directory` or of one below it, with commas between them, as fresh as
-    /// a few seconds; `None`: there is no such file. What leads out of the directory is trouble
-    /// ([`LookupErrorKind::Key`]), as is what is too large or no text.
+    /// The addresses in a file of `directory` or below, joined with commas, at most a few seconds old. `None` if there
+    /// is no file. A path out of the directory is an error ([`LookupErrorKind::Key`]), and so is a file that is too
+    /// large or no text.
     fn list(&self, _directory: &Path, _file: &Path) -> EntryLookup {
         Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, "there are no files here")))
     }

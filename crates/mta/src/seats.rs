@@ -1,8 +1,8 @@
-//! Places of clients who have shown nothing yet: TLS handshakes under way, sessions. When all are taken a
-//! client that comes gets one nevertheless: the oldest idle place of those who hold most gives way.
+//! Seats for clients that are not trusted yet: TLS handshakes in progress, sessions. If all are in use, a new client
+//! still gets one: the oldest idle seat of the client with the most seats is displaced.
 //!
-//! What is counted is a client network (IPv4 address, IPv6 /64), and above it a group of networks (IPv4 /24,
-//! IPv6 /48), which one customer may have whole. So a stranger with a thousand networks displaces himself.
+//! Seats are counted by client network (IPv4 address, IPv6 /64), and above that by group of networks (IPv4 /24, IPv6
+//! /48), which one customer may own. An attacker with a thousand networks thus displaces its own seats.
 
 #[cfg(test)]
 mod tests;
@@ -26,14 +26,14 @@ const LOOKED_AT: usize = 8;
 /// An unproven network that comes displaces a proven one only if that holds so many more.
 const PROVEN_MARGIN: u32 = 2;
 
-/// What is known of a client that takes a place.
+/// Trust in a client that takes a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
     /// Nothing.
     Unproven,
     /// Mail of its network was accepted lately.
     Proven,
-    /// It may relay, or was a user lately: it gives way to nobody.
+    /// It may relay, or logged in lately: its seat is never displaced.
     Privileged,
 }
 
@@ -42,7 +42,7 @@ fn network_and_group(ip: IpAddr) -> (IpAddr, IpAddr) {
     (network_of(ip), group_of(ip))
 }
 
-/// How many it holds, its oldest place, and which it is: the last in this order gives way.
+/// Number of seats, oldest seat, and address: the last in this order is displaced.
 type EvictionKey = (u32, Reverse<u64>, IpAddr);
 
 /// Places of one rank, unproven or proven, in each array.
@@ -92,7 +92,7 @@ struct State {
 #[derive(Debug)]
 pub struct Seats {
     state: Mutex<State>,
-    /// How many there may be, whoever looks after that.
+    /// Maximum number of seats; enforced by the callers.
     max: AtomicU32,
 }
 
@@ -102,23 +102,23 @@ impl Default for Seats {
     }
 }
 
-/// How many places there may be.
+/// Limits of seats.
 #[derive(Clone, Copy, Debug)]
 pub struct SeatLimits {
     /// Of all together.
     pub all: u32,
-    /// Of one network of strangers.
+    /// For one unauthenticated network.
     pub network: u32,
 }
 
 impl Seats {
-    /// So many at most.
+    /// With a maximum number of seats.
     #[must_use]
     pub fn new(max: u32) -> Arc<Seats> {
         Arc::new(Seats { max: AtomicU32::new(max), ..Seats::default() })
     }
 
-    /// So many from now on.
+    /// Sets the maximum number of seats.
     pub(crate) fn set_max(&self, max: u32) {
         self.max.store(max, Ordering::Relaxed);
     }
@@ -148,7 +148,7 @@ impl Seats {
         self.lock().held.len() as u32
     }
 
-    /// A place within these limits, another's if need be; `None`: nobody has to give way.
+    /// Takes a seat within these limits, and displaces another if needed. `None` if no seat can be displaced.
     pub fn enter(
         self: &Arc<Seats>,
         pool: usize,
@@ -159,7 +159,7 @@ impl Seats {
         let mut state = self.lock();
         let (network, group) = network_and_group(ip);
         if rank != Rank::Privileged && state.count_of(pool, group, network).1 >= limits.network {
-            // Its own oldest idle place, and nobody else's.
+            // Its own oldest idle seat, and no other network's.
             let own = state.idle_of(pool, group, network)?;
             state.displace(own);
         }
@@ -176,13 +176,13 @@ impl Seats {
         Some(seat)
     }
 
-    /// A place whatever the limits, which others look after.
+    /// Takes a seat regardless of limits, which the caller enforces.
     pub(crate) fn sit(self: &Arc<Seats>, pool: usize, ip: IpAddr, rank: Rank) -> Seat {
         self.take(&mut self.lock(), pool, ip, rank)
     }
 
-    /// Has somebody give way to a client that comes; the address of who did, and its pool.
-    /// `is_anywhere`: it need not be of the same pool.
+    /// Displaces a seat for a new client. Returns the displaced client's address and pool. `is_anywhere`: seats of
+    /// other pools may be displaced, too.
     pub(crate) fn make_room(
         &self,
         pool: usize,
@@ -215,7 +215,7 @@ impl Seats {
 }
 
 impl State {
-    /// What the group and the network hold in this pool.
+    /// The numbers of seats of the group and of the network in this pool.
     fn count_of(&self, pool: usize, group: IpAddr, network: IpAddr) -> (u32, u32) {
         let group = self.pools.get(&pool).and_then(|pool| pool.groups.get(&group));
         let network = group.and_then(|group| group.networks.get(&network));
@@ -246,7 +246,7 @@ impl State {
         pools.find_map(|(_, pool)| self.victim(pool, own, group, network, rank))
     }
 
-    /// Who in `pool` gives way to a client of `own`.
+    /// The seat in `pool` that is displaced for a client of `own`.
     fn victim(
         &self,
         pool: usize,
@@ -288,7 +288,7 @@ impl State {
         in_use
     }
 
-    /// The place is another's from now on, and its holder is told.
+    /// Removes a seat, and notifies its holder.
     fn displace(&mut self, ticket: u64) {
         if let Some(held) = self.take_out(ticket) {
             let _ = held.call.send(());
@@ -317,7 +317,7 @@ impl State {
         one(&mut group.count);
         let network = group.networks.entry(held.network).or_default();
         one(&mut network.count);
-        // Who gives way to nobody is counted alone.
+        // Privileged seats are only counted, as they are never displaced.
         if let Some(tickets) = network.tickets.get_mut(held.rank as usize) {
             if is_there {
                 tickets.insert(ticket);
@@ -361,24 +361,24 @@ pub struct Seat {
     ticket: u64,
     rank: Cell<Rank>,
     is_busy: Arc<AtomicBool>,
-    /// `None`: that it must go was said already.
+    /// `None` after the notification.
     called: Option<oneshot::Receiver<()>>,
     has_displaced: bool,
 }
 
 impl Seat {
-    /// Whether another's place was needed for it.
+    /// Returns true if another seat was displaced for this one.
     #[must_use]
     pub fn has_displaced(&self) -> bool {
         self.has_displaced
     }
 
-    /// Whether anything goes on: who is idle gives way first.
+    /// Sets the activity flag: idle seats are displaced first.
     pub(crate) fn set_busy(&self, is_busy: bool) {
         self.is_busy.store(is_busy, Ordering::Relaxed);
     }
 
-    /// The same, for whoever has not got it at hand.
+    /// The activity flag, for code without access to the seat.
     pub(crate) fn activity(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_busy)
     }
@@ -416,7 +416,7 @@ impl Seat {
     }
 }
 
-/// Does `work` unless the place becomes another's meanwhile.
+/// Does `work`, and fails if the seat is displaced before its end.
 pub(crate) async fn unless_displaced<T>(
     work: impl Future<Output = io::Result<T>>,
     seat: &mut Option<Seat>,

@@ -1,4 +1,4 @@
-//! What every part of a shard has at hand: the seams, the counts, and those who are told things.
+//! Services shared by all parts of a shard: seams, metrics, events, console.
 
 use crate::console::Console;
 use crate::event::{Event, EventSink, Kind, Position, Recipients};
@@ -21,7 +21,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long others go first between two pieces of long work.
+/// Pause for other tasks between two pieces of long work.
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// Size of a shard's read buffer: connections that are idle own none.
@@ -36,11 +36,11 @@ pub(crate) struct Services<W: World> {
     pub(crate) events: Rc<dyn EventSink>,
     pub(crate) console: Rc<dyn Console>,
     pub(crate) stopping: Rc<Stopping>,
-    /// What peers' refusals mean.
+    /// Classification of peers' negative replies.
     pub(crate) classes: ReplyClasses,
     /// The schedule may want something else than before.
     pub(crate) changed: Signal,
-    /// For whoever reads, until it waits.
+    /// Read buffer for tasks, valid until the next await.
     pub(crate) scratch: Rc<RefCell<Box<[u8]>>>,
     #[cfg(feature = "planted")]
     pub(crate) planted: Cell<Option<Planted>>,
@@ -55,7 +55,7 @@ impl<W: World> Services<W> {
         self.world.time().wall()
     }
 
-    /// A monotonic moment as wall-clock time.
+    /// Converts a monotonic time to wall-clock time.
     pub(crate) fn wall_of(&self, at: Mono) -> Wall {
         let (now, wall) = (self.now(), self.wall());
         if at >= now {
@@ -66,7 +66,7 @@ impl<W: World> Services<W> {
         }
     }
 
-    /// Somebody was refused or put off for want of some of this, or left it to others.
+    /// Counts a request that was rejected, deferred or displaced because the pool was scarce.
     pub(crate) fn note_turned_away(&self, pool: PoolId) {
         self.shared.pressures.note_turned_away(pool, self.now());
     }
@@ -81,7 +81,7 @@ impl<W: World> Services<W> {
         self.world.spawn().spawn(task);
     }
 
-    /// Lets others go first, between two pieces of long work.
+    /// Lets other tasks run, between two pieces of long work.
     pub(crate) async fn pause_for_others(&self) {
         let time = self.world.time();
         time.sleep_until(time.now() + PAUSE).await;
@@ -109,7 +109,7 @@ impl<W: World> Services<W> {
         }
     }
 
-    /// Counts recipients that are put off for one reason; tells what that means.
+    /// Counts recipients deferred for one reason. Returns the reply's class.
     pub(crate) fn note_deferred(
         &self,
         failure: &Failure,
@@ -121,7 +121,7 @@ impl<W: World> Services<W> {
         Some(verdict)
     }
 
-    /// Whether a simulation has planted this fault.
+    /// Returns true if a simulation has planted this fault.
     #[cfg(feature = "planted")]
     pub(crate) fn has_planted(&self, fault: Planted) -> bool {
         self.planted.get() == Some(fault)

@@ -1,7 +1,6 @@
-//! One shard: puts its parts together, takes what reaches it from outside its thread, and turns the
-//! schedule's decisions into tasks.
+//! A shard: connects its parts, handles messages from other threads, and turns the schedule's decisions into tasks.
 //!
-//! Everything here lives on one thread; what is outside of it sends a [`ShardMessage`].
+//! Everything here is on one thread; other threads send a [`ShardMessage`].
 
 use crate::alarm::Alarm;
 use crate::commands;
@@ -38,14 +37,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// How often idle connections are looked at while the process has few left.
+/// Interval at which idle connections are checked while the process has few permits left.
 const FRUGAL_EVERY: Duration = Duration::from_millis(100);
-/// How long sessions have to say 421 when the grace of a stop is over.
+/// Time for sessions to send a 421 reply after the grace period of a shutdown.
 const LAST_REPLIES: Duration = Duration::from_millis(200);
-/// How long a stop waits for the last settles.
+/// Time for the last settles in a shutdown.
 const LAST_SETTLES: Duration = Duration::from_secs(2);
 
-/// What a shard is made of.
+/// The parts of a shard.
 pub struct ShardParts<W: World> {
     pub number: u16,
     pub world: W,
@@ -58,13 +57,13 @@ pub struct ShardParts<W: World> {
     pub events: Rc<dyn EventSink>,
     pub console: Rc<dyn Console>,
     pub metrics: Arc<Metrics>,
-    /// What an operator has suspended.
+    /// Suspensions by operators.
     pub suspensions: Arc<[Suspension]>,
     /// Ways out, one of each kind that the configuration knows.
     pub channels: Channels<W>,
     /// Ways in, one of each kind that the configuration knows.
     pub protocols: Protocols<W>,
-    /// What mail passes before it is durable, one of each kind that the configuration knows.
+    /// The stages of mail before it is durable, one of each kind in the configuration.
     pub stages: StageKinds<W>,
 }
 
@@ -130,8 +129,8 @@ impl<W: World> Shard<W> {
         }
     }
 
-    /// Frees a shard all of whose tasks were dropped: requests that wait for the spool hold it. For
-    /// simulations, which end many.
+    /// Frees a shard after all its tasks were dropped: pending requests to the spool keep references to it. For
+    /// simulations, which run many shards.
     pub fn abandon(&self) {
         self.custody.abandon();
     }
@@ -149,7 +148,7 @@ impl<W: World> Shard<W> {
         self: Rc<Self>,
         mut inbox: mpsc::UnboundedReceiver<ShardMessage<<W::Net as Net>::Accepted>>,
     ) {
-        // First: what was in force before the start is so before anything is sent.
+        // First, so that stored effects are in force before any mail is sent.
         self.services.spawn(Rc::clone(&self.operator).follow_rules());
         let schedule = Rc::clone(&self);
         self.services.spawn(async move { schedule.run_schedule().await });
@@ -173,7 +172,7 @@ impl<W: World> Shard<W> {
                 for (ticket, completion) in completions {
                     self.custody.handle_completion(ticket, completion);
                 }
-                // What was settled may be what sending waited for.
+                // Sending may have waited for these settles.
                 self.services.changed.note();
             }
             ShardMessage::Lease { from, message } => {
@@ -206,7 +205,7 @@ impl<W: World> Shard<W> {
         self.ingress.adopt(config);
         self.schedule.invalidate_resolutions();
         self.schedule.follow_tenants();
-        // Retry policies, and suspensions of routes that are others now.
+        // Applies new retry policies, and the suspensions of changed routes.
         standing::follow_changes(&self.schedule);
     }
 
@@ -226,7 +225,7 @@ impl<W: World> Shard<W> {
         while stopping.is_busy() && services.now() < until {
             alarm.wait(services.now() + tick).await;
         }
-        // Sessions notice the end of the grace by themselves and say 421.
+        // Sessions detect the end of the grace period, and send a 421 reply.
         stopping.wake();
         let said = services.now() + LAST_REPLIES;
         alarm.wait(services.now() + tick).await;
@@ -248,7 +247,7 @@ impl<W: World> Shard<W> {
         let _ = done.send(());
     }
 
-    /// Turns what the schedule wants into tasks.
+    /// Runs the schedule's actions as tasks.
     async fn run_schedule(self: Rc<Self>) {
         let mut alarm = Alarm::new(self.services.world.time().clone());
         loop {
@@ -282,13 +281,13 @@ impl<W: World> Shard<W> {
             }
             Action::Lease { shard, message } => {
                 let message = ShardMessage::Lease { from: self.services.number, message };
-                // A shard whose messages nobody takes has ended: so will this one.
+                // A shard with a closed inbox has ended: the process is stopping.
                 let _ = self.shards[usize::from(shard)].send(message);
             }
         }
     }
 
-    /// Has idle connections make room, the oldest first, when the process has few left.
+    /// Closes idle connections, the oldest first, when the process has few permits left.
     async fn run_frugality(self: Rc<Self>) {
         let (services, idle) = (&self.services, &self.schedule.idle);
         let connections = &services.shared.connections;

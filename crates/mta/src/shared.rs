@@ -1,4 +1,4 @@
-//! What all shards share, and how much of it there is.
+//! State shared by all shards, and its limits.
 
 use crate::budget::Budget;
 use crate::clients::Clients;
@@ -31,14 +31,14 @@ use config::Config;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Workers at once, over all shards and routes: as many as make a full batch for those who write
-/// mailboxes, and another one while that is written.
+/// Maximum number of workers, over all shards and routes: enough for one full batch of mailbox writes, and another that
+/// gathers during the write.
 const WORKERS_MAX: u64 = 512;
 
-/// Large lists that are expanded at once, over all shards: what one takes of a processor is much.
+/// Maximum number of large lists in expansion, over all shards, as one takes much processor time.
 const EXPANSIONS_MAX: u64 = 8;
 
-/// What all shards share.
+/// State shared by all shards.
 #[derive(Debug)]
 pub struct SharedState {
     /// Body memory, in bytes.
@@ -49,7 +49,7 @@ pub struct SharedState {
     pub(crate) seats: Arc<Seats>,
     /// Recipients queued.
     pub queue_slots: Arc<Budget>,
-    /// What strangers brought of them lately.
+    /// Slots that unauthenticated clients took lately.
     pub(crate) crowding: Arc<Crowding>,
     /// Those of messages that checks hold.
     pub holdings: Arc<Holdings>,
@@ -67,58 +67,58 @@ pub struct SharedState {
     pub connections: Arc<FairSemaphore>,
     /// Workers that write mailboxes, or discard, at once.
     pub workers: Arc<FairSemaphore>,
-    /// What waits for those that are all busy.
+    /// Messages that wait for busy workers.
     pub(crate) behind_workers: Arc<Behind>,
     /// Bytes of messages that were read back for deliveries and reports.
     pub reads: Arc<FairSemaphore>,
-    /// Memory for what is made of messages that are converted. Who waits may hold what was read, and who has it
-    /// waits for nobody.
+    /// Memory for converted messages. A waiter may hold read memory; a holder waits for no other memory.
     pub conversions: Arc<FairSemaphore>,
     /// Large lists that are expanded at once.
     pub(crate) expansions: Arc<FairSemaphore>,
     /// DNS lookups at once.
     pub lookups: Arc<FairSemaphore>,
-    /// Whether lookups are answered.
+    /// Health of the name servers.
     pub name_servers: NameServers,
     /// Names that were looked up, as far as any shard knows them.
     pub(crate) known_names: KnownNames,
     /// Next hops, as far as any shard knows them.
     pub(crate) known_hops: KnownHops,
-    /// What hosts have shown of themselves.
+    /// Learnt properties of hosts.
     pub known_hosts: KnownHosts,
-    /// Sources that the console told of lately.
+    /// Sources that were logged to the console lately.
     pub(crate) told_sources: LogThrottle,
     /// Next hops that are left alone.
     pub suspensions: Suspensions,
     /// Lookups that the limit of open files allows.
     lookups_max: u32,
-    /// Whether the clock can be trusted.
+    /// Plausibility of the clock.
     pub clock: ClockDoubt,
-    /// Acknowledgements that peers may not have heard.
+    /// Deduplication of resent APDUs.
     pub unheard: ApduDedup,
-    /// Reports to strangers.
+    /// Limit of reports about mail of unauthenticated clients.
     pub(crate) reports: ReportLimit,
-    /// Who failed to log in lately.
+    /// Recent login failures.
     pub(crate) login_failures: Arc<LoginFailures>,
-    /// Which clients were which users lately.
+    /// Clients from which a user logged in lately.
     pub known_clients: KnownClients,
-    /// The stored password that was checked last, of whomever: those of nobody are checked against it.
+    /// The stored password that was checked last, of any user. Passwords of nonexistent users are checked against it,
+    /// so that both take the same time.
     pub(crate) last_stored: Mutex<Arc<Stored>>,
-    /// What is wrong now.
+    /// Current problems.
     pub problems: Arc<Problems>,
-    /// What is scarce now.
+    /// Pools under pressure.
     pub pressures: Arc<Pressures>,
     /// Of users without stored keys.
     pub salts: Salts,
     /// A number that this spool has for ever, and no other has.
     pub(crate) spool_salt: u64,
-    /// What peers' refusals mean.
+    /// Reply classes in force.
     classes: ClassesInForce,
-    /// What is done when they say so.
+    /// Shaping rules and effects in force.
     pub rules: Arc<RulesInForce>,
-    /// What they were.
+    /// Counts of reply classes.
     pub(crate) class_metrics: Arc<ClassMetrics>,
-    /// Who had to do with it.
+    /// Delivery outcomes by provider, source and tenant.
     pub sending: Arc<SendingMetrics>,
 }
 
@@ -175,7 +175,7 @@ impl SharedState {
         shared
     }
 
-    /// Each pool shows how it is, a line for each; the lists of others are in their places.
+    /// Registers a gauge for each pool; pools outside this struct are registered by their own code.
     fn show_pools(&self) {
         let SharedState { pressures, queue_slots, own_mailbox, rules, problems, .. } = self;
         problems.register(Arc::clone(pressures) as _);
@@ -216,13 +216,13 @@ impl SharedState {
         SharedState { clock, ..self }
     }
 
-    /// Tells files of this spool's messages from those of others by this number.
+    /// Sets the number that distinguishes this spool's mailbox file names from those of other spools.
     #[must_use]
     pub fn with_spool_salt(self, spool_salt: u64) -> SharedState {
         SharedState { spool_salt, ..self }
     }
 
-    /// Lets checks hold a part of what the disks of these logs have room for.
+    /// Sets the limit for held messages to a part of the space on these logs' disks.
     #[must_use]
     pub fn with_logs(self, logs: Vec<Arc<LogMetrics>>) -> SharedState {
         let holdings = Holdings::new(&self.queue_slots, logs);
@@ -241,7 +241,7 @@ impl SharedState {
         SharedState { class_metrics, sending, ..self }
     }
 
-    /// What peers' refusals mean.
+    /// Reply classes in force.
     #[must_use]
     pub fn classes(&self) -> Arc<Classes> {
         self.classes.get()
@@ -261,7 +261,7 @@ impl SharedState {
         SharedState { sessions_max, ..self }
     }
 
-    /// Limits lookups to what descriptors allow, whatever the configuration says.
+    /// Limits lookups to the number that descriptors allow, whatever the configuration is.
     #[must_use]
     pub fn with_lookups(self, lookups_max: u32) -> SharedState {
         let max = u64::from(lookups_max).min(self.lookups.parts().max);
@@ -296,9 +296,9 @@ fn sessions_max(config: &Config) -> u32 {
     each.fold(0, u32::saturating_add)
 }
 
-/// Connections of the process: next hops that have accepted or rejected nothing within the last hour, and
-/// may never, have a quarter, so that those which are known to answer always find some left; those that
-/// failed the last time, or were silent, have half of that. One zone of them has half of it at most.
+/// Limits of connections. Next hops without an accepted or rejected message in the last hour share a quarter, so that
+/// proven hops always find some left. Hops that failed the last time, or were silent, share an eighth; one DNS zone
+/// gets at most an eighth.
 fn connection_parts(max: u64) -> SemaphoreLimits {
     SemaphoreLimits {
         max,
@@ -309,9 +309,8 @@ fn connection_parts(max: u64) -> SemaphoreLimits {
     }
 }
 
-/// What may be taken by messages that were read back: a quarter of the memory for bodies. Of that a next hop
-/// has half at most; a quarter is for those that are known to answer, and those that are silent have a
-/// quarter.
+/// Limits of memory for loaded messages: a quarter of the memory for bodies. One next hop gets at most half. A
+/// quarter is reserved for proven hops, and silent hops share at most a quarter.
 fn read_parts(config: &Config) -> SemaphoreLimits {
     memory_parts((config.spool.body_memory_bytes / 4).max(1))
 }
@@ -326,7 +325,7 @@ fn memory_parts(max: u64) -> SemaphoreLimits {
     }
 }
 
-/// What may be taken by messages that are converted: an eighth, with the shares of those that are read back.
+/// Limits of memory for converted messages: an eighth, with the same shares.
 fn conversion_parts(config: &Config) -> SemaphoreLimits {
     memory_parts((config.spool.body_memory_bytes / 8).max(1))
 }
@@ -340,9 +339,9 @@ fn expansion_parts() -> SemaphoreLimits {
     }
 }
 
-/// Lookups at once: a quarter of them is left for names that were answered within the last hour, a
-/// quarter is what names may have whose last lookup was in vain, and no zone or tenant has more than a
-/// quarter: a dead zone, however many domains it has, keeps nobody else from being found.
+/// Limits of lookups. A quarter is reserved for names that were answered within the last hour. Names with a failed last
+/// lookup share a quarter. One zone or tenant gets at most a quarter. A dead zone with any number of domains thus does
+/// not keep other domains from resolving.
 fn lookup_parts(lookups_max: u32) -> SemaphoreLimits {
     let max = u64::from(lookups_max.max(1));
     SemaphoreLimits {

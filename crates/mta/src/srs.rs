@@ -1,4 +1,4 @@
-//! `[srs]`: senders of what is sent on for others.
+//! `[srs]`: sender rewriting of forwarded mail.
 
 use config::{Reader, Rest, Secret, Section};
 use mail::Domain;
@@ -28,10 +28,9 @@ pub struct SrsText {
 pub struct RewrittenSenders {
     /// Of rewritten senders.
     pub domain: Domain,
-    /// What has the secrets.
+    /// The file with the secrets.
     pub secret_file: PathBuf,
-    /// Those: put here by who reads files, before the configuration is used. Without any, senders stay as
-    /// they are.
+    /// The secrets, loaded from the file before the configuration is used. Without any, senders are not rewritten.
     pub secrets: Vec<Secret>,
 }
 
@@ -70,7 +69,7 @@ impl Section for RewrittenSenders {
         }
     }
 
-    /// Routes say whether senders are rewritten there.
+    /// Routes define if senders are rewritten.
     fn review(_: Option<&RewrittenSenders>, rest: &Rest<'_>, reader: &mut Reader<'_, '_>) {
         let is_on = reader.is_written("domain");
         for route in rest.routes {

@@ -1,5 +1,5 @@
-//! What the sender of a message says of how it is to be sent: kept in the message's meta, read from there
-//! whenever it is queued.
+//! Sending parameters given by a message's sender: stored in the message's meta, and read from there whenever it is
+//! queued.
 
 use crate::facts::{self, Facts, StoredFacts};
 use crate::overrides::Overrides;
@@ -8,37 +8,35 @@ use spool::Meta;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So long a message may ask not to be sent: a year.
+/// Maximum time for which a message may be delayed: a year.
 pub const HOLD_MAX: Duration = Duration::from_secs(366 * 86_400);
 
 /// The longest name of a tenant or campaign.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Whether a tenant or campaign may be called so. What begins with `<` is ours.
+/// Returns true for a valid name of a tenant or campaign. Names that begin with `<` are reserved.
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let is_of_name = |byte: u8| (0x20..0x7f).contains(&byte) && !matches!(byte, b'<' | b'>');
     (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_of_name)
 }
 
-/// What is said of one message.
+/// The sending parameters of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steering {
-    /// Whose mail it is.
+    /// Tenant of the mail.
     pub tenant: Option<Arc<str>>,
-    /// With what it waits.
     pub campaign: Option<Arc<str>>,
-    /// From which pool it is sent, in place of its route's.
+    /// Egress pool, in place of the route's.
     pub pool: Option<Arc<str>>,
-    /// How urgent it is.
     pub priority: Option<Priority>,
     /// It is not sent before.
     pub not_before: Option<Wall>,
     /// It is not sent from then on.
     pub expires: Option<Wall>,
-    /// In which hours it may be sent, as [`crate::window::Window`] reads it.
+    /// Sending window, as parsed by [`crate::window::Window`].
     pub window: Option<Arc<str>>,
-    /// When it should be delivered.
+    /// Deliver-by time.
     pub deliver_by: Option<DeliverBy>,
 }
 
@@ -60,22 +58,22 @@ impl Steering {
         }
     }
 
-    /// When it is given up, whatever the retry policy says.
+    /// Time at which it expires, whatever the retry policy is.
     #[must_use]
     pub fn given_up_at(&self) -> Option<Wall> {
         facts::earlier_end(self.expires, self.deliver_by)
     }
 
-    /// When its sender is told that it is late, whatever the retry policy says.
+    /// Time of the report of delay to the sender, whatever the retry policy is.
     #[must_use]
     pub fn notice_at(&self) -> Option<Wall> {
         self.deliver_by.filter(|by| by.mode == ByMode::Notify).map(|by| by.at)
     }
 
-    /// Whether its times leave it any.
+    /// Checks that it can be sent before it expires.
     ///
     /// # Errors
-    /// They do not.
+    /// It can't.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         let text = "The message would be returned before it may be sent";
         let is_never_sent = self.given_up_at().is_some_and(|at| Some(at) <= self.not_before);
@@ -85,7 +83,7 @@ impl Steering {
         }
     }
 
-    /// The same with what an operator chose in its place.
+    /// With an operator's overrides applied.
     pub(crate) fn overridden(self, overrides: Option<&Overrides>) -> Steering {
         let Some(overrides) = overrides else { return self };
         let chosen = |chosen: &Option<String>, said: Option<Arc<str>>| match chosen {

@@ -1,4 +1,4 @@
-//! Whether a shard stops, and what it waits for then.
+//! Shutdown of a shard, and the tasks that it waits for.
 
 use mail::Mono;
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Whether and until when the shard stops.
+/// State of the shutdown, and the end of its grace period.
 #[derive(Debug, Default)]
 pub struct Stopping {
     until: Cell<Option<Mono>>,
@@ -25,12 +25,12 @@ impl Stopping {
         self.until.set(Some(until));
     }
 
-    /// Wakes who listens: the stop begins, or its grace is over.
+    /// Wakes listeners: at the start of the shutdown, and at the end of the grace period.
     pub(crate) fn wake(&self) {
         self.notify.notify_waiters();
     }
 
-    /// What [`Stopping::poll_woken`] listens with.
+    /// The future for [`Stopping::poll_woken`].
     pub fn listen(&self) -> Notified<'_> {
         self.notify.notified()
     }
@@ -49,7 +49,7 @@ impl Stopping {
         Poll::Ready(())
     }
 
-    /// When the grace ends, once the shard stops.
+    /// End of the grace period, if the shard is shutting down.
     #[must_use]
     pub fn until(&self) -> Option<Mono> {
         self.until.get()
@@ -62,7 +62,7 @@ impl Stopping {
         StopGuard(Rc::clone(&self.busy))
     }
 
-    /// Whether a task must end before the shard may.
+    /// Returns true if a task must end before the shard may.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy.get() > 0
     }

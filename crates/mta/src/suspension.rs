@@ -1,10 +1,10 @@
-//! Next hops, and domains that can't be looked up, that are left alone for a while: told once for
-//! all shards, and remembered for whoever asks how the server is.
+//! Suspensions after failures, of next hops and of domains that can't be resolved: reported once for all shards, and
+//! listed in `status`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What is suspended, over all shards.
+/// The suspensions, over all shards.
 #[derive(Debug, Default)]
 pub struct Suspensions {
     targets: Mutex<BTreeMap<Arc<str>, State>>,
@@ -12,7 +12,7 @@ pub struct Suspensions {
 
 #[derive(Debug)]
 struct State {
-    /// The last step that was told.
+    /// The last step that was reported.
     step: u16,
     /// Recipients that wait, by shard.
     recipients: BTreeMap<u16, u32>,
@@ -30,8 +30,8 @@ impl Suspensions {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A shard leaves `target` alone for the `step`-th time. `Some` if no other shard told of that
-    /// step before: how many recipients wait, as far as shards have said.
+    /// A shard suspends `target` for the `step`-th time. Returns the number of waiting recipients, as far as shards
+    /// have reported it, if this step was not reported before.
     pub(crate) fn suspend(
         &self,
         target: &Arc<str>,
@@ -54,8 +54,8 @@ impl Suspensions {
         Some(state.waiting())
     }
 
-    /// It takes mail again, or nothing waits for it on this shard any more. How many steps it
-    /// had, if somebody should be told.
+    /// The target accepts mail again, or no mail waits for it on this shard. Returns the number of steps, if the
+    /// recovery is due to be reported.
     pub(crate) fn resume(&self, target: &str, shard: u16, recovered: bool) -> Option<u16> {
         let mut targets = self.lock();
         let state = targets.get_mut(target)?;
@@ -67,7 +67,7 @@ impl Suspensions {
         recovered.then_some(step)
     }
 
-    /// How many are suspended.
+    /// The number of suspended targets.
     #[must_use]
     pub fn count(&self) -> usize {
         self.lock().len()

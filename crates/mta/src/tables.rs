@@ -1,5 +1,4 @@
-//! Looking keys up in the tables of the configuration: what is made of a key before, of which others
-//! a table is made, and which keys an address has.
+//! Lookups in the tables of the configuration: rewriting keys, composing tables, and the keys of an address.
 
 use crate::answer::Answer;
 use crate::seams::{EntryLookup, Tables};
@@ -11,15 +10,15 @@ use std::iter;
 use std::slice;
 use std::sync::Arc;
 
-/// What begins the tag of a local part: `user+tag@example.org` is one of `user@example.org`.
+/// The start of a local part's tag: `user+tag@example.org` belongs to `user@example.org`.
 pub const TAG_DELIMITER: char = '+';
 
-/// What a table says of a key. Trouble names the table.
+/// Looks up a key in a table. Errors name the table.
 pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -> EntryLookup {
     find_as(tables, table, key, KeyForm::AsWritten)
 }
 
-/// How a key stands for an address.
+/// The form of an address in a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
     /// As it is written in a path, or it is none of an address.
@@ -28,7 +27,7 @@ pub enum KeyForm {
     Bare,
 }
 
-/// What is looked up. The form is known from where the key was made: in a key of two parts nobody could tell it.
+/// A key to look up, with its form: the form can't be derived from a text with two parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupKey {
     pub text: String,
@@ -68,7 +67,7 @@ fn find_as<T: Tables + Clone>(
     key: &str,
     form: KeyForm,
 ) -> EntryLookup {
-    // A pattern would take a blank, a comma or an @ that was within quotes for one of its own.
+    // A pattern would take a blank, a comma or an @ from within the quotes as a separator.
     if form == KeyForm::Bare && table.settings.has_patterns() {
         return Answer::Now(Ok(None));
     }
@@ -124,7 +123,7 @@ fn union<T: Tables + Clone>(
     })
 }
 
-/// By what an address was found.
+/// The key by which an address was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundBy {
     /// The whole address.
@@ -135,17 +134,16 @@ pub enum FoundBy {
     Domain,
 }
 
-/// What a table says of an address.
+/// The entry of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundAddress {
     pub entry: Arc<Entry>,
-    /// By what.
     pub by: FoundBy,
     /// The key that the table has.
     pub key: String,
 }
 
-/// What a table says of an address: of the whole, else without its tag, else of its domain.
+/// Looks up an address: the whole, else without its tag, else its domain.
 pub fn find_address<T: Tables + Clone>(
     tables: &T,
     table: &Arc<TableEntry>,
@@ -173,7 +171,7 @@ pub fn has_own_entry<T: Tables + Clone>(
     })
 }
 
-/// Why there is no entry of a recipient at delivery.
+/// The reason for a missing entry of a recipient at delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoEntry {
     /// The table does not have the recipient any more.
@@ -181,12 +179,12 @@ pub enum NoEntry {
     /// Nothing is known of the recipient now.
     Unanswered {
         failure: Failure,
-        /// The table is well: of this key alone it says nothing that could be used.
+        /// The table works; only the value of this key is unusable.
         is_of_key: bool,
     },
 }
 
-/// The entry of a recipient who was accepted, as the table of its route's recipients has it now.
+/// The current entry of an accepted recipient, in the table of its route's recipients.
 ///
 /// # Errors
 /// The recipient is no longer in the table, or the table gives no answer.
@@ -215,19 +213,19 @@ pub async fn entry_of<T: Tables + Clone>(
     }
 }
 
-/// What begins the name of who answers for a list.
+/// Prefix of the name of a list's owner.
 const OWNER: &str = "owner-";
 
-/// Who answers for an alias.
+/// The owner of an alias.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundOwner {
     pub address: Mailbox,
-    /// Whom that stands for.
+    /// The entry to which the owner's address expands.
     pub entry: Arc<Entry>,
 }
 
-/// Who answers for an alias, if the same table has that address itself: `owner-` and its name.
-/// Nobody does for a whole domain, and a table with patterns is not asked: it may have all names.
+/// The owner of an alias, if the same table has the address of the owner: `owner-` and the alias. A whole domain has no
+/// owner, and a table with patterns is not searched, because it may match any name.
 pub fn find_owner<T: Tables + Clone>(
     tables: &T,
     table: &Arc<TableEntry>,
@@ -253,17 +251,17 @@ fn owner_of(alias: &Mailbox, by: FoundBy) -> Option<Mailbox> {
     Mailbox::parse(&text, true).ok().filter(|_| !local.starts_with('"'))
 }
 
-/// What a table says of one of several keys.
+/// The entry of one of several keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundKey {
     pub entry: Arc<Entry>,
-    /// Of which key.
+    /// The key that was found.
     pub key: String,
     /// Its place among them.
     pub at: usize,
 }
 
-/// What a table says of the first of these keys that it has.
+/// Looks up the first of these keys that the table has.
 pub fn find_first<T: Tables + Clone>(
     tables: &T,
     table: &Arc<TableEntry>,
@@ -297,8 +295,8 @@ pub fn values_of<'e>(entry: &'e Entry, name: &str) -> &'e [Box<str>] {
     }
 }
 
-/// The keys of an address, in the order in which they are tried: in lower case, the domain in
-/// A-labels. `whole`: no parts of it.
+/// The keys of an address, in the order of lookups: in lower case, the domain in A-labels. `whole`: no keys for its
+/// parts.
 #[must_use]
 pub fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, LookupKey)> {
     if let Some(address) = address.or_address() {
@@ -309,7 +307,7 @@ pub fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, LookupKey)> {
     let domain = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
     let local = address.local_unquoted().to_lowercase();
     let mut keys = Vec::with_capacity(3);
-    // Postfix's files have quoted local parts as they are written; directories have what they mean.
+    // Postfix's files have quoted local parts as written; directories have them unquoted.
     if address.local().starts_with('"') {
         let written = address.local().to_lowercase();
         keys.push((FoundBy::Address, format!("{written}@{domain}").into()));

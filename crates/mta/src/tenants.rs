@@ -1,4 +1,4 @@
-//! What all shards know of tenants: how much of each is queued.
+//! Queue usage of tenants, shared by all shards.
 
 use crate::budget::Budget;
 use config::{Tenant, Tenants};
@@ -9,14 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Below so many names none is forgotten.
 const NAMES_KEPT: usize = 1_024;
 
-/// What tenants have queued.
+/// Queued recipients by tenant.
 #[derive(Debug, Default)]
 pub(crate) struct TenantQueues(Mutex<Queued>);
 
 #[derive(Debug, Default)]
 struct Queued {
     by_name: BTreeMap<Arc<str>, Arc<Budget>>,
-    /// How many there were after the last look for those that can be forgotten.
+    /// Number of tenants left after the last removal of unused ones.
     left: usize,
 }
 
@@ -45,7 +45,7 @@ impl TenantQueues {
         budget
     }
 
-    /// What a tenant may have, for a queue that counts its entries here.
+    /// The limits of a tenant, with the counter for its queue entries.
     pub(crate) fn terms(&self, tenants: &Tenants, name: &Arc<str>) -> TenantTerms {
         let Some(tenant) = tenants.named(name) else { return TenantTerms::default() };
         let queued = self.queued(name, tenant.queued_max.unwrap_or(u32::MAX)).counter();

@@ -1,32 +1,33 @@
-//! Acknowledgements that a peer may not have heard: until it says anything more, nobody knows. Who has not heard one
-//! sends the same again, perhaps before it is noticed here that its connection is gone.
+//! Deduplication of resent APDUs: a peer may not have received our acknowledgement. It then resends the same APDU,
+//! perhaps before this server detects that the connection is broken.
 
 use mail::{MessageId, Recent};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many are remembered at most of associations that have ended, over all peers, and so many that were heard: each
-/// until half as many others have come, at least.
+/// Maximum number of entries of ended associations, over all peers, and of confirmed entries. Each is kept until at
+/// least half as many newer ones have come.
 pub const UNHEARD_MAX: usize = 8_192;
 
-/// When a transfer began, among all that began and were heard.
+/// Start of a transfer, in the order of starts and confirmations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TransferStart(u64);
 
-/// What is known of something that a peer has sent.
+/// State of a received APDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransferState {
-    /// Nothing: who asks makes it durable, and says what came of it.
+    /// New: the caller makes it durable, and reports the result.
     New,
     /// It came on another association and is being made durable.
     BeingStored,
     /// It is this message: it gets no second copy.
     Stored(MessageId),
-    /// The same, and while it came the peer has heard that on another association: nobody waits for this one's end.
+    /// Stored, and the peer confirmed it on another association during this transfer. No task waits for the end of this
+    /// one.
     Heard(MessageId),
 }
 
-/// What came and was not heard to be acknowledged, by peer and digest.
+/// APDUs without a confirmed acknowledgement, by peer and digest.
 #[derive(Debug)]
 pub struct ApduDedup(Mutex<DedupLedger>);
 
@@ -38,8 +39,8 @@ struct DedupLedger {
     open: BTreeMap<TransferKey, Option<MessageId>>,
     /// On those that have ended.
     ended: Recent<TransferKey, Option<MessageId>>,
-    /// What was heard, and when: of the same another association may still have the last octets to read, because its
-    /// disk is slow.
+    /// Confirmed APDUs, with the time. The same APDU may still be read on another association, because the disk is
+    /// slow.
     heard: Recent<TransferKey, (MessageId, TransferStart)>,
     now: TransferStart,
 }
@@ -57,14 +58,14 @@ impl Default for ApduDedup {
 }
 
 impl ApduDedup {
-    /// A transfer begins: what is heard from here on may be what it brings.
+    /// Begins a transfer: an APDU that is confirmed from here on may be the same one.
     #[must_use]
     pub fn begin(&self) -> TransferStart {
         self.lock().now
     }
 
-    /// A peer has sent this on an association, from `begun` on: what is known of it. What is new is its own from here
-    /// on.
+    /// Returns the state of an APDU that arrived on an association since `begun`. A new one is claimed by this
+    /// association.
     #[must_use]
     pub fn claim(&self, peer: &str, digest: &[u8], begun: TransferStart) -> TransferState {
         let (mut book, key) = (self.lock(), key(peer, digest));
@@ -80,12 +81,12 @@ impl ApduDedup {
         known.map_or(TransferState::New, TransferState::Stored)
     }
 
-    /// What was new is this message.
+    /// Sets the message that a new APDU was stored as.
     pub fn store(&self, peer: &str, digest: &[u8], id: MessageId) {
         self.lock().open.insert(key(peer, digest), Some(id));
     }
 
-    /// The peer knows that it was taken: who begins it again from here on means it.
+    /// The peer has received the acknowledgement: a later transfer of the same content is a new message.
     pub fn hear(&self, peer: &str, digest: &[u8]) {
         let (mut book, key) = (self.lock(), key(peer, digest));
         let (open, ended) = (book.open.remove(&key).flatten(), book.take_ended(&key));
@@ -96,12 +97,12 @@ impl ApduDedup {
         }
     }
 
-    /// It was not taken, and the peer is told so: it may come again.
+    /// The APDU was rejected, and the peer is notified: it may resend it.
     pub fn forget(&self, peer: &str, digest: &[u8]) {
         self.lock().open.remove(&key(peer, digest));
     }
 
-    /// The association has ended, and nothing more was heard on it.
+    /// The association has ended without a confirmation.
     pub fn end(&self, peer: &str, digest: &[u8]) {
         let (mut book, key) = (self.lock(), key(peer, digest));
         if let Some(Some(id)) = book.open.remove(&key) {

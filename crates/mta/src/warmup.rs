@@ -1,11 +1,11 @@
-//! Warm-up: how many recipients a source that nobody knows yet may send to, by provider and day.
+//! Warm-up: daily limits of recipients for a new source, by provider.
 //!
-//! What a source has come to with one provider is its [`Course`] there. Recipients are first reserved, which is
-//! made durable by whoever keeps the [`WarmupLedger`] of all courses, and only then handed out: a process that ends where it
-//! stands has at most reserved what it did not use, and that is lost to the day. So a day's count is never
-//! exceeded, whatever ends and begins again.
+//! The state of a source with one provider is its course. Recipients are first reserved, which the [`WarmupLedger`] of
+//! all courses makes durable, and only then granted. A process that is killed has at most reserved recipients that it
+//! did not use, and these are lost for the day. A day's limit is thus never exceeded, whatever is restarted.
 //!
-//! Days are those of UTC. They are spread like a rate, with an hour's worth at once: at midnight nothing bursts.
+//! Days are UTC days. A day's limit is spread like a rate, with a burst of one hour's worth: there is no peak at
+//! midnight.
 
 mod book;
 mod course;
@@ -20,7 +20,7 @@ use mail::Wall;
 use std::fmt;
 use std::sync::Arc;
 
-/// Whose recipients are counted together.
+/// Key of a common count of recipients.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WarmupKey {
     /// The name of the source.
@@ -36,38 +36,38 @@ impl fmt::Display for WarmupKey {
     }
 }
 
-/// What a shard wants to send.
+/// A shard's request for an allowance.
 #[derive(Clone, Debug)]
 pub struct AllowanceRequest {
     pub key: WarmupKey,
-    /// What the configuration says of the source.
+    /// The source's warm-up plan in the configuration.
     pub plan: Arc<Warmup>,
     /// As many recipients as wait, at least 1.
     pub wanted: u32,
     pub now: Wall,
 }
 
-/// What it may send.
+/// The allowance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allowance {
-    /// So many recipients, before the day ends.
+    /// Number of recipients to be sent before the day ends.
     Granted {
         recipients: u32,
-        /// What is not used by then is void.
+        /// The rest is void afterwards.
         until: Wall,
     },
     /// Nothing at present.
     Closed {
         /// To follow "waiting for".
         why: Arc<str>,
-        /// When there may be something.
+        /// Time of the next try.
         until: Wall,
     },
     /// It is warm: there is no limit any more.
     Warm,
 }
 
-/// What became of recipients that were tried.
+/// Results of tried recipients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
     pub tried: u32,

@@ -1,6 +1,6 @@
-//! A value that others follow, woken in the order in which they came.
+//! A value with followers that are woken in the order of their arrival.
 //!
-//! `tokio::sync::watch` wakes them in an order that it draws: then the same seed would not give the same history.
+//! `tokio::sync::watch` wakes them in a random order: the same seed would not give the same history.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 /// The value, as its owner has it.
 pub struct Watched<T>(Arc<Mutex<State<T>>>);
 
-/// One who follows it; a clone has seen as much of it.
+/// A follower; a clone has seen the same version.
 pub struct Watcher<T> {
     state: Arc<Mutex<State<T>>>,
     number: u64,
@@ -25,7 +25,7 @@ struct State<T> {
     /// Its owner is gone.
     is_over: bool,
     next: u64,
-    /// Those who wait, by their numbers.
+    /// Waiting followers, by their numbers.
     waiting: BTreeMap<u64, Waker>,
 }
 
@@ -70,7 +70,7 @@ impl<T> Watched<T> {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// One who knows what it is now, and follows it.
+    /// A follower that has seen the current value.
     #[must_use]
     pub fn follow(&self) -> Watcher<T> {
         joined(&self.0, None)
@@ -84,23 +84,23 @@ impl<T> Drop for Watched<T> {
 }
 
 impl<T: Clone> Watcher<T> {
-    /// What it is now, whether that was seen or not.
+    /// The current value, without marking it as seen.
     #[must_use]
     pub fn get(&self) -> T {
         lock(&self.state).value.clone()
     }
 
-    /// What it is now, seen from now on.
+    /// The current value, marked as seen.
     pub fn see(&mut self) -> T {
         let state = lock(&self.state);
         self.seen = state.version;
         state.value.clone()
     }
 
-    /// What it is as soon as that is what is wanted.
+    /// Waits until the value satisfies `is_wanted`.
     ///
     /// # Errors
-    /// Its owner has gone before.
+    /// The owner was dropped before.
     pub async fn wait_for(&mut self, is_wanted: impl Fn(&T) -> bool) -> Result<T, Gone> {
         loop {
             let value = self.see();
@@ -113,16 +113,16 @@ impl<T: Clone> Watcher<T> {
 }
 
 impl<T> Watcher<T> {
-    /// Whether it is another than what was seen.
+    /// Returns true if the value has changed since it was seen.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         lock(&self.state).version != self.seen
     }
 
-    /// Waits until it is another than what was seen.
+    /// Waits for a change since the value was seen.
     ///
     /// # Errors
-    /// Its owner is gone: it stays as it is.
+    /// The owner was dropped: the value will not change.
     pub async fn changed(&mut self) -> Result<(), Gone> {
         poll_fn(|cx| {
             let mut state = lock(&self.state);

@@ -1,8 +1,8 @@
-//! The hours in which a message may be sent: `mon-fri 09:00-17:00 Europe/Berlin`, and several of these.
+//! Sending windows: `mon-fri 09:00-17:00 Europe/Berlin`, or several with commas between.
 //!
-//! Hours are what clocks on the wall there show. Where these are set forward over the beginning or the end of a
-//! window it moves with them; what they show twice is meant the first time. The rules of time zones come with the
-//! program (jiff's copy of the IANA database).
+//! Hours are local time. If clocks are set forward over the beginning or the end of a window, it moves with them; an
+//! hour that occurs twice means the first. The rules of time zones are part of the program (jiff's copy of the IANA
+//! database).
 
 use jiff::Timestamp;
 use jiff::civil::{Date, Time, Weekday};
@@ -11,7 +11,7 @@ use mail::Wall;
 
 /// The longest text that is read.
 pub const WINDOW_BYTES_MAX: usize = 256;
-/// So many windows may be named together.
+/// Maximum number of windows together.
 pub const WINDOWS_MAX: usize = 16;
 
 /// So far ahead windows are looked for: each opens once a week at least.
@@ -27,7 +27,7 @@ const DAYS: [(&str, Weekday); 7] = [
     ("sun", Weekday::Sunday),
 ];
 
-/// When a message may be sent.
+/// The hours in which a message may be sent.
 #[derive(Clone, Debug)]
 pub struct Window(Vec<Span>);
 
@@ -42,7 +42,7 @@ struct Span {
     zone: TimeZone,
 }
 
-/// Whether a message may be sent.
+/// State of a window: open or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// It may.
@@ -66,7 +66,7 @@ impl Window {
         Some(Window(spans))
     }
 
-    /// How it stands.
+    /// The state at `now`.
     #[must_use]
     pub fn at(&self, now: Wall) -> Option<Opening> {
         let mut times: Vec<(Wall, Wall)> = Vec::new();
@@ -78,7 +78,7 @@ impl Window {
         if first > now {
             return Some(Opening { is_open: false, until: first });
         }
-        // What begins before another has ended, or when it does, goes on.
+        // Overlapping and adjacent windows are joined.
         for (begin, end) in times {
             if begin <= until {
                 until = until.max(end);
@@ -101,7 +101,7 @@ impl Span {
         let from = time_of(from)?;
         let to = if to == "24:00" { None } else { Some(time_of(to)?) };
         if let Some(name) = words.next() {
-            // What is not in the database, such as a POSIX rule, is no name.
+            // A name that is not in the database, like a POSIX rule, is invalid.
             *zone = Some(TimeZone::get(name).ok()?);
         }
         let is_right = words.next().is_none() && to != Some(from);
