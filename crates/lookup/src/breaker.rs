@@ -4,9 +4,9 @@ use super::{LookupError, LookupErrorKind};
 use mail::Mono;
 use std::time::Duration;
 
-/// So many requests in a row without an answer, and the server is left alone.
+/// Number of unanswered requests in a row that opens the breaker.
 pub const FAILURES_MAX: u32 = 5;
-/// How long it is left alone before a first request tries whether it answers again.
+/// First pause before a probe tests the server again.
 pub const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// Each try that fails doubles the pause, up to this.
 pub const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -16,7 +16,7 @@ pub const PAUSE_MAX: Duration = Duration::from_secs(30);
 pub(super) struct Breaker {
     /// Requests in a row without an answer.
     failures: u32,
-    /// Why the last of them had none.
+    /// Error of the last of these requests.
     trouble: Option<LookupError>,
     open: Option<OpenCircuit>,
 }
@@ -24,27 +24,27 @@ pub(super) struct Breaker {
 #[derive(Debug)]
 struct OpenCircuit {
     pause: Duration,
-    /// When the next probe is due; [`Mono::NEVER`] while one is under way.
+    /// Time of the next probe; [`Mono::NEVER`] while one is pending.
     probe_at: Mono,
 }
 
 impl Breaker {
-    /// Why nobody may ask, if nobody may.
+    /// The error for all lookups while the breaker is open.
     pub(super) fn refusal(&self) -> Option<&LookupError> {
         self.open.as_ref().and(self.trouble.as_ref())
     }
 
-    /// Why the last request had no answer; `None` once one has.
+    /// The error of the last request; `None` after an answer.
     pub(super) fn trouble(&self) -> Option<&LookupError> {
         self.trouble.as_ref()
     }
 
-    /// When a probe is due; [`Mono::NEVER`]: none is.
+    /// Time of the next probe; [`Mono::NEVER`] if none is due.
     pub(super) fn probe_at(&self) -> Mono {
         self.open.as_ref().map_or(Mono::NEVER, |open| open.probe_at)
     }
 
-    /// A probe is under way.
+    /// A probe begins.
     pub(super) fn begin_probe(&mut self) {
         if let Some(open) = &mut self.open {
             open.probe_at = Mono::NEVER;
@@ -56,8 +56,7 @@ impl Breaker {
         *self = Breaker::default();
     }
 
-    /// A request had no answer: `trouble`, or nothing that says how the server is. Whether that opens
-    /// the breaker.
+    /// A request failed: with `trouble`, or without evidence about the server. Returns true if this opens the breaker.
     pub(super) fn handle_failure(
         &mut self,
         now: Mono,
@@ -65,7 +64,7 @@ impl Breaker {
         is_probe: bool,
     ) -> bool {
         if let Some(open) = &mut self.open {
-            // Requests from before it opened tell nothing new.
+            // Requests from before the opening give no new information.
             if is_probe {
                 if trouble.is_some() {
                     open.pause = (open.pause * 2).min(PAUSE_MAX);
@@ -86,8 +85,8 @@ impl Breaker {
     }
 }
 
-/// Whether a trouble says that the server does not answer, and not that one key is odd or that we ask
-/// too much.
+/// Returns true if an error means that the server does not answer, rather than a problem of one key or too many
+/// lookups.
 pub(super) fn is_silence(trouble: &LookupError) -> bool {
     match trouble.kind {
         LookupErrorKind::Unreachable | LookupErrorKind::Timeout | LookupErrorKind::Wrong => true,

@@ -1,4 +1,4 @@
-//! Answers that were got from elsewhere, kept for a while.
+//! Cache of answers from remote tables.
 
 use super::Entry;
 use mail::Mono;
@@ -7,28 +7,26 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A cache has at most so many locks, each for a part of the keys: whoever looks something up hardly
-/// ever meets another.
+/// Maximum number of locks of a cache, each for a part of the keys, so that two lookups rarely contend.
 const STRIPES_MAX: usize = 64;
-/// A part has room for at least so many answers: in smaller ones, some would be full long before
-/// others.
+/// Minimum number of answers per part: smaller parts would fill up long before the rest.
 const STRIPE_ENTRIES_MIN: usize = 64;
-/// So many answers that were used lately are passed over in search of one that makes room. No lock is
-/// held for longer, however large the cache is.
+/// Maximum number of recently used answers skipped in search of a victim. It bounds the time a lock is held, however
+/// large the cache is.
 const CHANCES_MAX: usize = 32;
 
-/// How long answers count, from the moment at which the server was asked.
+/// Lifetimes of answers, from the time of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
     /// An entry.
     pub positive: Duration,
-    /// That there is none.
+    /// Lifetime of the answer that a key is missing.
     pub negative: Duration,
-    /// So long beyond that an answer still serves while no server gives a new one.
+    /// Additional lifetime of an answer while no server gives a new one.
     pub stale: Duration,
 }
 
-/// What a cache knows of a key, and how old that is.
+/// A cached answer and its age.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cached {
     /// An answer that counts; `None`: the table does not have the key.
@@ -39,17 +37,17 @@ pub enum Cached {
     Missing,
 }
 
-/// How much a cache holds.
+/// Size of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
-    /// Answers, too old ones included: they go when others need their room.
+    /// Answers, expired ones included: they are dropped only for new ones.
     pub entries: usize,
     /// About how much memory they take.
     pub bytes: usize,
 }
 
-/// A cache that all shards share. It never has more than the entries that it was made for; when it is
-/// full, answers that nobody used since they were last passed over go first.
+/// A cache shared by all shards. It never exceeds the number of entries that it was made for. If it is full, answers
+/// not used since they were last passed over are dropped first.
 #[derive(Debug)]
 pub struct Cache {
     /// As many as a power of two.
@@ -72,32 +70,31 @@ impl Cache {
         Cache { stripes: (0..count).map(stripe).collect(), lifetimes, seed }
     }
 
-    /// What is known of a key.
+    /// Returns the cached answer for a key.
     #[must_use]
     pub fn get(&self, key: &str, now: Mono) -> Cached {
         let hash = self.hash(key);
         self.stripe(hash).get(hash, key, now, self.lifetimes)
     }
 
-    /// Keeps the answer to a question that the server was asked at `asked`, unless the key was to be
-    /// forgotten since, or a later question has been answered already.
+    /// Stores the answer to a request made at `asked`, unless the key was forgotten since, or a later request has been
+    /// answered already.
     pub fn put(&self, key: &str, answer: Option<Arc<Entry>>, asked: Mono) {
         let hash = self.hash(key);
         let slot = Slot { hash, key: key.into(), answer, asked, is_used: false };
-        // What leaves is freed after the lock.
+        // The replaced answer is freed after the lock.
         let _old = self.stripe(hash).put(slot);
     }
 
-    /// Forgets what is known of a key, and what a server that was asked before `now` may still say of
-    /// it. Whether anything was known.
+    /// Forgets a key, including pending answers to requests from before `now`. Returns true if an answer was cached.
     pub fn forget(&self, key: &str, now: Mono) -> bool {
         let hash = self.hash(key);
         let old = self.stripe(hash).forget(hash, key, now);
         old.is_some()
     }
 
-    /// Forgets everything, and what servers that were asked before `now` may still say. How many
-    /// answers that were.
+    /// Forgets all keys, including pending answers to requests from before `now`. Returns the number of dropped
+    /// answers.
     pub fn flush(&self, now: Mono) -> usize {
         let flush = |stripe: &Mutex<Stripe>| {
             let old = lock(stripe).flush(now);
@@ -106,7 +103,7 @@ impl Cache {
         self.stripes.iter().map(flush).sum()
     }
 
-    /// How much it holds.
+    /// The size of the cache.
     #[must_use]
     pub fn counts(&self) -> CacheCounts {
         let mut counts = CacheCounts::default();
@@ -118,7 +115,7 @@ impl Cache {
         counts
     }
 
-    /// `SipHash`, keyed by what it reads first.
+    /// `SipHash`, keyed by its first input.
     fn hash(&self, key: &str) -> u64 {
         let mut hasher = DefaultHasher::new();
         hasher.write_u64(self.seed);
@@ -127,7 +124,7 @@ impl Cache {
     }
 
     fn stripe(&self, hash: u64) -> MutexGuard<'_, Stripe> {
-        // By the high bits: the map within goes by all of them.
+        // Chosen by the high bits: the inner map uses all bits.
         lock(&self.stripes[(hash >> 32) as usize & (self.stripes.len() - 1)])
     }
 }
@@ -143,7 +140,7 @@ struct Stripe {
     /// one more question for the server, never a wrong answer.
     by_hash: FixedMap<u64, u32>,
     slots: Vec<Slot>,
-    /// The place that is looked at first when room is needed.
+    /// The first position examined for a victim.
     hand: usize,
     entries_max: usize,
     bytes: usize,
@@ -201,7 +198,7 @@ impl Stripe {
         }
     }
 
-    /// Keeps it. What had to leave.
+    /// Stores an answer. Returns the dropped one, which may be the argument.
     fn put(&mut self, mut slot: Slot) -> Option<Slot> {
         if self.entries_max == 0 || self.forgotten.is_some_and(|until| slot.asked <= until) {
             return Some(slot);
@@ -235,8 +232,8 @@ impl Stripe {
         old
     }
 
-    /// The place that makes room: the first that was not used since the hand last passed, or that
-    /// after [`CHANCES_MAX`] which were.
+    /// The position to reuse: the first not used since the hand last passed, or the one after [`CHANCES_MAX`] used
+    /// ones.
     fn least_used(&mut self) -> usize {
         for _ in 0..CHANCES_MAX {
             let place = self.step();

@@ -14,7 +14,7 @@ pub struct CidrTable {
     rules: Rules<Network, Box<str>>,
 }
 
-/// A network, or all addresses of its family outside of it.
+/// A network, or all addresses of its family outside the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Network {
     address: IpAddr,
@@ -74,7 +74,7 @@ impl Network {
         is_inside != self.is_negated
     }
 
-    /// Whether the address has bits set beyond the network's.
+    /// Returns true if the address has bits set beyond the network's.
     fn has_host_bits(&self) -> bool {
         match self.address {
             IpAddr::V4(address) => address.to_bits().checked_shl(self.bits).unwrap_or(0) != 0,

@@ -1,12 +1,12 @@
-//! The desk at which questions for one table line up: equal keys share a request, a few requests are
-//! under way at once, the others wait, and nobody waits for a server that does not answer.
+//! Queue of the lookups in one table. Equal keys share a request, a few requests are pending at once, and the rest
+//! wait. If the server does not answer, lookups fail at once.
 //!
-//! Whoever drives it puts questions in with [`Coalescer::handle_question`], makes the requests that
-//! [`Coalescer::poll_request`] gives, says what came of them, and hands out what [`Coalescer::poll_answered`] gives
-//! after each of that.
+//! The driver adds lookups with [`Coalescer::handle_question`], performs the requests from [`Coalescer::poll_request`],
+//! reports their results, and distributes the answers from [`Coalescer::poll_answered`] after each of these calls.
 //!
-//! Keys of one client network are asked for in the order in which they came; networks take turns. A flood of others
-//! delays a key by one round of those networks. When too many wait, the last question gives way of whoever has most.
+//! Keys of one client network are requested in order of arrival; networks take turns. A flood from other networks
+//! delays a key by one round of those networks. If too many wait, the last lookup of the network with the most lookups
+//! is rejected.
 
 use super::breaker::{Breaker, is_silence};
 use super::turns::{Holders, QuestionQueue, Requester};
@@ -17,20 +17,20 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a desk is held to.
+/// Limits of a desk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeskLimits {
-    /// Requests under way at once.
+    /// Maximum number of pending requests.
     pub requests_max: usize,
     /// Keys in one request.
     pub batch_max: usize,
-    /// Questions without an answer yet, those whose key is being asked for included.
+    /// Maximum number of unanswered lookups, including those with a pending request.
     pub waiting_max: usize,
-    /// How long a question waits for its answer, and how long a request may take.
+    /// Timeout of a lookup, and of a request.
     pub timeout: Duration,
 }
 
-/// The name of a question, given by who asks it; no two have the same.
+/// Identifies a lookup; chosen by its caller, unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -38,27 +38,27 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(u64);
 
-/// What a server is to be asked.
+/// A request to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupRequest {
-    /// For [`Coalescer::handle_answers`] or [`Coalescer::handle_silence`]: one of them is called for each.
+    /// For [`Coalescer::handle_answers`] or [`Coalescer::handle_silence`]: exactly one is called per request.
     pub id: RequestId,
     /// Each once.
     pub keys: Box<[Box<str>]>,
-    /// When it is to be given up.
+    /// Deadline of the request.
     pub until: Mono,
 }
 
 /// An answer to some questions. Of each question that was taken there is one, unless it was abandoned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// What was asked for.
+    /// The key.
     pub key: Box<str>,
-    /// Who asked. Nobody is left where all have stopped waiting: the answer is still worth keeping.
+    /// The waiting lookups. Empty if all have been abandoned: the answer is still worth caching.
     pub tickets: Vec<Ticket>,
-    /// What is answered.
+    /// The answer.
     pub answer: Result<Option<Arc<Entry>>, LookupError>,
-    /// When the server was asked; [`Mono::NEVER`] where it was not.
+    /// Time of the request; [`Mono::NEVER`] without one.
     pub asked: Mono,
 }
 
@@ -69,27 +69,26 @@ pub struct Coalescer {
     breaker: Breaker,
     /// By the order in which they came.
     questions: BTreeMap<u64, LookupQuestion>,
-    /// Questions that others may join.
+    /// Lookups that further ones may join.
     by_key: BTreeMap<Box<str>, u64>,
-    /// Questions whose turn has not come.
+    /// Lookups not requested yet.
     waiting: QuestionQueue,
     holders: Holders<Ticket>,
     requests: BTreeMap<RequestId, UnderWay>,
     tickets: BTreeMap<Ticket, Waiter>,
     deadlines: BTreeSet<(Mono, Ticket)>,
     answered: VecDeque<Answered>,
-    /// What a probe asks for: the key that was refused last, so that no key by which a server chokes
-    /// keeps all others away.
+    /// The key of a probe: the key that failed last, so that no key that breaks the server blocks all other keys.
     probe_key: String,
     next_number: u64,
 }
 
-/// A key that somebody wants to know about.
+/// A key with waiting lookups.
 #[derive(Debug)]
 struct LookupQuestion {
     key: Box<str>,
     tickets: BTreeSet<Ticket>,
-    /// In whose line it waits. Empty: its turn has come.
+    /// The requesters in turn for it. Empty: it was requested.
     waits_for: BTreeSet<Requester>,
 }
 
@@ -134,10 +133,11 @@ impl Coalescer {
         }
     }
 
-    /// Takes a question that is asked for somebody, whose ticket then comes back with an answer.
+    /// Adds a lookup for a requester; the answer comes back with its ticket.
     ///
     /// # Errors
-    /// At once, while the server does not answer, or too many wait already of whom none has more.
+    /// Fails at once while the server does not answer, or if too many lookups wait and no requester has more than this
+    /// one.
     pub fn handle_question(
         &mut self,
         now: Mono,
@@ -169,7 +169,7 @@ impl Coalescer {
         };
         if let Some(question) = self.questions.get_mut(&number) {
             question.tickets.insert(ticket);
-            // Whoever joins it has it asked in its own turn, if that comes first.
+            // A joining requester may bring its turn forward.
             if !question.waits_for.is_empty() {
                 question.waits_for.insert(asker);
                 self.waiting.insert(asker, number);
@@ -241,11 +241,11 @@ impl Coalescer {
         }
     }
 
-    /// The server has answered a request, or somebody in its place: one answer for each key.
+    /// The server, or a substitute, has answered a request: one answer for each key.
     pub fn handle_answers(&mut self, now: Mono, id: RequestId, answers: Answers) {
         let Some(request) = self.requests.remove(&id) else { return };
         if answers.len() != request.questions.len() {
-            // Which belongs to which key, nobody can tell.
+            // The answers cannot be assigned to keys.
             let (got, asked) = (answers.len(), request.questions.len());
             let text = format!("{got} answers for {asked} keys");
             return self.finish_alike(
@@ -261,7 +261,7 @@ impl Coalescer {
         self.turn_away();
     }
 
-    /// A request was given up at its end.
+    /// A request timed out.
     pub fn handle_silence(&mut self, now: Mono, id: RequestId) {
         let Some(request) = self.requests.remove(&id) else { return };
         let seconds = self.limits.timeout.as_secs_f32();
@@ -277,7 +277,7 @@ impl Coalescer {
         self.turn_away();
     }
 
-    /// What the answers to a request say of the server.
+    /// Updates the breaker by the answers to a request.
     fn judge(
         &mut self,
         now: Mono,
@@ -302,7 +302,7 @@ impl Coalescer {
         }
     }
 
-    /// Answers whoever asked for the key of a question.
+    /// Answers all lookups of a key.
     fn finish(
         &mut self,
         number: u64,
@@ -329,7 +329,7 @@ impl Coalescer {
         Some(question)
     }
 
-    /// Once the breaker is open those that wait for their turn get what those get that come now.
+    /// While the breaker is open, waiting lookups get the same error as new ones.
     fn turn_away(&mut self) {
         while let Some(trouble) = self.breaker.refusal()
             && let Some(number) = self.waiting.take_turn()
@@ -344,7 +344,7 @@ impl Coalescer {
         self.take(ticket);
     }
 
-    /// Takes a ticket back. What is asked for without it, and under way, is worth knowing still.
+    /// Removes a ticket. A pending request for its key continues, since its answer is still worth caching.
     fn take(&mut self, ticket: Ticket) -> Option<Box<str>> {
         let waiter = self.tickets.remove(&ticket)?;
         self.deadlines.remove(&(waiter.deadline, ticket));
@@ -364,16 +364,15 @@ impl Coalescer {
         Some(key)
     }
 
-    /// What was said of a key (`None`: of all) counts no more: whoever asks from now on does not join a
-    /// request that is under way.
+    /// Invalidates the answers for a key (`None`: for all). New lookups do not join a pending request.
     pub fn handle_forgotten(&mut self, key: Option<&str>) {
         let questions = &self.questions;
         let waits = |number: &u64| questions.get(number).is_some_and(|q| !q.waits_for.is_empty());
         self.by_key.retain(|known, number| waits(number) || key.is_some_and(|key| key != &**known));
     }
 
-    /// When [`Coalescer::handle_timeout`] or [`Coalescer::poll_request`] has something to do at the latest;
-    /// [`Mono::NEVER`]: not before something else happens.
+    /// Latest time for the next [`Coalescer::handle_timeout`] or [`Coalescer::poll_request`]; [`Mono::NEVER`] if only
+    /// other events matter.
     #[must_use]
     pub fn poll_deadline(&self) -> Mono {
         let is_room = self.requests.len() < self.limits.requests_max;
@@ -392,25 +391,25 @@ impl Coalescer {
         }
     }
 
-    /// One of those who ask waits no longer.
+    /// Answers one lookup with an error.
     fn answer_alone(&mut self, ticket: Ticket, trouble: LookupError) {
         let Some(key) = self.take(ticket) else { return };
         let (tickets, answer) = (vec![ticket], Err(trouble));
         self.answered.push_back(Answered { key, tickets, answer, asked: Mono::NEVER });
     }
 
-    /// The next answer that is to be handed out.
+    /// Returns the next answer to distribute.
     pub fn poll_answered(&mut self) -> Option<Answered> {
         self.answered.pop_front()
     }
 
-    /// Why the last request had no answer; `None` once one has.
+    /// The error of the last request; `None` after an answer.
     #[must_use]
     pub fn trouble(&self) -> Option<&LookupError> {
         self.breaker.trouble()
     }
 
-    /// Whether the server is left alone, but for a probe now and then.
+    /// Returns true while the breaker is open; only probes are sent then.
     #[must_use]
     pub fn is_silent(&self) -> bool {
         self.breaker.refusal().is_some()
@@ -422,7 +421,7 @@ impl Coalescer {
         self.tickets.len()
     }
 
-    /// Questions whose turn has not come.
+    /// Number of keys not requested yet.
     #[must_use]
     pub fn crowd_count(&self) -> usize {
         let under_way = self.requests.values().map(|request| request.questions.len()).sum();
@@ -436,7 +435,7 @@ impl Coalescer {
         Some((site?, count))
     }
 
-    /// Requests under way.
+    /// Number of pending requests.
     #[must_use]
     pub fn requests_count(&self) -> usize {
         self.requests.len()

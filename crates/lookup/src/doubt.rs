@@ -1,27 +1,26 @@
-//! Whether it counts that a server does not have a key.
+//! Plausibility of "not found" answers.
 //!
-//! A server that was started without its data, or that looks in the wrong place since a moment ago, says of every key
-//! that it is not there, and is not in trouble. So "not there" counts beside something that is there: what the
-//! server found just now, or finds when it is asked again for what it found lately. Where all of that has gone, and
-//! it is much, nothing counts for a while.
+//! A server started without its data, or recently misconfigured, answers "not found" for every key without an error.
+//! Therefore "not found" counts only beside a found key: one found just now, or found again after it was found
+//! recently. If all of those keys have vanished, and there are many, no answer counts for a while.
 
 use super::{Answers, LookupError, LookupErrorKind};
 use mail::Mono;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What was found so lately is expected to be there still.
+/// Keys found within this time are expected to exist still.
 const LATELY: Duration = Duration::from_secs(60);
-/// What was found just now shows that the server has its data.
+/// A key found within this time shows that the server has its data.
 const JUST_NOW: Duration = Duration::from_secs(2);
-/// So many keys that were found lately and are gone are no coincidence.
+/// This many vanished keys are no coincidence.
 const MANY: usize = 3;
-/// Keys that are asked for again.
+/// Maximum number of keys requested again.
 const WITNESSES_MAX: usize = 8;
 /// After so long the server is believed.
 const DOUBT_MAX: Duration = Duration::from_secs(300);
 
-/// What a server has found lately, and since when it does not any more.
+/// Keys that a server has found recently, and the time since which it finds none.
 #[derive(Debug, Default)]
 pub struct Doubt {
     /// The last at the end, each key once.
@@ -29,17 +28,17 @@ pub struct Doubt {
     since: Option<Mono>,
 }
 
-/// What is to be done about answers that say that keys are not there.
+/// Action on answers that keys are missing.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Judgement {
     /// They count.
     Believe,
-    /// They count if the server still has one of these: [`Doubt::hear`].
+    /// They count if the server still finds any key of this list: [`Doubt::hear`].
     Ask(Vec<Box<str>>),
 }
 
 impl Doubt {
-    /// Notes what was found, and judges the rest.
+    /// Records found keys, and judges the rest.
     pub fn judge(&mut self, now: Mono, keys: &[Box<str>], answers: &Answers) -> Judgement {
         let mut is_any = false;
         for (key, answer) in keys.iter().zip(answers) {
@@ -70,10 +69,10 @@ impl Doubt {
         Judgement::Ask(others.rev().cloned().collect())
     }
 
-    /// What the server says of the keys that it was asked for again: whether what it did not have counts.
+    /// Evaluates the answers for the keys requested again.
     ///
     /// # Errors
-    /// Why it does not.
+    /// Returns the reason why missing keys do not count.
     pub fn hear(
         &mut self,
         now: Mono,
@@ -85,7 +84,7 @@ impl Doubt {
         let found: Vec<_> = found.map(|(key, _)| key).collect();
         if !found.is_empty() {
             self.since = None;
-            // What is gone is gone; the rest of what was asked for again, too.
+            // Missing keys are forgotten, including those requested again.
             self.found.retain(|(key, _)| !keys.contains(key) && !again.contains(key));
             found.into_iter().for_each(|key| self.note(now, key));
             return Ok(());
@@ -105,7 +104,7 @@ impl Doubt {
         Err(LookupError::new(LookupErrorKind::Wrong, text))
     }
 
-    /// Whether it is doubted now.
+    /// Returns true while the server is doubted.
     #[must_use]
     pub fn is_any(&self) -> bool {
         self.since.is_some()

@@ -1,11 +1,11 @@
-//! What a table says of one key.
+//! Answers of a table.
 
 use std::ops::Range;
 
 /// A name and its values.
 pub type Field = (Box<str>, Box<[Box<str>]>);
 
-/// What a table says of one key.
+/// A table's answer for one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The answer in one text, as `postmap -q` would print it: several values stand with commas
@@ -14,8 +14,8 @@ pub struct Entry {
     /// Values by name, in the order of the configuration: attributes of LDAP, columns of SQL. Empty
     /// where the table has but one text for a key.
     pub fields: Box<[Field]>,
-    /// Where the text has parts of the key, in its order: whoever wrote the key wrote these. A reader that
-    /// splits the text splits what stands between them.
+    /// Ranges of the text copied from the key, in order: they are controlled by the key's author. A reader that splits
+    /// the text splits only the parts between them.
     pub filled: Box<[Range<u32>]>,
 }
 
@@ -47,7 +47,7 @@ impl Entry {
         Entry::filled(text, filled)
     }
 
-    /// An answer of named values. Its text is all of them with commas between them.
+    /// An answer of named values. Its text is all values with commas between them.
     #[must_use]
     pub fn fields(fields: impl Into<Box<[Field]>>) -> Entry {
         let fields = fields.into();

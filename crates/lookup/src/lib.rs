@@ -1,8 +1,7 @@
-//! Lookup tables: what a key stands for.
+//! Lookup tables, from keys to values.
 //!
-//! A table is kept in this process ([`Table`]: answers at once) or asked for elsewhere ([`Backend`]:
-//! answers later, or not at all). Nothing here opens a file or a socket or reads a clock: bytes and
-//! time come in as arguments.
+//! A table is kept in this process ([`Table`]: answers at once) or on a server ([`Backend`]: answers later, or not at
+//! all). Nothing here opens a file or a socket or reads a clock: bytes and time are arguments.
 
 mod breaker;
 mod cache;

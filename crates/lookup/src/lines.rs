@@ -30,7 +30,7 @@ pub(crate) struct Line<'a> {
     /// kept.
     pub(crate) text: Cow<'a, [u8]>,
     number: u32,
-    /// Where further physical lines begin in `text`, and their numbers.
+    /// Start of further physical lines in `text`, and their numbers.
     further: Vec<(usize, u32)>,
 }
 

@@ -1,8 +1,8 @@
-//! What is wrong in a file that people write.
+//! Errors in files written by people.
 
 use std::fmt;
 
-/// Mistakes that are told of one file; of those beyond it only how many they are.
+/// Maximum number of errors reported for one file; further ones are only counted.
 pub const MISTAKES_MAX: usize = 100;
 
 /// Something wrong in a table's file, with its place.
@@ -12,7 +12,7 @@ pub struct TableFileError {
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,
-    /// What is wrong, for people; one line.
+    /// The error as text for people; one line.
     pub text: Box<str>,
 }
 

@@ -15,14 +15,14 @@ pub(crate) struct Rules<T, A> {
 
 #[derive(Debug)]
 enum RuleStep<T, A> {
-    /// Where the test fails it goes on at `after`.
+    /// If the test fails, continues at `after`.
     If { test: T, after: usize },
-    /// Where the test holds, this is the answer.
+    /// If the test holds, this is the answer.
     Answer { test: T, answer: A },
 }
 
 impl<T, A> Rules<T, A> {
-    /// The first rule whose test holds.
+    /// The first rule with a test that holds.
     pub(crate) fn first(&self, holds: impl Fn(&T) -> bool) -> Option<(&T, &A)> {
         let mut at = 0;
         while let Some(step) = self.steps.get(at) {
@@ -45,7 +45,7 @@ pub(crate) struct Builder<T, A> {
     mistakes: Mistakes,
 }
 
-/// What a line is, and where its rest begins.
+/// Kind of a line, and the start of its rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keyword {
     If(usize),
@@ -53,7 +53,7 @@ pub(crate) enum Keyword {
     Rule,
 }
 
-/// A mistake: the byte of the line where it shows, and what it is.
+/// An error: the byte of the line at which it was found, and its text.
 pub(crate) type RuleError = (usize, String);
 
 impl<T, A> Builder<T, A> {
@@ -61,8 +61,8 @@ impl<T, A> Builder<T, A> {
         Builder { steps: Vec::new(), open: Vec::new(), mistakes: Mistakes::default() }
     }
 
-    /// Adds what stands on a line. `test` reads what stands behind an `if`, `rule` a test and its
-    /// answer; both are given the text without white space at its end, and where to begin.
+    /// Adds a line. `test` parses the text after an `if`, `rule` a test and its answer. Both are given the text without
+    /// trailing white space, and the start.
     pub(crate) fn read(
         &mut self,
         line: &Line<'_>,
@@ -74,7 +74,7 @@ impl<T, A> Builder<T, A> {
             _ if line.continues_nothing() => {
                 Some((0, "a rule begins at the start of a line".to_owned()))
             }
-            // To be taken for a mistake again at its `endif` would help nobody: it counts as open.
+            // An invalid `if` counts as open, so that its `endif` is not reported as a second error.
             Keyword::If(from) => {
                 self.open.push((self.steps.len(), line.place(0)));
                 let test = test(text, from);
@@ -104,7 +104,7 @@ impl<T, A> Builder<T, A> {
         Ok(())
     }
 
-    /// How many rules there are.
+    /// Number of rules.
     pub(crate) fn len(&self) -> usize {
         self.steps.len()
     }
@@ -127,7 +127,7 @@ impl<T, A> Builder<T, A> {
     }
 }
 
-/// Whether a line begins with `if` or `endif`, in letters of either case.
+/// Checks if a line begins with `if` or `endif`, in either case.
 fn keyword(text: &[u8]) -> Keyword {
     let behind = |word: &[u8]| {
         let is_there = text.get(..word.len()).is_some_and(|t| t.eq_ignore_ascii_case(word));
@@ -146,7 +146,7 @@ pub(crate) fn skip_space(text: &[u8], from: usize) -> usize {
     from + rest.iter().take_while(|byte| is_space(**byte)).count()
 }
 
-/// Whether a test is negated, by exclamation marks before it, and where it begins.
+/// Returns true if a test is negated by exclamation marks before it, and its start.
 pub(crate) fn negation(text: &[u8], from: usize) -> (bool, usize) {
     let mut is_negated = false;
     let mut at = skip_space(text, from);

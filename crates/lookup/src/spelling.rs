@@ -1,12 +1,12 @@
-//! Names of users, which servers take in more spellings than one: a directory prepares what it compares
-//! (RFC 4518), a database compares by a collation. Whoever finds a user by one spelling must know him by another.
+//! Spellings of user names. Servers accept several: a directory prepares strings for comparison (RFC 4518), a database
+//! compares by a collation. A user found by one spelling must be the same user by another.
 
 use std::borrow::Cow;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-/// A name as directories compare it (RFC 4518 §2): without regard to case, width, ligatures, blanks around it and
-/// their number within it, and what is not seen.
+/// A name as compared by directories (RFC 4518 §2): ignores case, width, ligatures, surrounding and repeated blanks,
+/// and invisible characters.
 #[must_use]
 pub fn prepared(name: &str) -> Cow<'_, str> {
     if is_plain(name) {

@@ -9,23 +9,23 @@ use std::pin::Pin;
 /// A table that is kept in this process, or in a file that is read a piece at a time. Shared by all
 /// shards; a changed file makes a new table.
 pub trait Table: Debug + Send + Sync {
-    /// What it says of this key; `None`: it does not have it. May wait for a disk.
+    /// The answer for this key; `None` if the key is missing. May wait for a disk.
     ///
     /// # Errors
-    /// The table is damaged, or can't be read.
+    /// Returns an error if the table is damaged or cannot be read.
     fn find(&self, key: &str) -> Result<Option<Entry>, LookupError>;
 
-    /// The same, if nobody has to be waited for; else `None`.
+    /// The same without waiting; `None` if waiting would be needed.
     fn find_now(&self, key: &str) -> Option<Result<Option<Entry>, LookupError>> {
         Some(self.find(key))
     }
 
-    /// How many keys it has, where that can be told.
+    /// Number of keys, if known.
     fn keys_count(&self) -> Option<u64> {
         None
     }
 
-    /// What was left out when it was made, for people to be told.
+    /// Entries omitted at creation, to be reported to an operator.
     fn warnings(&self) -> &[TableFileError] {
         &[]
     }
@@ -34,14 +34,13 @@ pub trait Table: Debug + Send + Sync {
 /// One answer for each key, in their order; `None`: the table does not have it.
 pub type Answers = Vec<Result<Option<Entry>, LookupError>>;
 
-/// A request that is under way.
+/// A pending request.
 pub type Fetch<'a> = Pin<Box<dyn Future<Output = Answers> + 'a>>;
 
-/// A driver of a server that has a table. It keeps its own connections and has timeouts of its own
-/// for opening them; how many requests are under way at once, which keys they have and how long they
-/// may take is decided by whoever calls it.
+/// The driver of a server with a table. It keeps connections, and has its own timeouts for opening them. The caller
+/// decides about concurrency, keys and timeout of requests.
 pub trait Backend: 'static {
-    /// How many keys one request may have.
+    /// Maximum number of keys per request.
     fn batch_max(&self) -> usize {
         1
     }
@@ -62,7 +61,7 @@ pub struct EntryText<'a> {
     pub key: Option<&'a str>,
     /// Its text.
     pub text: &'a str,
-    /// The text goes on with what a pattern has matched.
+    /// The text continues with the match of a pattern.
     pub goes_on: bool,
 }
 
@@ -77,34 +76,32 @@ pub fn any(_: &EntryText<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Why there is no answer: nothing is known about the key, neither that the table has it nor that it
-/// has not.
+/// The error of a failed lookup: the table may or may not have the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupError {
-    /// Of what kind.
+    /// The kind.
     pub kind: LookupErrorKind,
-    /// For people; one line, with the server's own words.
+    /// For people; one line, with the server's text.
     pub text: Box<str>,
 }
 
-/// What kind of trouble.
+/// Kinds of lookup errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LookupErrorKind {
     /// No server can be reached, or none lets us in.
     Unreachable,
     /// No answer in time.
     Timeout,
-    /// The server answers with an error, or with what is no answer.
+    /// The server answers with an error, or with invalid data.
     Wrong,
-    /// This key's answer alone is wrong: too much of it, or not what the table's settings expect. The
-    /// server is well.
+    /// Only this key's answer is wrong: too large, or not as the table's settings expect. The server works.
     Key,
     /// Too many questions wait already.
     Busy,
 }
 
 impl LookupError {
-    /// Of this kind, in these words.
+    /// Creates an error of this kind with this text.
     #[must_use]
     pub fn new(kind: LookupErrorKind, text: impl Into<Box<str>>) -> LookupError {
         LookupError { kind, text: text.into() }

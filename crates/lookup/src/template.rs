@@ -1,5 +1,4 @@
-//! The answer of a pattern: a text in which `$1`, `${1}` and `$(1)` stand for what the pattern's groups
-//! have matched, and `$$` for a dollar.
+//! The answer of a pattern: a text in which `$1`, `${1}` and `$(1)` stand for matched groups, and `$$` for a dollar.
 
 use super::rules::RuleError;
 
@@ -8,7 +7,7 @@ use super::rules::RuleError;
 pub(crate) enum Template {
     /// The same for every key.
     Fixed(Box<str>),
-    /// Made of what was matched.
+    /// Composed with matched groups.
     Parts(Box<[TemplatePart]>),
 }
 
@@ -61,7 +60,7 @@ impl Template {
 }
 
 impl Template {
-    /// What the answer begins with whatever was matched, and whether more stands behind it.
+    /// The constant start of the answer, and true if more follows.
     pub(crate) fn fixed_part(&self) -> (&str, bool) {
         match self {
             Template::Fixed(text) => (text, false),
@@ -73,7 +72,7 @@ impl Template {
     }
 }
 
-/// The name behind a dollar, and what stands behind it.
+/// The name after a dollar, and the text after the name.
 fn name(text: &str) -> Result<(&str, &str), &'static str> {
     let closing = match text.as_bytes().first() {
         Some(b'{') => '}',

@@ -11,14 +11,14 @@ use std::hash::Hasher;
 /// Bytes that a file of fixed texts may have.
 pub const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// Fixed texts without regard to case. One buffer has all keys and values, one index says where: a
-/// million addresses take little more memory than their file.
+/// Constant texts without regard to case. One buffer has all keys and values, one index has their positions. A million
+/// addresses take little more memory than their file.
 #[derive(Debug, Default)]
 pub struct TextTable {
     /// Entry after entry: length of the key, key, length of the value, value.
     texts: Vec<u8>,
-    /// Where an entry begins in `texts`, plus 1; 0: free. A key stands at the place that its hash says,
-    /// or behind it. Their number is a power of two, or 0.
+    /// Start of an entry in `texts`, plus 1; 0: free. A key is at the position given by its hash, or after it. The
+    /// number of slots is a power of two, or 0.
     slots: Vec<u32>,
     count: usize,
     warnings: Vec<TableFileError>,
@@ -35,12 +35,11 @@ impl TextTable {
         table
     }
 
-    /// Reads a file of Postfix's (postmap(1), "INPUT FILE FORMAT"): what `texthash`, `hash`, `virtual`,
-    /// `transport` and `access` have in common. Lines that Postfix would leave out are left out and
-    /// told of ([`Table::warnings`]).
+    /// Reads a file of Postfix (postmap(1), "INPUT FILE FORMAT"): the common format of `texthash`, `hash`, `virtual`,
+    /// `transport` and `access`. Lines that Postfix would omit are omitted and reported ([`Table::warnings`]).
     ///
     /// # Errors
-    /// The file has more than [`TEXT_BYTES_MAX`].
+    /// Returns an error if the file has more than [`TEXT_BYTES_MAX`].
     pub fn read(content: &[u8]) -> Result<TextTable, Vec<TableFileError>> {
         TextTable::read_judged(content, &table::any)
     }
@@ -84,7 +83,7 @@ impl TextTable {
         Ok(table)
     }
 
-    /// Reads one line: the entry, and where its text begins; or says why it is left out and where that shows.
+    /// Parses one line into the entry and the start of its text, or returns the reason and position for omitting it.
     fn read_line<'l>(
         &mut self,
         line: &'l Line<'_>,
@@ -153,17 +152,17 @@ impl TextTable {
         Some((take(&mut rest)?, take(&mut rest)?))
     }
 
-    /// How many bytes of memory it takes.
+    /// Bytes of memory used.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.texts.capacity() + self.slots.capacity() * size_of::<u32>()
     }
 }
 
-/// Key and value of a logical line: one with those that continue it, without comments.
+/// Key and value of a logical line, which includes its continuations but no comments.
 ///
 /// # Errors
-/// At which byte of the line what is wrong, as half a sentence.
+/// Returns the byte of the line and the error as half a sentence.
 pub fn pair(line: &[u8]) -> Result<(&str, &str), (usize, String)> {
     if line.first().is_some_and(|byte| is_space(*byte)) {
         return Err((0, "it begins with white space, and continues no other".to_owned()));
@@ -198,8 +197,8 @@ impl Table for TextTable {
     }
 }
 
-/// Where the key ends: at the first white space that doesn't stand between quotes or behind a
-/// backslash. Quotes and backslashes stay part of the key, as Postfix asks for quoted local parts.
+/// End of the key: the first white space that is not between quotes or after a backslash. Quotes and backslashes stay
+/// part of the key, since Postfix looks up quoted local parts.
 fn key_end(text: &str) -> Result<usize, (usize, String)> {
     let mut quote = None;
     let mut bytes = text.bytes().enumerate();
@@ -235,7 +234,7 @@ fn put(texts: &mut Vec<u8>, text: &str) {
     texts.extend_from_slice(text.as_bytes());
 }
 
-/// Takes what [`put`] has put.
+/// Reads a text written by [`put`].
 fn take<'a>(rest: &mut &'a [u8]) -> Option<&'a str> {
     let mut len = 0_usize;
     for shift in (0..usize::BITS).step_by(7) {

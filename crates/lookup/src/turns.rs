@@ -1,14 +1,14 @@
-//! Whose turn is next where many wait for little: the networks that one customer may have all of take turns, and so
-//! do client networks within them. Whoever comes waits for one round of the others at most, however much those want.
+//! Fair turns among requesters: sites (networks that one customer may own) take turns, and client networks take turns
+//! within a site. A new requester waits for one round at most, whatever amount the rest requests.
 
 use mail::Turns;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// For whom something is looked up.
+/// The party that a lookup is made for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Requester {
-    /// For nobody in particular.
+    /// The server itself.
     #[default]
     Ours,
     /// For a client.
@@ -32,12 +32,12 @@ impl Requester {
     }
 }
 
-/// Questions whose turn has not come, by number.
+/// Waiting lookups, by number.
 #[derive(Debug, Default)]
 pub struct QuestionQueue(Turns<Site, Network, BTreeSet<u64>>);
 
 impl QuestionQueue {
-    /// One more, which nobody has yet by this number.
+    /// Adds a lookup with a new number.
     pub fn insert(&mut self, asker: Requester, number: u64) {
         let (site, network) = asker.parts();
         self.0.enter(site, network).insert(number);
@@ -52,7 +52,7 @@ impl QuestionQueue {
         });
     }
 
-    /// Whose turn it is. It stays until it is removed.
+    /// The lookup in turn. It stays until removed.
     pub fn take_turn(&mut self) -> Option<u64> {
         let (site, network, numbers) = self.0.first()?;
         let number = numbers.first().copied()?;
@@ -61,7 +61,7 @@ impl QuestionQueue {
     }
 }
 
-/// How many questions each has, those under way included.
+/// Number of lookups per requester, pending ones included.
 #[derive(Debug)]
 pub struct Holders<T> {
     by_site: BTreeMap<Site, BTreeMap<Network, BTreeSet<T>>>,
@@ -120,8 +120,8 @@ impl<T: Ord + Copy> Holders<T> {
         self.order.last().map(|(count, site)| (*site, *count))
     }
 
-    /// What gives way to one who comes: the last of the network that has most of the site that has most, unless
-    /// that one has as much.
+    /// The lookup to drop for a new one: the last of the busiest network in the busiest site. None if the new one's
+    /// requester has as many lookups.
     #[must_use]
     pub fn gives_way_to(&self, asker: Requester) -> Option<T> {
         let (own_site, own_network) = asker.parts();

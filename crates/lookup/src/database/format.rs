@@ -6,27 +6,26 @@
 //! |---|---|---|
 //! | 0 | 8 | [`MAGIC`] |
 //! | 8 | 4 | [`VERSION`] |
-//! | 12 | 4 | 1: keys are folded ([`crate::fold`]), and so is what is looked up; else 0 |
+//! | 12 | 4 | 1: stored and looked-up keys are folded ([`crate::fold`]); else 0 |
 //! | 16 | 16 | salt: random, key of the hash, and in all checksums |
-//! | 32 | 8 | when it was made, in milliseconds since 1970 |
+//! | 32 | 8 | time of creation, in milliseconds since 1970 |
 //! | 40 | 8 | keys |
-//! | 48 | 8 | where the records end; they begin behind the header |
-//! | 56 | 8 | where the index begins, a multiple of 64 |
-//! | 64 | 8 | buckets that are somebody's home |
-//! | 72 | 8 | buckets; with the last the file ends |
-//! | 80 | 8 | how many buckets behind its home a key may be |
-//! | 88 | 36 | nothing: zeros |
-//! | 124 | 4 | checksum of all before it |
+//! | 48 | 8 | end of the records; they begin after the header |
+//! | 56 | 8 | start of the index, a multiple of 64 |
+//! | 64 | 8 | number of home buckets |
+//! | 72 | 8 | number of buckets; the file ends with the last |
+//! | 80 | 8 | maximum distance in buckets of a key from its home |
+//! | 88 | 36 | unused: zeros |
+//! | 124 | 4 | checksum of all bytes before |
 
 use mail::Wall;
 use siphasher::sip::SipHasher13;
 use std::{fmt, io};
 
-/// How every file begins. As in PNG, a line end and a byte above 127 show files that were carried as
-/// text.
+/// The start of every file. As in PNG, a line end and a byte above 127 reveal files transferred as text.
 const MAGIC: [u8; 8] = *b"\x89PRDB\r\n\x1a";
 
-/// Of this layout. What is laid out differently has another number.
+/// The version of this layout. Any other layout has a different number.
 const VERSION: u32 = 1;
 
 pub(super) const HEADER_BYTES: usize = 128;
@@ -43,13 +42,12 @@ pub(super) const BUCKET_BYTES: usize = 64;
 /// Records end before this: slots of the index have 48 bits for a place.
 pub(super) const RECORDS_END_MAX: u64 = 1 << 48;
 
-/// What is decided before a file is written.
+/// Options set before a file is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseOptions {
-    /// Random: nobody can choose keys that all have the same place, and no piece of another file
-    /// passes for a piece of this one.
+    /// Random: clients cannot choose keys that collide, and a part of another file is not valid in this one.
     pub salt: [u8; 16],
-    /// When it is made.
+    /// Time of creation.
     pub made: Wall,
     /// Keys are stored and looked up without regard to case ([`crate::fold`]).
     pub folds_case: bool,
@@ -66,7 +64,7 @@ pub(super) struct Header {
     pub(super) reach: u64,
 }
 
-/// Why something was not written.
+/// Errors of writing.
 #[derive(Debug)]
 pub enum WriteError {
     /// The key has so many bytes; [`KEY_BYTES_MAX`] at most.
@@ -102,7 +100,7 @@ impl fmt::Display for WriteError {
 
 impl std::error::Error for WriteError {}
 
-/// Why a file cannot be used as a database.
+/// The reason why a file cannot be used as a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
     /// It is something else.
@@ -113,9 +111,9 @@ pub enum Unusable {
     Header,
     /// It can't be read.
     Unread(Box<str>),
-    /// The header is whole, and what it says makes no sense.
+    /// The header is intact, but its values are inconsistent.
     Contradiction(&'static str),
-    /// Not all of it is there, or more.
+    /// The file is too short or too long.
     Size {
         /// Bytes that it has.
         is: u64,
@@ -149,7 +147,7 @@ impl fmt::Display for Unusable {
 
 impl std::error::Error for Unusable {}
 
-/// Whether a file that begins so is a database, of whatever version and state.
+/// Returns true if a file with this start is a database, of whatever version and state.
 #[must_use]
 pub fn is_database(begin: &[u8]) -> bool {
     begin.starts_with(&MAGIC)
@@ -258,7 +256,7 @@ impl Salted {
         self.hasher.hash(key)
     }
 
-    /// The checksum of what belongs to this place of the file.
+    /// The checksum of content at this position of the file.
     pub(super) fn checksum(&self, place: u64, content: &[u8]) -> u32 {
         let seed = crc32c::crc32c_append(self.seed, &place.to_le_bytes());
         crc32c::crc32c_append(seed, content)

@@ -4,7 +4,7 @@
 use super::format::{BUCKET_BYTES, HEADER_BYTES, Salted, u32_at, u64_at};
 use super::record;
 
-/// Makes all checksums right that a reader may come across, wherever the header says that they are.
+/// Corrects all checksums that a reader may check, at the positions given by the header.
 pub fn seal(file: &mut [u8]) {
     let Some(header) = file.first_chunk_mut::<HEADER_BYTES>() else { return };
     let checksum = crc32c::crc32c(&header[..HEADER_BYTES - 4]);

@@ -2,13 +2,12 @@
 //!
 //! | at | bytes | bucket |
 //! |---|---|---|
-//! | 0 | 56 | slots: 16 bits of the hash above 48 bits of a record's place |
-//! | 56 | 4 | slots that are used |
-//! | 60 | 4 | checksum of the bucket's number and all before it |
+//! | 0 | 56 | slots: 16 bits of the hash above 48 bits of a record's offset |
+//! | 56 | 4 | number of used slots |
+//! | 60 | 4 | checksum of the bucket's number and all bytes before |
 //!
-//! A key's home is the bucket that its hash points to, as a part of all; if that one is full, the key
-//! is in the next that is not. Keys come in the order of their hashes, so the index is written from
-//! beginning to end, and nothing of it is kept in memory.
+//! A key's home is the bucket that its hash maps to proportionally; if that one is full, the key is in the next that is
+//! not. Keys come in the order of their hashes, so the index is written from beginning to end and not kept in memory.
 
 use super::format::{BUCKET_BYTES, Salted, u32_at, u64_at};
 use std::io::{self, Write};
@@ -22,7 +21,7 @@ const SLOTS_USED: u64 = 5;
 
 const OFFSET_BITS: u32 = 48;
 
-/// How many homes an index for so many keys has.
+/// Number of home buckets of an index for this many keys.
 pub(super) fn homes_count(keys_count: u64) -> u64 {
     keys_count.div_ceil(SLOTS_USED).max(1)
 }
@@ -38,7 +37,7 @@ pub(super) fn home(hash: u64, homes_count: u64) -> u64 {
 pub(super) struct IndexWriter {
     salted: Salted,
     homes_count: u64,
-    /// Number of the bucket under way.
+    /// Number of the current bucket.
     current: u64,
     slots: Vec<u64>,
     reach: u64,
@@ -60,7 +59,7 @@ impl IndexWriter {
         Ok(())
     }
 
-    /// Writes the rest. How many buckets there are, and the farthest that a key is behind its home.
+    /// Writes the rest. Returns the number of buckets, and the maximum distance of a key from its home.
     pub(super) fn finish(mut self, out: &mut impl Write) -> io::Result<(u64, u64)> {
         while self.current < self.homes_count || !self.slots.is_empty() {
             self.close_bucket(out)?;
@@ -82,14 +81,14 @@ impl IndexWriter {
     }
 }
 
-/// A bucket whose checksum is right.
+/// A bucket with a valid checksum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bucket<'a> {
     slots: &'a [u8],
 }
 
 impl<'a> Bucket<'a> {
-    /// The bucket of this number. `None`: it is not what was written.
+    /// The bucket with this number; `None` if it differs from the one written.
     pub(super) fn read(
         bytes: &'a [u8; BUCKET_BYTES],
         number: u64,
@@ -102,7 +101,7 @@ impl<'a> Bucket<'a> {
         (used <= SLOTS).then(|| Bucket { slots: &bytes[..used * 8] })
     }
 
-    /// Where the records are that may be meant by this hash.
+    /// Offsets of the records that may have this hash.
     pub(super) fn offsets(self, hash: u64) -> impl Iterator<Item = u64> {
         let slots = (0..SLOTS).map_while(move |n| u64_at(self.slots, n * 8));
         slots
@@ -110,7 +109,7 @@ impl<'a> Bucket<'a> {
             .map(|slot| slot & ((1 << OFFSET_BITS) - 1))
     }
 
-    /// Whether keys whose home it is may be behind it.
+    /// Returns true if later buckets may hold keys of this home.
     pub(super) fn is_full(self) -> bool {
         self.slots.len() == SLOTS * 8
     }

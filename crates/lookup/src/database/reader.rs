@@ -9,14 +9,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is read of a record at first: nearly all of them are shorter.
+/// Bytes of a record read at first: nearly all records are shorter.
 const RECORD_BYTES_USUAL: usize = 512;
 
-/// What is read at once where all records are.
+/// Bytes read at once when all records are read.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// A database. What it answers with is checked when it is read: nothing of the file but the header is read
-/// before it is asked for.
+/// A database. Data is checked as it is read for a lookup; only the header is read before.
 pub struct Database {
     name: Box<str>,
     content: Arc<dyn DatabaseBytes>,
@@ -24,7 +23,7 @@ pub struct Database {
     salted: Salted,
 }
 
-/// Why there is no answer.
+/// The reason for a missing answer.
 enum Miss {
     /// The disk would have to be asked.
     Away,
@@ -32,7 +31,7 @@ enum Miss {
 }
 
 impl Miss {
-    /// Where all is waited for.
+    /// The error for a caller that waits for the disk.
     fn trouble(self) -> LookupError {
         match self {
             Miss::Away => LookupError::new(LookupErrorKind::Wrong, "it is not in memory"),
@@ -42,10 +41,10 @@ impl Miss {
 }
 
 impl Database {
-    /// `name` is the file's, for what it says of damage.
+    /// `name` is the file name, for errors about damage.
     ///
     /// # Errors
-    /// It is no database, or not all of it, or can't be read.
+    /// Returns an error if it is not a database, is incomplete, or cannot be read.
     pub fn open(
         name: impl Into<Box<str>>,
         content: Arc<dyn DatabaseBytes>,
@@ -60,13 +59,13 @@ impl Database {
         Ok(Database { name: name.into(), content, header, salted })
     }
 
-    /// When it was made.
+    /// Time of creation.
     #[must_use]
     pub fn made(&self) -> Wall {
         self.header.making.made
     }
 
-    /// Whether keys are looked up without regard to case.
+    /// Returns true if keys are looked up without regard to case.
     #[must_use]
     pub fn folds_case(&self) -> bool {
         self.header.making.folds_case
@@ -102,7 +101,7 @@ impl Database {
         })
     }
 
-    /// What stands there, if the disk may be waited for or need not be asked.
+    /// Reads bytes, if waiting for the disk is allowed or not needed.
     fn read(&self, waits: bool, offset: u64, into: &mut [u8]) -> Result<(), Miss> {
         let read = match waits {
             true => self.content.read(offset, into),
@@ -241,34 +240,34 @@ impl fmt::Debug for Database {
     }
 }
 
-/// A file, or what was read of one. It may change or go at any time: whatever is read is checked.
+/// A file, or a part read from one. It may change or vanish at any time: everything read is checked.
 pub trait DatabaseBytes: Send + Sync {
-    /// How many bytes there were when it was opened.
+    /// Number of bytes when it was opened.
     fn bytes_count(&self) -> u64;
 
-    /// Fills `into` with what stands from `offset` on, however long that takes.
+    /// Fills `into` with the bytes at `offset`, however long that takes.
     ///
     /// # Errors
-    /// It can't be read, or ends before.
+    /// Returns an error if they cannot be read or the file is shorter.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<(), Unread>;
 
-    /// The same, if nobody has to be waited for.
+    /// The same without waiting.
     ///
     /// # Errors
-    /// As [`DatabaseBytes::read`]; [`Unread::Away`]: a disk would have to be asked.
+    /// As [`DatabaseBytes::read`]; [`Unread::Away`] if the disk would be needed.
     fn read_now(&self, offset: u64, into: &mut [u8]) -> Result<(), Unread> {
         self.read(offset, into)
     }
 }
 
-/// Why bytes are not there.
+/// The reason why bytes are unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unread {
     /// They are not in memory.
     Away,
     /// The file ends before them.
     Short,
-    /// In the words of the system.
+    /// The system's error text.
     Failed(Box<str>),
 }
 

@@ -15,7 +15,7 @@
 use super::format::{KEY_BYTES_MAX, Salted, VALUE_BYTES_MAX, WriteError, u16_at, u32_at};
 use crate::{Entry, Field};
 
-/// What a record has before the key.
+/// Bytes of a record before the key.
 pub(super) const HEAD_BYTES: usize = 16;
 
 /// The longest record.
@@ -65,7 +65,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// A record whose checksum is right.
+/// A record with a valid checksum.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
     pub(super) key: &'a [u8],
@@ -74,7 +74,7 @@ pub(super) struct Record<'a> {
     fields: &'a [u8],
 }
 
-/// The length of the record at the beginning of `bytes`, as it says itself.
+/// The length of the record at the start of `bytes`, according to its header.
 pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     let key_bytes = usize::from(u16_at(bytes, 4)?);
     let text_bytes = u32_at(bytes, 8)? as usize;
@@ -82,8 +82,7 @@ pub(super) fn length(bytes: &[u8]) -> Option<usize> {
     HEAD_BYTES.checked_add(key_bytes)?.checked_add(text_bytes)?.checked_add(fields_bytes)
 }
 
-/// Reads the record at the beginning of `bytes`, which stand at `offset` of the file. `None`: there is none
-/// that was written there.
+/// Reads the record at the start of `bytes`, at `offset` of the file; `None` if none was written there.
 pub(super) fn read<'a>(bytes: &'a [u8], offset: u64, salted: &Salted) -> Option<Record<'a>> {
     let bytes = bytes.get(..length(bytes)?)?;
     if u32_at(bytes, 0)? != salted.checksum(offset, bytes.get(4..)?) {
@@ -95,7 +94,7 @@ pub(super) fn read<'a>(bytes: &'a [u8], offset: u64, salted: &Salted) -> Option<
 }
 
 impl Record<'_> {
-    /// How many it takes in the file.
+    /// Its length in the file.
     pub(super) fn bytes(&self) -> usize {
         HEAD_BYTES + self.key.len() + self.text.len() + self.fields.len()
     }

@@ -1,12 +1,12 @@
-//! Where the records are, sorted by the hashes of their keys: on disk beyond a few MiB.
+//! Positions of the records, sorted by the hashes of their keys: on disk beyond a few MiB.
 //!
-//! Hashes are divided into [`PARTS`] ranges. Each gathers in memory and goes to the file a chunk at a
-//! time; afterwards one range after the other is read back and sorted.
+//! Hashes are divided into [`PARTS`] ranges. Each collects in memory and is written to the file in chunks; afterwards
+//! one range after the other is read back and sorted.
 
 use super::format::u64_at;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// How many parts the hashes are divided into.
+/// Number of ranges of the hashes.
 pub(super) const PARTS: usize = 256;
 
 /// Places that a part gathers before they are written.
@@ -14,13 +14,13 @@ const CHUNK_PLACES: usize = 680;
 
 const PLACE_BYTES: usize = 24;
 
-/// Where a record is.
+/// Position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RecordPosition {
     /// Of its key.
     pub(super) hash: u64,
     pub(super) offset: u64,
-    /// Where it comes from.
+    /// Its line in the source.
     pub(super) line: u64,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Spill<S> {
 #[derive(Debug, Default)]
 struct SpillPartition {
     places: Vec<RecordPosition>,
-    /// Where in the file its chunks begin.
+    /// Start of its chunks in the file.
     chunks: Vec<u64>,
 }
 

@@ -10,18 +10,17 @@ use crate::{Entry, fold};
 use std::borrow::Cow;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 
-/// What gathers before it is written.
+/// Buffer of writes.
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// Writes a database into `F`: records as they come, then the index, then the header, so that a file
-/// whose writing stopped halfway is none. What the index is made of goes to `S` meanwhile, a file that is
-/// worth nothing afterwards: 24 bytes for each key, beyond 170,000 keys.
+/// Writes a database into `F`: records as they come, then the index, then the header, so that an interrupted file is
+/// invalid. Until then the data of the index goes to `S`, a temporary file: 24 bytes for each key, beyond 170,000 keys.
 ///
 /// It takes about 6 MiB of memory and, at the end, a tenth of a byte for each key.
 #[derive(Debug)]
 pub struct DatabaseWriter<F: Write, S> {
     out: BufWriter<F>,
-    /// Where the next record begins.
+    /// Start of the next record.
     offset: u64,
     spill: Spill<S>,
     making: DatabaseOptions,
@@ -30,7 +29,7 @@ pub struct DatabaseWriter<F: Write, S> {
     record: Vec<u8>,
 }
 
-/// What was written.
+/// Summary of a written database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseSummary {
     /// Keys, each counted once.
@@ -46,9 +45,9 @@ pub struct DatabaseSummary {
 pub struct Duplicate<'a> {
     /// The key.
     pub key: &'a str,
-    /// Where the entry that counts comes from.
+    /// Line of the entry that counts.
     pub first_line: u64,
-    /// Where the one comes from that was left out.
+    /// Line of the omitted entry.
     pub line: u64,
 }
 
@@ -71,11 +70,11 @@ impl<F: Read + Write + Seek, S: Read + Write + Seek> DatabaseWriter<F, S> {
         })
     }
 
-    /// Adds an entry that comes from this line. After an error of [`WriteError::KeyTooLong`] or
-    /// [`WriteError::ValueTooLong`] others may be added.
+    /// Adds an entry from this line. After [`WriteError::KeyTooLong`] or [`WriteError::ValueTooLong`] further entries
+    /// may be added.
     ///
     /// # Errors
-    /// It is too long, or the file cannot be written.
+    /// Returns an error if the entry is too long or the file cannot be written.
     pub fn push(&mut self, key: &str, entry: &Entry, line: u64) -> Result<(), WriteError> {
         let key = if self.making.folds_case { fold(key) } else { Cow::Borrowed(key) };
         self.record.clear();
@@ -92,11 +91,11 @@ impl<F: Read + Write + Seek, S: Read + Write + Seek> DatabaseWriter<F, S> {
         Ok(())
     }
 
-    /// Writes the index and the header, and gives the file back, which is not yet synced. Of entries
-    /// with one key the first counts; `tell` hears of the others.
+    /// Writes the index and the header, and returns the file, which is not yet synced. If several entries have one key,
+    /// the first counts; the rest are reported to `tell`.
     ///
     /// # Errors
-    /// A file cannot be written or read.
+    /// Returns an error if a file cannot be written or read.
     pub fn finish(
         mut self,
         tell: &mut dyn FnMut(Duplicate<'_>),
@@ -141,7 +140,7 @@ impl<F: Read + Write + Seek, S: Read + Write + Seek> DatabaseWriter<F, S> {
         Ok((file, summary))
     }
 
-    /// Enters records whose keys have one hash: hardly ever different keys. How many are entered.
+    /// Enters records with equal hashes, rarely with different keys. Returns the number entered.
     fn put_alike(
         &mut self,
         index: &mut IndexWriter,

@@ -1,10 +1,10 @@
-//! Sets of bytes: what a bracket expression matches.
+//! Sets of bytes, as matched by a bracket expression.
 
 /// A set of bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ByteSet([u64; 4]);
 
-/// Whether a set has this byte.
+/// Returns true if a set has this byte.
 type Has = fn(&u8) -> bool;
 
 /// Names of sets: `[:alpha:]`.

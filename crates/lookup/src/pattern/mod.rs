@@ -1,8 +1,8 @@
 //! Tables of regular expressions (Postfix's regexp_table(5) and pcre_table(5)).
 //!
-//! Both syntaxes are translated to that of the `regex` crate, byte for byte: as in Postfix a pattern
-//! knows no characters beyond ASCII, so that `.` is one byte. What cannot be said there (back-references,
-//! looking around) is a mistake with its place.
+//! Both syntaxes are translated to that of the `regex` crate, byte for byte: as in Postfix a pattern knows no
+//! characters beyond ASCII, so that `.` is one byte. Features without a translation (back-references, look-around) are
+//! errors with a position.
 
 mod bytes;
 mod output;
@@ -19,13 +19,12 @@ use super::{Entry, LookupError, LookupErrorKind, Table, table};
 use output::Translated;
 use regex::bytes::{Regex, RegexBuilder};
 
-/// Bytes of memory that one pattern may take once it is compiled, and as many again for what it
-/// remembers of earlier keys.
+/// Maximum bytes of memory of a compiled pattern, and again for its cache of earlier keys.
 pub const PATTERN_BYTES_MAX: usize = 1 << 20;
 /// Patterns that a file may have.
 pub const PATTERNS_MAX: usize = 20_000;
 
-/// In which syntax patterns are written.
+/// Syntax of patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternSyntax {
     /// POSIX's extended regular expressions (`regexp`).
@@ -100,7 +99,7 @@ impl Table for PatternTable {
 }
 
 impl Pattern {
-    /// Puts what the groups have matched in its place. A group that took no part is empty.
+    /// Inserts the matched groups into the answer. A group that did not match is empty.
     fn fill(&self, parts: &[TemplatePart], key: &[u8]) -> Result<Entry, LookupError> {
         let captures = self.regex.captures(key);
         let (mut text, mut filled) = (Vec::new(), Vec::new());
@@ -122,7 +121,7 @@ impl Pattern {
     }
 }
 
-/// Reads what stands behind an `if`.
+/// Parses the text after an `if`.
 fn read_test(text: &[u8], from: usize, syntax: PatternSyntax) -> Result<Pattern, RuleError> {
     let (pattern, _, end) = read_pattern(text, from, syntax)?;
     let behind = skip_space(text, end);
@@ -191,7 +190,7 @@ fn read_pattern(
     Ok((Pattern { regex, is_negated }, translated.groups, flags_start + flags_len))
 }
 
-/// Where the delimiter stands again. A backslash before it makes it part of the pattern.
+/// Position of the closing delimiter. A backslash before a delimiter makes it part of the pattern.
 fn closing(text: &[u8], from: usize, delimiter: u8) -> Option<usize> {
     let mut bytes = text.iter().enumerate().skip(from);
     while let Some((at, byte)) = bytes.next() {
@@ -214,7 +213,7 @@ fn compile(translated: &Translated) -> Result<Regex, String> {
             regex::Error::CompiledTooBig(limit) => {
                 format!("compiled, this pattern would take more than {limit} bytes: repeat less")
             }
-            // What the translation lets through is right but for how deep it nests.
+            // Translated patterns are valid except for their nesting depth.
             error => {
                 let text = error.to_string();
                 let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ");

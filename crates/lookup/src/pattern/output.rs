@@ -16,7 +16,7 @@ pub(super) struct Translated {
 pub(super) struct Output {
     text: String,
     groups: usize,
-    /// Where what a quantifier would repeat begins; `None`: nothing is there to be repeated.
+    /// Start of the atom that a quantifier would repeat; `None`: no atom.
     atom: Option<usize>,
     /// A quantifier was the last.
     is_quantified: bool,
@@ -56,7 +56,7 @@ impl Output {
     pub(super) fn set(&mut self, set: ByteSet) {
         self.atom();
         let runs = set.runs();
-        // The crate's way to write a set of nothing.
+        // The crate's notation for an empty set.
         let (is_negated, runs) =
             if runs.is_empty() { (true, vec![(0, u8::MAX)]) } else { (false, runs) };
         self.text.push_str(if is_negated { "[^" } else { "[" });
@@ -101,12 +101,12 @@ impl Output {
         self.is_quantified = false;
     }
 
-    /// Whether there is something to be repeated, and whether it is repeated already.
+    /// Returns `None` without an atom to repeat, otherwise true if it is repeated already.
     pub(super) fn repeatable(&self) -> Option<bool> {
         self.atom.map(|_| self.is_quantified)
     }
 
-    /// Repeats what came last, `max` times at most.
+    /// Repeats the last atom, `max` times at most.
     pub(super) fn repeat(&mut self, min: u32, max: Option<u32>, is_lazy: bool) {
         let Some(start) = self.atom else { return };
         if self.is_quantified {
@@ -126,14 +126,14 @@ impl Output {
         self.is_quantified = true;
     }
 
-    /// All of it; only at the start of a key if it is anchored.
+    /// The whole expression; only at the start of a key if it is anchored.
     pub(super) fn finish(self, is_anchored: bool) -> Translated {
         let regex = if is_anchored { format!(r"\A(?:{})", self.text) } else { self.text };
         Translated { regex, groups: self.groups }
     }
 }
 
-/// Reads the digits that stand at `at`, and returns what they come to and where they end.
+/// Parses the digits at `at`; returns their value and their end.
 pub(super) fn number(pattern: &[u8], at: usize) -> Option<(u32, usize)> {
     let digits = pattern.get(at..).unwrap_or_default();
     let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -17,7 +17,7 @@ pub(super) struct Flags {
     anchored: bool,
 }
 
-/// What a group may set for itself.
+/// Options that a group may set.
 #[derive(Clone, Copy, Debug)]
 struct Options {
     ignore_case: bool,
@@ -32,7 +32,7 @@ struct Options {
 }
 
 impl Flags {
-    /// Where an unknown one stands is the error.
+    /// An unknown letter is an error; returns its position.
     pub(super) fn read(letters: &[u8]) -> Result<Flags, usize> {
         let mut flags = Flags {
             options: Options {
@@ -77,10 +77,10 @@ pub(super) fn translate(pattern: &[u8], flags: Flags) -> Result<Translated, Rule
 
 /// A group that is open.
 struct Group {
-    /// Where it begins in the pattern, and in the output.
+    /// Start of the group in the pattern, and in the output.
     at: usize,
     start: usize,
-    /// What holds again behind it.
+    /// Options restored after the group.
     options: Options,
 }
 
@@ -101,7 +101,7 @@ impl Perl<'_> {
         self.pattern.get(self.at..).unwrap_or_default()
     }
 
-    /// Reads what begins with this byte.
+    /// Parses the element that begins with this byte.
     fn read(&mut self, byte: u8) -> Result<(), RuleError> {
         let from = self.at;
         self.at += 1;
@@ -215,7 +215,7 @@ impl Perl<'_> {
         self.at = end;
     }
 
-    /// A letter behind a backslash that means a place, or what can't be done.
+    /// A letter after a backslash: an assertion, or an unsupported feature.
     fn letter(&mut self, letter: u8, from: usize) -> Result<(), RuleError> {
         match letter {
             b'b' => self.out.assertion(r"\b"),
@@ -235,7 +235,7 @@ impl Perl<'_> {
         Ok(())
     }
 
-    /// Opens a group, or reads what only looks like one.
+    /// Opens a group, or parses a construct with the same start.
     fn open(&mut self, from: usize) -> Result<(), RuleError> {
         if self.peek(0) == Some(b'*') {
             return Err((from, "patterns can't have verbs (`(*`)".to_owned()));
@@ -287,7 +287,7 @@ impl Perl<'_> {
         self.open_as(from, true)
     }
 
-    /// `(?i-s)` for what follows in this group, `(?i-s:` for a group of its own.
+    /// `(?i-s)` for the rest of this group, `(?i-s:` for a new group.
     fn set_options(&mut self, from: usize) -> Result<(), RuleError> {
         let mut options = self.options;
         let mut is_on = true;

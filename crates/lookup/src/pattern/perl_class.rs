@@ -3,7 +3,7 @@
 use super::super::rules::RuleError;
 use super::bytes::ByteSet;
 
-/// What a backslash and the bytes behind it stand for.
+/// The meaning of an escape sequence.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Escape {
     Byte(u8),
@@ -17,7 +17,7 @@ pub(super) enum Escape {
     Digits(usize, Option<(u8, usize)>),
 }
 
-/// Reads the escape whose backslash stands at `from`; returns where it ends too.
+/// Parses the escape with its backslash at `from`; also returns its end.
 pub(super) fn escape(pattern: &[u8], from: usize) -> Result<(Escape, usize), RuleError> {
     let at = from + 1;
     let Some(letter) = pattern.get(at).copied() else {
@@ -109,7 +109,7 @@ fn digits(pattern: &[u8], at: usize) -> (Escape, usize) {
     (Escape::Digits(decimal as usize, octal), end)
 }
 
-/// Reads what stands behind an opening bracket; returns the set and where its brackets end.
+/// Parses the text after an opening bracket; returns the set and the end of its brackets.
 pub(super) fn read(
     pattern: &[u8],
     from: usize,

@@ -20,7 +20,7 @@ pub(super) struct Flags {
 }
 
 impl Flags {
-    /// Where an unknown one stands is the error.
+    /// An unknown letter is an error; returns its position.
     pub(super) fn read(letters: &[u8]) -> Result<Flags, usize> {
         let mut flags = Flags { ignore_case: true, lines: false, extended: true };
         for (at, letter) in letters.iter().enumerate() {
@@ -86,7 +86,7 @@ impl Posix<'_> {
         self.pattern.get(self.at + ahead).copied()
     }
 
-    /// Takes the next token. What an operator is, with or without a backslash, depends on the syntax.
+    /// Takes the next token. The operators, with or without a backslash, depend on the syntax.
     fn token(&mut self) -> Token {
         let byte = self.peek(0).unwrap_or_default();
         if byte == b'\\'
@@ -118,7 +118,7 @@ impl Posix<'_> {
     fn operator(&self, byte: u8) -> Token {
         match byte {
             b'(' => Token::Open,
-            // In extended syntax one that closes nothing is a byte like others.
+            // In extended syntax an unmatched one is a plain byte.
             b')' if self.open.is_empty() && self.flags.extended => Token::Byte(byte),
             b')' => Token::Close,
             b'|' => Token::Or,
@@ -175,7 +175,7 @@ impl Posix<'_> {
         }
     }
 
-    /// What stands in braces: `{2}`, `{2,}`, `{2,5}`, and with GNU `{,5}`.
+    /// The content of braces: `{2}`, `{2,}`, `{2,5}`, and with GNU `{,5}`.
     fn brace(&mut self, from: usize) -> Result<(u32, Option<u32>), RuleError> {
         let wrong = || Err((from, "braces hold one number, or two with a comma".to_owned()));
         let min = number(self.pattern, self.at);
