@@ -55,8 +55,8 @@ pub async fn run<W: World>(
                 }
             }
             Err(error) => {
-                // EMFILE and its kin: the connection waits in the backlog until a descriptor is
-                // free. Others (the client was gone before we looked) pass at once.
+                // EMFILE and similar errors: the connection waits in the backlog until a descriptor is free. Other
+                // errors (the client disconnected before) pass at once.
                 console.warn("accept", format_args!("cannot accept a connection: {error}"));
                 let time = world.time();
                 time.sleep_until(time.now() + EXHAUSTED_PAUSE).await;

@@ -40,7 +40,7 @@ impl<S: Sleep> Timer<S> {
 }
 
 impl<T: Time> Alarm<T> {
-    /// A timer that is not set.
+    /// An unset timer.
     pub fn new(time: T) -> Alarm<T> {
         Alarm { time, timer: None, last_look: None }
     }
@@ -70,7 +70,7 @@ impl<T: Time> Alarm<T> {
                 self.last_look = Some((deadline, until));
             }
             if now >= until {
-                // A timer that has fired must not be polled again: it is made anew if needed.
+                // A timer that has fired must not be polled again; a new one is created if needed.
                 self.timer = None;
                 return Poll::Ready(());
             }

@@ -1,17 +1,17 @@
-//! An answer that is there at once, or comes later.
+//! Answers that are available at once, or later.
 
 use mail::Refusal;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::Poll;
 
-/// An answer that comes later.
+/// A pending answer.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// A result that is available at once, without an allocation (the usual case), or later.
 pub enum Answer<'a, T> {
     Now(T),
-    /// It has to be waited for.
+    /// Pending.
     Later(Later<'a, T>),
 }
 
@@ -41,7 +41,7 @@ impl<'a, T> Answer<'a, T> {
         }
     }
 
-    /// Waits for it, if it has to be waited for.
+    /// Waits for the answer, if it is pending.
     pub async fn get(self) -> T {
         match self {
             Answer::Now(answer) => answer,
@@ -69,7 +69,7 @@ pub async fn all<T>(waiting: Vec<Later<'_, T>>) -> Vec<T> {
 }
 
 impl Decision<'_, ()> {
-    /// Taken.
+    /// Accepted.
     #[must_use]
     pub fn pass() -> Self {
         Answer::Now(Ok(()))

@@ -1,4 +1,4 @@
-//! Limits that all shards draw from: body memory, queue slots, sessions.
+//! Budgets shared by all shards: body memory, queue slots, sessions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,13 @@ impl Budget {
         Arc::new(Budget { used: Arc::default(), max: AtomicU64::new(max) })
     }
 
-    /// Takes `amount` unless that would go over the limit.
+    /// Reserves `amount`, unless that would exceed the limit.
     #[must_use]
     pub fn try_take(&self, amount: u64) -> bool {
         self.try_take_up_to(amount, self.max())
     }
 
-    /// Takes `amount` unless more than `max` would be taken then.
+    /// Reserves `amount`, unless more than `max` would be reserved then.
     fn try_take_up_to(&self, amount: u64, max: u64) -> bool {
         let before = self.used.fetch_add(amount, Ordering::Relaxed);
         if before.saturating_add(amount) <= max {
@@ -66,7 +66,7 @@ impl Budget {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// Sets another limit, at a reload.
+    /// Changes the limit, at a reload.
     pub fn set_max(&self, max: u64) {
         self.max.store(max, Ordering::Relaxed);
     }
@@ -80,7 +80,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Nothing yet.
+    /// An empty share.
     #[must_use]
     pub fn none(budget: &Arc<Budget>) -> Share {
         Share { budget: Arc::clone(budget), amount: 0 }
@@ -120,12 +120,12 @@ impl Share {
         self.budget.give_back(excess);
     }
 
-    /// Gives all back now.
+    /// Releases the whole amount now.
     pub fn clear(&mut self) {
         self.budget.give_back(std::mem::take(&mut self.amount));
     }
 
-    /// Passes the amount on: the caller gives it back to the budget one day.
+    /// Hands the amount over to the caller, which must release it later.
     #[must_use]
     pub fn keep(mut self) -> u64 {
         std::mem::take(&mut self.amount)

@@ -17,23 +17,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// do not delay known clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// A client that was this user lately, or this server itself: never paced.
+    /// A client from which this user logged in lately, or this server itself: never paced.
     Known,
-    /// Neither the client nor the user has failed lately, as far as is remembered.
+    /// No recent failure of the client or the user is recorded.
     Stranger,
     /// The client or the user has failed lately: unknown clients go first.
     Suspect,
 }
 
-/// Parts that are locked apart, so that shards seldom meet.
+/// Number of parts with separate locks, so that shards seldom contend.
 const PARTS: usize = 64;
-/// Clients remembered in each part, beyond those that have a session.
+/// Maximum number of records in each part without a session.
 const REMEMBERED_MAX: usize = 1_024;
-/// The rates are per minute, and a minute's worth may come at once.
+/// Rates are per minute, with a burst of one minute's worth.
 const MINUTE_US: u64 = 60_000_000;
-/// No debt is larger.
+/// Maximum debt.
 const DEBT_MAX_US: u64 = 10 * MINUTE_US;
-/// A client is proven for so long after a message of its was accepted.
+/// Time for which a client is proven after an accepted message.
 const PROVEN_US: u64 = 3_600_000_000;
 
 /// Key of a client: the listener's index, the client's network.
@@ -42,11 +42,11 @@ type ListenerNetwork = (usize, IpAddr);
 /// A rate limit per minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// Connections accepted.
+    /// Accepted connections.
     Connections,
     /// MAIL commands.
     Messages,
-    /// Recipients that were not refused.
+    /// Recipients that were not rejected.
     Recipients,
     /// Rejected commands of any kind.
     Refusals,
@@ -60,7 +60,7 @@ struct Record {
     sessions: u32,
     /// For each rate, the time until which the past activity is paid for, in microseconds.
     paid_us: [u64; RATES],
-    /// Until when it is proven, in microseconds.
+    /// End of the proven time, in microseconds.
     proven_us: u64,
 }
 
@@ -83,11 +83,11 @@ pub struct Clients {
 /// Maximum numbers of sessions, including the new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Of the process.
+    /// For the process.
     pub all: u32,
-    /// Of the listener; 0 is no limit.
+    /// For the listener; 0 is no limit.
     pub listener: u32,
-    /// Of the client at this listener; 0 is no limit.
+    /// For the client at this listener; 0 is no limit.
     pub client: u32,
 }
 
@@ -103,7 +103,7 @@ pub enum Full {
 }
 
 impl Clients {
-    /// None yet, for so many listeners.
+    /// For this number of listeners.
     #[must_use]
     pub fn new(listeners: usize) -> Clients {
         Clients {
@@ -146,7 +146,7 @@ impl Clients {
         Ok(())
     }
 
-    /// One session less.
+    /// Counts the end of a session.
     pub fn leave(&self, listener: usize, ip: IpAddr, now: Mono) {
         give_back(Some(&self.all));
         give_back(self.listeners.get(listener));
@@ -160,7 +160,7 @@ impl Clients {
         }
     }
 
-    /// A session of this client is from now on counted for the listener only.
+    /// Counts a session for the listener only from now on, and no more for the client.
     pub fn settle(&self, listener: usize, ip: IpAddr) {
         let key = (listener, network_of(ip));
         if let Some(record) = self.part(key.1).get_mut(&key) {
@@ -168,7 +168,7 @@ impl Clients {
         }
     }
 
-    /// One of those less.
+    /// Counts the end of a session after [`Clients::settle`].
     pub fn leave_settled(&self, listener: usize) {
         give_back(Some(&self.all));
         give_back(self.listeners.get(listener));
@@ -262,12 +262,12 @@ fn give_back(count: Option<&AtomicU32>) {
     }
 }
 
-/// In a limit, 0 is none.
+/// The value 0 means no limit.
 fn no_limit(max: u32) -> u32 {
     if max == 0 { u32::MAX } else { max }
 }
 
-/// Networks that one customer may have all of: an IPv4 /24, an IPv6 /48.
+/// The networks that one customer may own as a whole: an IPv4 /24, an IPv6 /48.
 #[must_use]
 pub fn group_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {

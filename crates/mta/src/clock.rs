@@ -16,7 +16,7 @@ pub struct ClockDoubt {
 }
 
 impl ClockDoubt {
-    /// Compares the clock with the newest record of the spool, when the server starts.
+    /// Compares the clock with the newest record of the spool at the start.
     #[must_use]
     pub fn new(newest: Option<Wall>, now: Wall) -> ClockDoubt {
         let doubt = ClockDoubt::default();
@@ -33,7 +33,7 @@ impl ClockDoubt {
         self.doubted.load(Ordering::Relaxed)
     }
 
-    /// The clock is right.
+    /// Confirms the clock.
     pub fn trust(&self) {
         self.doubted.store(false, Ordering::Relaxed);
     }

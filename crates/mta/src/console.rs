@@ -9,11 +9,11 @@ use std::time::Duration;
 /// Severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// Something is broken and needs a person.
+    /// A fault that needs an operator.
     Error,
-    /// Something is odd, and the server copes.
+    /// Unexpected, and handled.
     Warn,
-    /// Starts, stops, reloads.
+    /// Starts, shutdowns, reloads.
     Info,
     /// Each session and attempt.
     Debug,
@@ -61,28 +61,28 @@ pub trait Console {
 
 /// Shorthands, so that a call reads `console.warn("disk", format_args!("…"))`.
 impl dyn Console + '_ {
-    /// Something is broken and needs a person.
+    /// Logs a fault that needs an operator.
     pub fn error(&self, kind: &'static str, text: fmt::Arguments<'_>) {
         self.line(Level::Error, kind, text);
     }
 
-    /// Something is odd, and the server copes.
+    /// Logs an unexpected event that was handled.
     pub fn warn(&self, kind: &'static str, text: fmt::Arguments<'_>) {
         self.line(Level::Warn, kind, text);
     }
 
-    /// Starts, stops, reloads.
+    /// Logs a start, a shutdown or a reload.
     pub fn info(&self, kind: &'static str, text: fmt::Arguments<'_>) {
         self.line(Level::Info, kind, text);
     }
 
-    /// Each session and attempt.
+    /// Logs a session or an attempt.
     pub fn debug(&self, kind: &'static str, text: fmt::Arguments<'_>) {
         self.line(Level::Debug, kind, text);
     }
 }
 
-/// Failed logins: lines of this kind have one form, `docs/submission.md`, which other programs read.
+/// Kind of the lines about failed logins. Their format is fixed in `docs/submission.md`, as other programs parse them.
 pub const FAILED_LOGIN: &str = "login";
 
 /// Quotes a name given by a client. Only letters, digits and `.-_@+` stay as they are, so that the text contains no

@@ -28,9 +28,9 @@ pub use tables::{
     TableAnswer, TableFlush, TableGet, TableItem, TableList, TableSnapshot, TableStep,
 };
 
-/// Most items one `list` answers with, whatever was asked.
+/// Maximum number of items in an answer to `list`, whatever the request.
 pub const ITEMS_MAX: u32 = 100_000;
-/// Recipients that an item of a list shows.
+/// Maximum number of recipients in an item of a list.
 pub const LISTED_RECIPIENTS_MAX: usize = 10;
 /// Version of the socket's protocol.
 pub const PROTOCOL: u32 = 2;
@@ -54,9 +54,9 @@ pub enum ControlResponse {
     Effect(Box<Effect>),
     /// Progress of a command; at most twice a second from each shard.
     Progress(Tally),
-    /// The command was carried out.
+    /// The command succeeded.
     Done {
-        /// Messages that matched, shown or not.
+        /// Matching messages, shown or not.
         matched: u64,
         /// The changes made, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ pub enum ControlResponse {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         text: Option<String>,
     },
-    /// It was not, or not in full.
+    /// The command failed, or succeeded in part.
     Error {
         /// Kind of error.
         code: ErrorCode,
@@ -79,9 +79,9 @@ pub enum ControlResponse {
 pub enum ErrorCode {
     /// The message is not in the queue, or no recipient matched.
     NotFound,
-    /// The request was not understood.
+    /// The request is invalid.
     BadRequest,
-    /// The server could not do it.
+    /// The server can't execute it.
     Failed,
 }
 
@@ -101,7 +101,7 @@ pub struct QueueItem {
     pub received_at: Wall,
     /// Age at the time of the answer.
     pub age_ms: u64,
-    /// The shard it lives on.
+    /// Its shard.
     pub shard: u16,
     /// The reason of the hold, if it is on hold.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,26 +115,26 @@ pub struct QueueItem {
     /// Overrides by an operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub moved: Option<Overrides>,
-    /// The client that handed it in: address, then EHLO argument.
+    /// The client: address, then EHLO argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
-    /// Recipients that are still open; of an item of a list the first ten.
+    /// Open recipients; in a list, the first ten.
     pub recipients: Vec<QueueRecipient>,
     /// Number of open recipients.
     #[serde(default)]
     pub recipients_open: u32,
-    /// Recipients in its envelope, those done with included.
+    /// Recipients in its envelope, including settled ones.
     pub recipients_count: u32,
 }
 
-/// A recipient that is still open.
+/// An open recipient.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueRecipient {
     /// Index in the envelope.
     pub index: u32,
     pub address: String,
     pub state: RecipientState,
-    /// The one thing it waits for.
+    /// The condition for which it waits.
     pub blocker: Blocker,
     /// Time from which it expires after one more try; for a failed recipient, the next try to report it. Absent while
     /// expiry is off: on hold, suspended, or with a doubtful clock.
@@ -151,10 +151,10 @@ pub struct QueueRecipient {
     /// Class of the reply, if a peer sent one.
     #[serde(with = "text::class_option", default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ReplyClass>,
-    /// Name or pattern of its route.
+    /// Name or pattern of the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
-    /// Channel and next hop, as the ready queue is called.
+    /// Channel and next hop: the ready queue's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
 }
@@ -163,18 +163,18 @@ pub struct QueueRecipient {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecipientState {
-    /// Waits for its time, or for its route to be found.
+    /// Waits for its next try, or for its route to be resolved.
     Scheduled,
-    /// May go, and waits for its turn at the next hop.
+    /// Waits for its turn at the next hop.
     Ready,
     InFlight,
-    /// Waits for an operator.
+    /// On hold.
     Held,
     /// Failed; the report waits for disk space in the spool, or until the message's record can be read.
     Unreported,
 }
 
-/// The one thing a recipient waits for.
+/// The condition for which a recipient waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Blocker {
     /// For programs.
@@ -189,33 +189,33 @@ pub struct Blocker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BlockerKind {
-    /// The time of the next try, or the one that its sender set.
+    /// The time of the next try, or the sender's release time.
     Time,
-    /// Finding the route and next hop (DNS).
+    /// Resolution of route and next hop (DNS).
     Resolving,
     /// A permit for a DNS lookup.
     Lookup,
     /// Its turn among the mail for the same next hop.
     Turn,
     ConnectionSlot,
-    /// A connection that is being opened, or a slot for opening one.
+    /// A connection in progress, or a slot for one.
     Opening,
-    /// One of the connections, or of the mailbox workers, that the process may have.
+    /// A permit of the process for a connection, or for a mailbox worker.
     Descriptor,
     Rate,
-    /// The next hop is being left alone after failures.
+    /// The next hop is suspended after failures.
     Backoff,
-    /// The attempt that is running.
+    /// The running attempt.
     Attempt,
     /// An operator, to release it.
     Operator,
     /// An operator, to resume its suspension, or everything.
     Suspended,
-    /// Memory to read its content into.
+    /// Memory for its content.
     Memory,
     /// The spool: a settle backlog, a poisoned log, no disk space for a report, or an unreadable record.
     Spool,
-    /// The server is stopping.
+    /// The server is shutting down.
     Shutdown,
 }
 
@@ -226,14 +226,14 @@ pub struct Status {
     /// Version of the socket's protocol.
     #[serde(default)]
     pub protocol: u32,
-    /// Milliseconds since it started.
+    /// Uptime in milliseconds.
     pub uptime_ms: u64,
     /// Messages with at least one open recipient.
     #[serde(default)]
     pub messages: u64,
     /// One per shard.
     pub shards: Vec<ShardStatus>,
-    /// Trouble, in sentences; empty when all is well.
+    /// Problems as sentences; empty without problems.
     pub problems: Vec<String>,
     /// The problems with kind, severity, subject, next step and start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -247,29 +247,29 @@ pub struct Status {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShardStatus {
     pub shard: u16,
-    /// Client sessions open.
+    /// Open client sessions.
     pub sessions: u64,
-    /// Connections to next hops open.
+    /// Open connections to next hops.
     pub connections: u64,
     /// Queued recipients.
     pub recipients: u64,
-    /// Of these, held.
+    /// On hold.
     pub held: u64,
-    /// Of these, being tried.
+    /// In flight.
     pub in_flight: u64,
     /// Failed recipients among these, with no disk space in the spool for the report.
     #[serde(default)]
     pub unreported: u64,
 }
 
-/// Parts of a shard's answer that may wait for their reader.
+/// Maximum number of parts of a shard's answer that wait for their reader.
 pub const PARTS_MAX: usize = 4;
 
 /// An answer of a shard, or a part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ShardAnswer {
-    /// `QueueList`: its oldest that match, at most `limit`, in ascending order of
-    /// (`received_at`, `id`), over all parts. `QueueShow`, `QueueWhy`: the message if it is here.
+    /// `QueueList`: the oldest matching messages, at most `limit`, in ascending order of (`received_at`, `id`), over
+    /// all parts. `QueueShow`, `QueueWhy`: the message if it is on this shard.
     pub items: Vec<QueueItem>,
     /// The changes made so far, including those of earlier parts.
     pub tally: Tally,
@@ -281,29 +281,29 @@ pub struct ShardAnswer {
     pub error: Option<String>,
     /// The reason why the request is invalid: then every shard reports it, and nothing was changed.
     pub refused: Option<String>,
-    /// There is no more.
+    /// The last part.
     pub is_last: bool,
 }
 
 /// The changes made by a command, on one shard or on all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Messages that matched, shown or not; for commands, messages changed.
+    /// Matching messages, shown or not; for commands, changed messages.
     pub messages: u64,
-    /// Recipients changed, by commands that change recipients.
+    /// Changed recipients, for commands that change recipients.
     pub recipients: u64,
-    /// Recipients left alone because they are on hold.
+    /// Recipients not changed, because they are on hold.
     pub held: u64,
-    /// Recipients left alone because they are being tried.
+    /// Recipients not changed, because they are in flight.
     pub in_flight: u64,
-    /// Recipients looked at so far.
+    /// Recipients examined so far.
     pub seen: u64,
-    /// Recipients there are.
+    /// Recipients to examine.
     pub total: u64,
 }
 
 impl Tally {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn and(self, other: Tally) -> Tally {
         Tally {
@@ -323,7 +323,7 @@ impl Tally {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Mail is refused or stands still: `/healthz` fails.
+    /// Mail is rejected or not delivered: `/healthz` fails.
     #[default]
     Error,
     /// Mail continues, or some mail waits; an operator should look.
@@ -331,7 +331,6 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// As it is written.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -341,7 +340,7 @@ impl Severity {
     }
 }
 
-/// Something that is wrong now.
+/// A current problem.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// Kind of problem: `log`, `mailboxes`, `state_file`.
@@ -353,15 +352,15 @@ pub struct Problem {
     pub text: String,
     /// The recommended action.
     pub next_step: String,
-    /// Since when, as far as is known.
+    /// Start, as far as known.
     #[serde(with = "text::wall")]
     pub since: Wall,
 }
 
-/// Courses that an answer has of one source: those of the last days, and of these the largest.
+/// Maximum number of courses of one source in an answer: those of the last days, and among these the largest.
 pub const SHOWN_COURSES_MAX: usize = 1_000;
 
-/// Sources, and how far those have come that warm up.
+/// Lists the sources, and the progress of warm-ups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {}
 
@@ -369,7 +368,7 @@ pub struct Sources {}
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SourceItem {
     pub name: String,
-    /// It has a warm-up.
+    /// It has a warm-up plan.
     #[serde(default)]
     pub warms_up: bool,
     /// Warm-up courses by provider or set of hosts to which mail was sent; a part if there are more than a thousand.
@@ -387,17 +386,17 @@ pub struct WarmupItem {
     pub towards: String,
     /// Day of the warm-up, from 1.
     pub stage: u32,
-    /// Days that it has.
+    /// Number of days of the plan.
     pub stages: u32,
-    /// The recipients of that day; absent once it is warm.
+    /// Maximum number of recipients on that day; absent after the warm-up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
-    /// The day that the rest is about, in UTC.
+    /// The UTC day of the counts.
     pub date: String,
-    /// Recipients handed out on it.
+    /// Recipients granted on that day.
     pub used: u32,
     pub tried: u32,
     pub delivered: u32,
-    /// Deferred or refused as blocked or rate limited.
+    /// Recipients deferred or rejected as blocked or rate limited.
     pub held: u32,
 }

@@ -11,11 +11,11 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Nobody's part is counted before one in so many slots is taken.
+/// Slots are counted per network once one slot in this number is in use.
 const CROWDED_FROM: u64 = 2;
-/// One in so many slots is then for one network.
+/// Share of one network then: one slot in this number.
 const OF_NETWORK: u64 = 500;
-/// The same for one IPv4 /24 or IPv6 /48.
+/// Share of one IPv4 /24 or IPv6 /48.
 const OF_SITE: u64 = 50;
 
 /// Slots that unauthenticated clients took while the queue was crowded.
@@ -54,7 +54,7 @@ impl Crowding {
             all.get(&key).map_or(0, |known| *known).saturating_add(count)
         };
         let after = (of(&brought.by_network, network), of(&brought.by_site, site));
-        // One recipient fits, however small the queue is.
+        // One recipient always fits, even in a small queue.
         let fits = |after: u64, part: u64| after <= (max / part).max(1);
         if !fits(after.0, OF_NETWORK)
             || !fits(after.1, OF_SITE)
@@ -67,7 +67,7 @@ impl Crowding {
         true
     }
 
-    /// The network that brought most, and how much.
+    /// The network with the most slots, and their number.
     pub(crate) fn most(&self) -> Option<(IpAddr, u64)> {
         let brought = self.lock();
         brought.by_network.iter().max_by_key(|(_, count)| **count).map(|(ip, count)| (*ip, *count))

@@ -49,7 +49,7 @@ pub struct ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// One in DER, with the name in it that counts. `None`: it is none.
+    /// A certificate in DER, with its accepted name. `None` if it is malformed.
     #[must_use]
     pub fn new(der: &[u8], name: Option<Box<str>>) -> Option<ClientCertificate> {
         let certificate = Fingerprint::of(der);
@@ -74,9 +74,9 @@ pub enum Trust {
     Anyone,
     /// A certificate valid by the system's roots for the host's name, as the route requires.
     Roots,
-    /// The same, as the domain promises (RFC 8461 §4.2).
+    /// The same, as the domain's policy requires (RFC 8461 §4.2).
     MtaSts,
-    /// One that the host's TLSA records are about (RFC 7672 §3).
+    /// A certificate that matches the host's TLSA records (RFC 7672 §3).
     Dane(Arc<DaneTrust>),
 }
 

@@ -43,7 +43,7 @@ impl Position {
         (self.0.get() >> Position::SEQUENCE_BITS) as u8
     }
 
-    /// The record within it.
+    /// The record in the log.
     #[must_use]
     pub fn sequence(self) -> u64 {
         (self.0.get() & ((1 << Position::SEQUENCE_BITS) - 1)) - 1
@@ -60,7 +60,7 @@ pub type Headers = Option<Arc<Vec<(Arc<str>, Box<str>)>>>;
 /// Indexes into the envelope's recipients.
 pub type Recipients = SmallVec<[u32; 2]>;
 
-/// One thing that happened.
+/// An event.
 #[derive(Clone, Debug)]
 pub struct Event {
     pub at: Wall,
@@ -71,14 +71,13 @@ pub struct Event {
     pub kind: Kind,
 }
 
-/// The message an event is about.
+/// The message of an event.
 #[derive(Clone, Debug)]
 pub struct EventMessage {
     pub id: MessageId,
     /// The record from which the event derives, when it has one.
     pub position: Option<Position>,
-    /// Sender and recipients; `None` where it is not in memory and not worth reading: then
-    /// `body_bytes` is not known either.
+    /// Sender and recipients; `None` if they are not in memory and not worth a read: then `body_bytes` is unknown, too.
     pub envelope: Option<Arc<Envelope>>,
     /// Time of acceptance; the event's delay counts from here.
     pub received_at: Wall,
@@ -110,7 +109,7 @@ pub struct Client {
     pub listener: Arc<str>,
     /// `ESMTP`, `ESMTPS`, `LMTP`, … (RFC 3848).
     pub protocol: &'static str,
-    /// `None`: in clear.
+    /// `None`: in the clear.
     pub tls: Option<Encryption>,
     /// Identity by its certificate, if that is accepted for authentication.
     pub certified: Option<Arc<str>>,
@@ -119,7 +118,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The name of its address, if that was looked up and leads back to it.
+    /// The name of its address, if it was looked up and resolves back to it.
     #[must_use]
     pub fn confirmed_name(&self) -> Option<&str> {
         self.name.get().and_then(|found| found.name.as_deref())
@@ -135,11 +134,11 @@ pub struct Hop {
     pub channel: &'static str,
     /// The provider of the hosts, if shaping knows it.
     pub provider: Option<Arc<str>>,
-    /// The source that it was sent from, where the route has a pool.
+    /// The source, if the route has a pool.
     pub source: Option<Arc<str>>,
     /// The peer as `mx.example.com[192.0.2.1]:25`, or the path of a maildir.
     pub peer: Arc<str>,
-    /// `None`: in clear, or on this server.
+    /// `None`: in the clear, or local.
     pub tls: Option<Encryption>,
     /// The TLS policy: `opportunistic`, `dane`, …
     pub tls_policy: Option<&'static str>,
@@ -170,7 +169,7 @@ macro_rules! events {
 }
 
 events! {
-    /// Accepted and durable: 250 was (or is about to be) sent.
+    /// Accepted and durable: 250 was (or will be) sent.
     Received {
         client: Arc<Client>,
         /// Results of the sender checks.
@@ -184,57 +183,57 @@ events! {
     } = "received",
     /// Stored in a local mailbox (maildir, LMTP) or discarded by a route.
     Delivered(Box<Done>) = "delivered",
-    /// The next hop took responsibility.
+    /// The next hop accepted responsibility.
     Relayed(Box<Done>) = "relayed",
-    /// Not now; will be tried again.
+    /// Deferred; will be retried.
     Deferred(Box<FailedAttempt>) = "deferred",
-    /// Failed for good.
+    /// Failed permanently.
     Failed(Box<FailedAttempt>) = "failed",
-    /// Given up for its age.
+    /// Expired.
     Expired(Box<FailedAttempt>) = "expired",
     /// A DSN about a delay was sent.
     Delayed(Box<FailedAttempt>) = "delayed",
-    /// Accepted, and nothing was kept: 250 was sent.
+    /// Accepted and discarded: 250 was sent.
     Discarded(Box<Discarded>) = "discarded",
-    /// Waits for an operator.
+    /// On hold for an operator.
     Held { reason: Arc<str> } = "held",
-    /// An operator let it go on.
+    /// Released by an operator.
     Released = "released",
-    /// An operator removed it.
+    /// Removed by an operator.
     Removed = "removed",
     /// An operator moved it: the overrides in force now, which may be empty.
     Moved(Box<Overrides>) = "moved",
-    /// A notification about this message was queued.
+    /// A DSN about this message was queued.
     DsnQueued {
-        /// The notification's own id.
+        /// Id of the DSN.
         dsn: MessageId,
         /// RFC 3464 §2.3.3: `failed`, `delayed`, `delivered`, `relayed`, `expanded`.
         action: &'static str,
     } = "dsn_queued",
-    /// A notification about this message was due, and is not made.
+    /// A DSN about this message was due and not sent.
     DsnSuppressed {
-        /// As of [`Kind::DsnQueued`].
+        /// As in [`Kind::DsnQueued`].
         action: &'static str,
         /// `off`: reports are off; `limit`: the sender's hourly limit is reached; `operator`: failed by an operator
         /// without a report.
         why: &'static str,
     } = "dsn_suppressed",
-    /// A session, a recipient or a message was refused at intake.
+    /// A session, a recipient or a message was rejected at intake.
     Refused(Box<Refusal>) = "refused",
-    /// A next hop, or a domain that can't be looked up, is left alone for a while.
+    /// A next hop, or a domain that can't be resolved, is suspended for a while.
     Suspended(Box<Suspension>) = "suspended",
-    /// It takes mail again, or was found.
+    /// It accepts mail again, or was resolved.
     Resumed {
         /// Channel and hosts, or the domain.
         target: Arc<str>,
         /// Number of pauses.
         step: u16,
     } = "resumed",
-    /// A rule of shaping took effect, or did again.
+    /// A shaping rule took effect, or did again.
     Shaped(Box<ShapingEvent>) = "shaped",
     /// The effect of a rule ended; the reason: `time`, `delivered`, `lifted`, `rule`.
     Unshaped(Box<ShapingEvent>, &'static str) = "unshaped",
-    /// Events were lost: the queue to the event log was full. The spool still has the records.
+    /// Events were lost, because the queue to the event log was full. The spool still has the records.
     Lost {
         count: u64,
         /// The first position among the lost events.
@@ -250,26 +249,26 @@ pub struct Discarded {
     pub reason: Arc<str>,
 }
 
-/// An attempt that succeeded.
+/// A successful attempt.
 #[derive(Clone, Debug)]
 pub struct Done {
     pub hop: Arc<Hop>,
     /// The peer's reply, if the channel has one.
     pub reply: Option<Reply>,
-    /// Attempts made, this one counted.
+    /// Attempts made, including this one.
     pub attempts: u16,
 }
 
-/// An attempt or a wait that did not succeed.
+/// An attempt or a wait without success.
 #[derive(Clone, Debug)]
 pub struct FailedAttempt {
     /// The hop; `None` if it was not known yet.
     pub hop: Option<Arc<Hop>>,
-    /// Why; `None` where it is no longer known.
+    /// The reason; `None` if it is no longer known.
     pub failure: Option<Arc<Failure>>,
     /// Class of the failure, if it is a peer's reply.
     pub class: Option<ReplyClassification>,
-    /// Attempts made, this one counted.
+    /// Attempts made, including this one.
     pub attempts: u16,
     /// Time of the next attempt, if any.
     pub next_try: Option<Wall>,
@@ -278,11 +277,11 @@ pub struct FailedAttempt {
 /// A pause of deliveries after failures.
 #[derive(Clone, Debug)]
 pub struct Suspension {
-    /// Channel and hosts of the next hop, or the domain that can't be looked up.
+    /// Channel and hosts of the next hop, or the domain that can't be resolved.
     pub target: Arc<str>,
-    /// The how-manieth pause in a row, from 1.
+    /// Number of pauses in a row, from 1.
     pub step: u16,
-    /// Recipients that wait for it.
+    /// Waiting recipients.
     pub recipients: u64,
     /// The last failure, if known.
     pub failure: Option<Arc<Failure>>,
@@ -293,20 +292,19 @@ pub struct Suspension {
 /// The effect of a shaping rule.
 #[derive(Clone, Debug)]
 pub struct ShapingEvent {
-    /// Its name.
     pub rule: String,
-    /// Its line, `shaping.toml:7`.
+    /// Its line: `shaping.toml:7`.
     pub place: String,
     /// `backoff`, `set`, `suspend`, …
     pub action: &'static str,
     /// The provider concerned.
     pub provider: Option<String>,
-    /// The next hop, where that is no provider's.
+    /// The next hop, if it has no provider.
     pub next_hop: Option<String>,
     pub source: Option<String>,
     pub tenant: Option<String>,
     pub campaign: Option<String>,
-    /// The how-manieth time in a row, from 1.
+    /// Number of effects in a row, from 1.
     pub step: u16,
     /// Its end, or its planned end.
     pub until: Wall,
@@ -315,24 +313,24 @@ pub struct ShapingEvent {
     pub reply: String,
 }
 
-/// Something that intake turned away.
+/// A rejection at intake.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     pub client: Arc<Client>,
-    /// At which step: `connect`, `AUTH`, `MAIL`, `RCPT`, `DATA`, `content`.
+    /// The step: `connect`, `AUTH`, `MAIL`, `RCPT`, `DATA`, `content`.
     pub step: &'static str,
-    /// Reverse-path, if it was known (empty for `<>`).
+    /// Reverse-path, if known (empty for `<>`).
     pub sender: Option<Box<str>>,
-    /// The recipient, where one was refused.
+    /// The rejected recipient, if any.
     pub recipient: Option<Box<str>>,
     /// The claimed login, if authentication failed.
     pub login: Option<Box<str>>,
     pub reply: Reply,
-    /// Refusals before this one that [`RefusalMeter`] kept out of the log.
+    /// Earlier rejections that [`RefusalMeter`] did not log.
     pub unlogged: u64,
 }
 
-/// Takes events. Must not block and must not do I/O: it is called between two messages.
+/// Receives events. Must not block and must not do I/O: it is called between two messages.
 pub trait EventSink {
     /// Emits an event. If the queue is full, the event is counted and dropped.
     fn emit(&self, event: Event);
@@ -355,7 +353,7 @@ impl EventSink for NoEvents {
     }
 }
 
-/// Keeps every event, for tests and simulations.
+/// Stores every event, for tests and simulations.
 impl EventSink for RefCell<Vec<Event>> {
     fn emit(&self, event: Event) {
         self.borrow_mut().push(event);
@@ -390,8 +388,8 @@ impl RefusalMeter {
         }
     }
 
-    /// `Some(unlogged)` when this refusal shall be logged: how many were not since the last one
-    /// that was.
+    /// Returns `Some(unlogged)` if this rejection is due to be logged, with the number of unlogged ones since the last
+    /// logged one.
     pub fn admit(&mut self, now: Mono) -> Option<u64> {
         // µs elapsed × tokens per second = millionths of a token.
         let elapsed = now.0.saturating_sub(self.refilled.0);

@@ -27,7 +27,7 @@ const WAITING_MAX: usize = 256;
 /// Maximum waiting time in a paced lane; then the client gets a temporary failure, so that a served client is still
 /// waiting for its result.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// One part in so many of all processors' time may go into wrong passwords of each paced lane.
+/// Share of all processors' time for wrong passwords in each paced lane: one part in this number.
 const WASTE_SHARE: u64 = 20;
 /// Rest that may be owed before a lane rests: a few typing errors delay no user, nor do the first guesses of a hundred
 /// networks.
@@ -57,11 +57,11 @@ impl Crew {
 /// The next step of a worker.
 #[derive(Debug, PartialEq, Eq)]
 pub enum WorkerStep<J> {
-    /// The lane is that in which it waited in the end, which pays for it.
+    /// The lane is the last one in which the job waited; it pays for the job.
     Do(J, Lane),
-    /// Looks again then.
+    /// Look again at this time.
     Rest(Mono),
-    /// There is nothing to do.
+    /// No job.
     Nothing,
 }
 
@@ -72,14 +72,14 @@ fn do_next<J>(job: Option<J>, lane: Lane) -> WorkerStep<J> {
 /// The result of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent {
-    /// As [`Hashed`](crate::seams::Hashed) has it.
+    /// As in [`Hashed`](crate::seams::Hashed).
     pub is_wasted: bool,
     pub has_failed: bool,
     /// Processor time used.
     pub took: Duration,
 }
 
-/// All that waits.
+/// All lanes.
 #[derive(Debug)]
 pub struct Lanes<J> {
     known: LaneQueue<J>,
@@ -103,7 +103,7 @@ struct Queued<J> {
 struct LaneQueue<J> {
     queued: BTreeMap<u64, Queued<J>>,
     turns: QuestionQueue,
-    /// By whether there is nothing to be done.
+    /// Indexed by `is_idle`.
     holders: [Holders<u64>; 2],
     idle: usize,
     next: u64,
@@ -137,7 +137,7 @@ impl<J> LaneQueue<J> {
         Ok(())
     }
 
-    /// The next in turn.
+    /// Takes the next entry in turn.
     fn pop(&mut self) -> Option<J> {
         let number = self.turns.take_turn()?;
         self.take_out(number)
@@ -186,7 +186,7 @@ impl<J> PacedLane<J> {
 }
 
 impl<J> Lanes<J> {
-    /// Nothing waits, on a machine with so many processors.
+    /// Empty lanes, for this number of processors.
     #[must_use]
     pub fn new(processors: usize) -> Lanes<J> {
         Lanes {
@@ -318,7 +318,7 @@ impl<J> Lanes<J> {
         }
     }
 
-    /// A job that the paced crew began at `began` was for nothing, and took so much of a processor.
+    /// Notes that a job of the paced workers that began at `began` was wasted, and its processor time.
     fn note_waste(&mut self, lane: Lane, began: Mono, took: Duration) {
         let share = took.saturating_mul(WASTE_SHARE as u32) / self.processors as u32;
         let paced = self.paced(lane);

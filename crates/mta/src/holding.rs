@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One in so many of `queue_recipients_max`, and of the bytes of the spool's smallest disk.
+/// Share of `queue_recipients_max`, and of the bytes of the spool's smallest disk: one part in this number.
 pub const HELD_OF_ALL: u64 = 10;
 /// The same for one client network (IPv4 address or IPv6 /64), sender's domain or author's domain, and for a peer with
 /// unreadable content.
@@ -44,13 +44,13 @@ impl Amount {
     }
 }
 
-/// The account that held mail is charged to, beside that of all.
+/// An account to which held mail is charged, beside the total.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum HoldAccount {
     Network(IpAddr),
     /// In lower case.
     Domain(Arc<str>),
-    /// A peer of the configuration, by its name.
+    /// A configured peer, by name.
     Peer(Arc<str>),
 }
 
@@ -69,14 +69,14 @@ impl HoldAccount {
     }
 }
 
-/// The limit that one more held message would exceed.
+/// The limit that another held message would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     All,
     One,
 }
 
-/// Mail that checks hold, over all shards.
+/// Held messages, over all shards.
 #[derive(Debug)]
 pub struct Holdings {
     queue_slots: Arc<Budget>,
@@ -92,7 +92,7 @@ struct State {
 }
 
 impl Holdings {
-    /// Limits follow those of `queue_slots`, and of the disks of `logs`.
+    /// Limits derive from `queue_slots`, and from the disks of `logs`.
     pub(crate) fn new(queue_slots: &Arc<Budget>, logs: Vec<Arc<LogMetrics>>) -> Arc<Holdings> {
         Arc::new(Holdings { queue_slots: Arc::clone(queue_slots), logs, state: Mutex::default() })
     }
@@ -103,7 +103,7 @@ impl Holdings {
 
     /// One part in `part` of the total.
     fn part(&self, part: u64) -> Amount {
-        // 0: the size of the disk is not known (yet), or nothing is written to it.
+        // 0: the size of the disk is unknown (yet), or the log is not written.
         let rooms = self.logs.iter().filter_map(|log| u64::try_from(log.room_bytes.get()).ok());
         let room = rooms.filter(|bytes| *bytes > 0).min();
         Amount {
@@ -112,19 +112,19 @@ impl Holdings {
         }
     }
 
-    /// The amount that is held now.
+    /// The held amount.
     #[must_use]
     pub fn held(&self) -> Amount {
         self.lock().all
     }
 
-    /// The amount that may be held.
+    /// The limit.
     #[must_use]
     pub fn max(&self) -> Amount {
         self.part(HELD_OF_ALL)
     }
 
-    /// The messages of each peer that wait for an operator because they can't be read.
+    /// The messages of each peer that wait for an operator because of unreadable content.
     #[must_use]
     pub fn of_peers(&self) -> Vec<(Arc<str>, Amount)> {
         let state = self.lock();
@@ -135,7 +135,7 @@ impl Holdings {
         state.accounts.iter().filter_map(of_peer).collect()
     }
 
-    /// The account that holds most, and how many recipients.
+    /// The account with the most recipients, and their number.
     pub(crate) fn most(&self) -> Option<(String, u64)> {
         let state = self.lock();
         let (account, held) = state.accounts.iter().max_by_key(|(_, held)| held.recipients)?;
@@ -147,7 +147,7 @@ impl Holdings {
         Some((name, held.recipients))
     }
 
-    /// Room for a message, if all of its accounts have it.
+    /// Reserves space for a message, if all its accounts allow it.
     pub(crate) fn try_take(
         self: &Arc<Holdings>,
         accounts: Box<[HoldAccount]>,
@@ -165,7 +165,7 @@ impl Holdings {
         Ok(self.charge(&mut state, accounts, amount))
     }
 
-    /// Room for a message that the spool held at the start, whatever the limits.
+    /// Reserves space for a message recovered from the spool, regardless of the limits.
     pub(crate) fn take(
         self: &Arc<Holdings>,
         accounts: Box<[HoldAccount]>,

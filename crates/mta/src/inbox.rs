@@ -22,7 +22,7 @@ pub enum ShardMessage<A> {
     },
     /// Completions from a commit thread.
     Completions(Vec<(Ticket, Completion)>),
-    /// From another shard's queue.
+    /// A lease message from another shard's queue.
     Lease {
         from: u16,
         message: LeaseMessage,
@@ -32,12 +32,12 @@ pub enum ShardMessage<A> {
         /// The receiver of the answer's parts.
         answer: mpsc::Sender<ShardAnswer>,
     },
-    /// An operator has suspended something, or resumed it: all that is suspended.
+    /// All suspensions, after a change by an operator.
     Suspensions(Arc<[Suspension]>),
     Reload(Arc<Config>),
-    /// A message of this server's own.
+    /// A generated message.
     Own(Box<GeneratedMessage>),
-    /// Stop: transactions get `grace_ms`, then 421.
+    /// Shutdown: transactions get `grace_ms`, then a 421 reply.
     Stop {
         grace_ms: u64,
         /// Notified when no work is in progress any more.

@@ -13,10 +13,10 @@ use queue::ReadyKey;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Zones and networks of hosts that are remembered.
+/// Maximum number of zones and networks.
 const OWNERS_MAX: usize = 65_536;
 
-/// Next hops that any shard has a ready queue for.
+/// Next hops with a ready queue on any shard.
 #[derive(Debug, Default)]
 pub(crate) struct KnownHops(Mutex<State>);
 
@@ -50,7 +50,7 @@ impl State {
 #[derive(Debug)]
 struct HopHealth {
     who: FairKey,
-    /// Shards that have a ready queue for it.
+    /// Number of shards with a ready queue for it.
     shards: u16,
     /// The last result: it accepted or rejected mail, or was silent.
     last: Option<(Mono, TrustLevel)>,
@@ -76,7 +76,7 @@ impl KnownHops {
         who
     }
 
-    /// A shard has forgotten its ready queue; after the last, nothing is known any more.
+    /// A shard has removed its ready queue; after the last, the hop is forgotten.
     pub(crate) fn leave(&self, key: &ReadyKey) {
         let mut state = self.lock();
         let Some(known) = state.by_key.get_mut(key) else { return };
@@ -98,7 +98,7 @@ impl KnownHops {
         }
     }
 
-    /// It has accepted or rejected a recipient or a content: it is [good](Standing::Good) for an hour; or a
+    /// It has accepted or rejected a recipient or content: it is [proven](TrustLevel::Good) for an hour. Or a
     /// transaction waits in vain: it is doubtful.
     pub(crate) fn note(&self, key: &ReadyKey, standing: TrustLevel, now: Mono) {
         if let Some(known) = self.lock().by_key.get_mut(key) {

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 /// Maximum number of hosts; a host that is not looked up while half as many new ones come is forgotten.
 const HOSTS_MAX: usize = 20_000;
-/// An offer is believed for so long: the host may have been changed since.
+/// Time for which offers count: the host may change them.
 const OFFERS_LAST: Duration = Duration::from_secs(3_600);
-/// A host that was encrypted is expected to be for so long.
+/// Time for which TLS is expected after an encrypted connection.
 const ENCRYPTED_FOR: Duration = Duration::from_secs(86_400);
 
 /// The extensions of a host that a message may need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offers {
-    /// The largest message in octets (RFC 1870); `None`: it names no limit.
+    /// Maximum message size in octets (RFC 1870); `None` without a limit.
     pub size_max: Option<u64>,
     /// 8BITMIME (RFC 6152).
     pub eight_bit_mime: bool,
@@ -51,7 +51,7 @@ impl Default for KnownHosts {
 }
 
 impl KnownHosts {
-    /// A host has replied to EHLO.
+    /// Notes the EHLO reply of a host.
     pub fn note_offers(&self, now: Mono, name: &Arc<str>, port: u16, offers: Offers) {
         self.size_min.fetch_min(offers.size_max.unwrap_or(u64::MAX), Ordering::Relaxed);
         self.change(name, port, |shown| shown.offers = Some((offers, now + OFFERS_LAST)));
@@ -63,7 +63,7 @@ impl KnownHosts {
         bytes > self.size_min.load(Ordering::Relaxed)
     }
 
-    /// A connection to a host was encrypted.
+    /// Notes an encrypted connection to a host.
     pub fn note_encrypted(&self, now: Mono, name: &Arc<str>, port: u16) {
         self.change(name, port, |shown| shown.encrypted_until = Some(now + ENCRYPTED_FOR));
     }

@@ -11,13 +11,13 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Names and zones that are remembered.
+/// Maximum number of names and of zones.
 const NAMES_MAX: usize = 65_536;
-/// Failures that are remembered.
+/// Maximum number of cached failures.
 const FAILURES_MAX: usize = 16_384;
-/// For how long one is remembered: longer each time, as the queue waits longer each time.
+/// First lifetime of a cached failure: it grows each time, as the queue's back-off does.
 const FIRST: Duration = Duration::from_secs(2);
-/// RFC 9520 §3.2: not longer than five minutes.
+/// RFC 9520 §3.2: at most five minutes.
 const LONGEST: Duration = Duration::from_secs(60);
 /// Minimum duration of a failed lookup that counts as silence, and not as a quick error reply of a server.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ impl KnownNames {
         state.zones.note_answer(zone, now);
     }
 
-    /// A name was not answered, after `took`.
+    /// Notes a failed lookup that took `took`.
     pub(crate) fn unanswered(
         &self,
         question: LookupHash,

@@ -1,4 +1,4 @@
-//! Lack of the process's own: descriptors, memory, root certificates. Nobody else is to blame for it, and it passes.
+//! Exhaustion of local resources: descriptors, memory, root certificates. It is temporary, and not a peer's fault.
 
 use std::fmt;
 use std::io;
@@ -7,8 +7,8 @@ use std::time::Duration;
 /// Wait before the next try.
 pub const WAIT: Duration = Duration::from_millis(200);
 
-/// `ENFILE`, `EMFILE`, `ENOMEM`, `ENOBUFS` as Linux numbers them, on every architecture that
-/// Rust's standard library knows but MIPS and SPARC (where ENOBUFS differs).
+/// `ENFILE`, `EMFILE`, `ENOMEM`, `ENOBUFS` in Linux's numbers, on every architecture of Rust's standard library except
+/// MIPS and SPARC (which have another ENOBUFS).
 const NUMBERS: [i32; 4] = [23, 24, 12, 105];
 
 /// The exhausted or missing resource, as text.

@@ -31,16 +31,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-/// A place in a line.
+/// A position in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitPosition {
-    /// Those before it.
+    /// Number of waiters before it.
     pub before: u64,
     /// All waiters.
     pub waiting: u64,
 }
 
-/// An amount that is given out in turn.
+/// A limited amount that is shared fairly.
 #[derive(Debug)]
 pub struct FairSemaphore {
     state: Mutex<State>,
@@ -52,7 +52,7 @@ pub struct FairSemaphore {
 }
 
 impl FairSemaphore {
-    /// Nobody in it yet.
+    /// With these limits, and no holders.
     #[must_use]
     pub fn new(parts: SemaphoreLimits) -> Arc<FairSemaphore> {
         Arc::new(FairSemaphore {
@@ -63,7 +63,7 @@ impl FairSemaphore {
         })
     }
 
-    /// Joins the line for `amount`. Of one that is larger than all there is, all is enough.
+    /// Joins the line for `amount`, cut to the total.
     #[must_use]
     pub fn join(
         self: &Arc<FairSemaphore>,
@@ -130,7 +130,7 @@ impl FairSemaphore {
         self.lock().parts
     }
 
-    /// Sets how much there is, at a reload.
+    /// Changes the limits, at a reload.
     pub fn set_parts(&self, parts: SemaphoreLimits) {
         let mut state = self.lock();
         state.set_parts(parts);
@@ -150,7 +150,7 @@ impl FairSemaphore {
         self.tight.load(Ordering::Relaxed)
     }
 
-    /// Ready when the line [is tight](Line::is_tight).
+    /// Ready when [`FairSemaphore::is_tight`] returns true.
     pub fn poll_tight(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if self.is_tight() {
@@ -201,7 +201,7 @@ impl FairSemaphore {
 #[derive(Debug)]
 pub struct PermitWaiter {
     line: Arc<FairSemaphore>,
-    /// `None` once the permit was handed over.
+    /// `None` after the permit was returned.
     ticket: Option<u64>,
     who: Path,
 }
@@ -260,7 +260,7 @@ pub struct Permit {
     line: Arc<FairSemaphore>,
     grant: Grant,
     leaving: bool,
-    /// Since when it is not used, as the line knows.
+    /// Start of the idle time, as known to the line.
     idle: Option<Mono>,
 }
 
@@ -303,7 +303,7 @@ impl Permit {
         }
     }
 
-    /// Gives it back, and joins the line for another amount.
+    /// Releases it, and joins the line for another amount.
     #[must_use]
     pub fn exchange(self, amount: u64) -> PermitWaiter {
         let (line, Grant { who, standing, .. }) = (Arc::clone(&self.line), self.grant);
@@ -313,7 +313,7 @@ impl Permit {
         PermitWaiter { line, ticket, who }
     }
 
-    /// Gives back all but `amount`.
+    /// Releases all but `amount`.
     pub fn shrink(&mut self, amount: u64) {
         let line = Arc::clone(&self.line);
         let amount = self.grant.amount.min(amount);
@@ -364,7 +364,7 @@ impl Permit {
         self.line.serve(&mut state);
     }
 
-    /// There is use for it again.
+    /// The permit is used again.
     pub fn busy(&mut self) {
         if let Some(since) = self.idle.take() {
             let mut state = self.line.lock();
@@ -409,7 +409,7 @@ impl Permit {
         self.leave_if(&mut state, go)
     }
 
-    /// Its holder has use for it again, and does not go after all.
+    /// The permit is used again, and is not released after all.
     pub fn stay(&mut self) {
         if std::mem::take(&mut self.leaving) {
             let mut state = self.line.lock();

@@ -24,7 +24,7 @@ const REMEMBERED_MAX: usize = 32 * 1_024;
 /// Time after a failure in which a user's checks do not run in the lane of unknown clients, even if the failure is
 /// forgiven. Otherwise guesses at a few existing names could delay all users with new addresses.
 const SUSPECT_US: u64 = 300_000_000;
-/// The rates are per hour, and an hour's worth may come at once.
+/// Rates are per hour, with a burst of one hour's worth.
 const HOUR_US: u64 = 3_600_000_000;
 
 /// Subject of the failure count.
@@ -41,8 +41,7 @@ impl LoginSubject {
         LoginSubject::Client(network_of(ip))
     }
 
-    /// A user by the key that is looked up for him. Case and blanks make no other user, as in tables
-    /// and directories.
+    /// A user by its lookup key. Case and blanks make no difference, as in tables and directories.
     pub(crate) fn user(key: &str) -> LoginSubject {
         LoginSubject::hashed("key", &prepared(key))
     }
@@ -85,7 +84,7 @@ impl Record {
         self.add(lost_us, now);
     }
 
-    /// Adds to the failures, which weigh no more than an hour.
+    /// Adds failures; their total weight is at most an hour.
     fn add(&mut self, weight_us: u64, now: Mono) {
         if weight_us > 0 {
             self.failed_us = Some(now.0);
@@ -109,7 +108,7 @@ impl Record {
 
     fn call_next(&mut self) {
         while let Some(next) = self.line.pop_front() {
-            // Others have gone away.
+            // This waiter has left.
             if next.send(()).is_ok() {
                 return;
             }
@@ -133,7 +132,7 @@ impl Record {
 /// The reason for which no attempt may begin.
 #[derive(Debug)]
 pub(crate) enum Obstacle {
-    /// As many have failed as may.
+    /// The limit of failures is reached.
     Exhausted(LoginSubject),
     /// The limit would be reached if all running attempts failed: retry when one has ended.
     Full(LoginSubject, oneshot::Receiver<()>),
@@ -242,7 +241,7 @@ impl Charge {
         self.failures.end(&std::mem::take(&mut self.of), |_, _| {});
     }
 
-    /// The attempt has failed.
+    /// Counts the attempt as a failure.
     pub(crate) fn keep(mut self, now: Mono) {
         let of = std::mem::take(&mut self.of);
         self.failures.end(&of, |record, each_us| record.add(each_us, now));

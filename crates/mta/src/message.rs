@@ -24,21 +24,21 @@ pub struct Message {
     pub received_at: Wall,
     /// Shared with the commit thread and with events.
     pub envelope: Arc<Envelope>,
-    /// Facts about the session that brought it.
+    /// Facts about its session.
     pub meta: Meta,
     /// Added header fields, before the body.
     pub prefix: Bytes,
-    /// As it is stored.
+    /// As stored.
     pub(crate) body: MessageBody,
     /// Ranges of the content that are never sent.
     pub(crate) omitted: Omitted,
-    /// Found at intake, of all that is stored.
+    /// Found at intake, about all that is stored.
     pub facts: ContentFacts,
     /// Reason of the last failed attempt, as stored in the spool: set for messages that were loaded from it.
     pub last_reason: Option<Box<str>>,
     /// An operator's overrides of `meta`: set for messages that were loaded from the spool.
     pub overrides: Option<Box<Overrides>>,
-    /// Of one that was read back or converted: the memory that it takes.
+    /// Its memory permit, if it was loaded or converted.
     pub memory: Option<Permit>,
     /// The original, if it was converted for a route that accepts internet mail only.
     pub(crate) converted_from: Option<ConvertedFrom>,
@@ -82,7 +82,7 @@ fn digest(content: &[u8]) -> u64 {
 /// The reverse-path for a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentBy<'a> {
-    /// From its sender.
+    /// The sender.
     Sender,
     /// A local address in place of the sender (SRS).
     Rewritten,
@@ -117,7 +117,7 @@ impl Original {
     }
 }
 
-/// A message that was converted.
+/// A converted message.
 #[derive(Debug)]
 pub struct Converted {
     /// MAIL FROM.
@@ -130,10 +130,10 @@ pub struct Converted {
     pub content: Bytes,
 }
 
-/// A body as it is sent.
+/// A body in the form in which it is sent.
 #[derive(Debug)]
 pub enum SentBody<'a> {
-    /// Here, in pieces.
+    /// In memory, in pieces.
     Memory(Cow<'a, [Bytes]>),
     /// In a blob file, to be read with [`crate::delivery::Slot::load_blob`].
     Blob(BlobId),
@@ -142,7 +142,7 @@ pub enum SentBody<'a> {
 /// Location of the body.
 #[derive(Clone, Debug)]
 pub(crate) enum MessageBody {
-    /// Here, in pieces.
+    /// In memory, in pieces.
     Memory(Vec<Bytes>),
     /// In a blob file.
     Blob(BlobId),
@@ -152,7 +152,7 @@ pub(crate) enum MessageBody {
 }
 
 impl Message {
-    /// One that is not durable yet.
+    /// A message that is not durable yet.
     pub(crate) fn new(
         (id, received_at): (MessageId, Wall),
         envelope: Envelope,
@@ -275,7 +275,7 @@ impl Message {
         self.kept().x400()
     }
 
-    /// The same, as a channel converted it in this memory.
+    /// The message as a channel converted it into this memory.
     pub(crate) fn converted(
         self: &Rc<Message>,
         to: Converted,
@@ -405,7 +405,7 @@ impl Message {
         self.converted_from.as_ref().map(|from| &from.conversion)
     }
 
-    /// As it was read back from the spool.
+    /// A message loaded from the spool.
     pub fn from_loaded(loaded: Loaded) -> Message {
         let omitted = StoredFacts::of(&loaded.meta).omitted();
         let omitted = omitted.map(|ranges| ranges.within(loaded.facts.body_bytes));
@@ -453,12 +453,12 @@ impl Message {
         self.kept().tenant()
     }
 
-    /// As events show it.
+    /// Its form in events.
     pub fn in_events(&self) -> event::EventMessage {
         self.in_events_with(self.overrides.as_deref())
     }
 
-    /// The same once an operator has chosen this.
+    /// Its form in events, with these overrides.
     pub(crate) fn in_events_with(&self, overrides: Option<&Overrides>) -> event::EventMessage {
         event::EventMessage {
             id: self.id,

@@ -23,7 +23,7 @@ use config::shaping::Action;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A number that only grows.
+/// A monotonic counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -43,7 +43,7 @@ impl Counter {
     }
 }
 
-/// A number that goes up and down.
+/// A value that rises and falls.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicI64);
 
@@ -118,7 +118,7 @@ impl Bounds for DelayBounds {
     ];
 }
 
-/// No histogram has more buckets than this, the one above all bounds included.
+/// Maximum number of buckets of a histogram, including the one above all bounds.
 const BUCKETS_MAX: usize = 20;
 
 /// Counts of durations by bucket.
@@ -169,7 +169,7 @@ pub struct HistogramSnapshot {
     pub bounds_us: &'static [u64],
     /// Count of each bucket; one more than bounds.
     pub counts: Vec<u64>,
-    /// All durations together.
+    /// Sum of all durations.
     pub sum_us: u64,
 }
 
@@ -196,9 +196,9 @@ pub struct Description<'a> {
 /// Value of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Only grows.
+    /// Monotonic.
     Counter(u64),
-    /// Goes up and down.
+    /// Rises and falls.
     Gauge(i64),
     Histogram(HistogramSnapshot),
 }
@@ -215,7 +215,7 @@ impl Value {
     }
 }
 
-/// Something that can be read out as a [`Value`].
+/// A metric that can be read as a [`Value`].
 pub trait Metric {
     /// The current value.
     fn read(&self) -> Value;
@@ -239,9 +239,9 @@ impl<B: Bounds> Metric for Histogram<B> {
     }
 }
 
-/// A set of metrics of which there are several copies to be added up.
+/// A set of metrics with several copies that are added up.
 pub trait MetricSet: std::fmt::Debug + Send + Sync {
-    /// Shows every metric in a fixed order; metrics of one name stand together.
+    /// Shows every metric in a fixed order; metrics of the same name are adjacent.
     fn each(&self, show: &mut dyn FnMut(&Description<'_>, Value));
 }
 
@@ -366,7 +366,7 @@ metric_set! {
 }
 
 metric_set! {
-    /// Of one source that warms up, over all shards.
+    /// Of one source with a warm-up, over all shards.
     WarmupMetrics:
 
     recipients: Counter = "warmup_recipients" {} "Recipients that a source which warms up was allowed to send to.";
@@ -411,7 +411,7 @@ metric_set! {
 }
 
 metric_set! {
-    /// Of the writers of mailboxes.
+    /// Of the mailbox writers.
     MailboxMetrics:
 
     writers: Gauge = "mailbox_writers" {} "Threads that may write mailboxes at once now: as many as make deliveries faster.";

@@ -13,12 +13,12 @@ const ZONES_MIN: usize = 3;
 /// Results of recent lookups.
 #[derive(Debug, Default)]
 pub struct NameServers {
-    /// The last lookup had no answer.
+    /// The last lookup failed.
     is_silent: AtomicBool,
     silence: Mutex<Silence>,
 }
 
-/// The lookups since the last that had an answer.
+/// The failed lookups since the last answer.
 #[derive(Debug, Default)]
 struct Silence {
     count: u32,

@@ -13,13 +13,13 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Overrides {
-    /// It takes the route of this name, whatever its recipients' domains. In an order: empty takes that back.
+    /// It takes this route, whatever its recipients' domains are. In a command: empty removes the override.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     /// It is sent from this pool; empty: from its tenant's or its route's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// It waits with this campaign; empty: with none.
+    /// Its campaign; empty: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub campaign: Option<String>,
     /// Priority, from -9 to 9.
@@ -50,10 +50,10 @@ impl Overrides {
         overrides
     }
 
-    /// As the spool keeps it; `None`: there is nothing.
+    /// The text for the spool; `None` without overrides.
     ///
     /// # Errors
-    /// It can't be kept so, and why.
+    /// The reason why it can't be stored.
     pub fn to_text(&self) -> Result<Option<String>, &'static str> {
         if self.is_empty() {
             return Ok(None);
@@ -80,7 +80,7 @@ impl Overrides {
         }
     }
 
-    /// Nothing is chosen.
+    /// Returns true without overrides.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Overrides::default()

@@ -8,7 +8,7 @@ use std::rc::Rc;
 /// Header fields, and the signatures in them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SignatureFields {
-    /// Whole lines.
+    /// Complete lines.
     pub(crate) prefix: Bytes,
     pub(crate) signed: Signed,
 }

@@ -12,16 +12,16 @@ pub use config::OWN_MAILBOX_BYTES_MAX;
 /// Reserved for envelope and header fields of a message in transit.
 const FIELDS_BYTES: u64 = 4 * 1024;
 
-/// The mailbox, as far as it was looked at.
+/// The mailbox, as last checked.
 #[derive(Debug, Default)]
 pub struct OwnMailbox(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// `None`: a route takes the postmaster's mail.
+    /// `None`: a route accepts postmaster mail.
     path: Option<PathBuf>,
     found: MailboxUsage,
-    /// Accepted since the last look, and between that and the one before: in part it was found.
+    /// Octets accepted since the last check, and between the last two checks: these may be counted in `found`, too.
     recent: u64,
     before: u64,
 }
@@ -38,7 +38,7 @@ pub struct MailboxUsage {
 pub(crate) enum Full {
     /// Until mail is fetched.
     Now,
-    /// Nor would it have when it is empty.
+    /// Even if it is empty.
     Always,
 }
 
@@ -58,7 +58,7 @@ impl OwnMailbox {
         self.lock().path.clone()
     }
 
-    /// Somebody has looked into it.
+    /// Notes the result of a check.
     pub fn note(&self, found: MailboxUsage) {
         let mut state = self.lock();
         state.found = found;

@@ -32,7 +32,7 @@ pub enum PoolId {
     Effects,
 }
 
-/// Something of which there is a limited amount.
+/// A limited resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourcePool {
     pub id: PoolId,
@@ -97,7 +97,7 @@ pub struct Memory {
     pub why: &'static str,
 }
 
-/// `docs/limits.md`.
+/// Renders `docs/limits.md`.
 #[must_use]
 pub fn page() -> String {
     let mut page = String::from(

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Time for which pressure is reported after its last occurrence, so that intermittent pressure is one problem.
 const SHOWN_FOR: Duration = Duration::from_secs(10);
-/// Pressure that lasts less has no line on the console.
+/// Minimum duration of pressure for a console line.
 const LASTS: Duration = Duration::from_secs(10);
 
 /// Percentage of the limit for held mail at which a problem is reported.
@@ -114,7 +114,7 @@ impl Gauge for Holdings {
     }
 }
 
-/// A gauge that is made of a function.
+/// A gauge from a function.
 pub struct FnGauge<F>(pub F);
 
 impl<F: Fn(ClockReading) -> (Level, Option<(String, u64)>) + Send + Sync> Gauge for FnGauge<F> {
@@ -135,12 +135,12 @@ struct TurnedAway {
     last: AtomicU64,
 }
 
-/// Pressure that is shown.
+/// A period of reported pressure.
 #[derive(Clone, Copy, Debug)]
 struct PressurePeriod {
     since: Mono,
     until: Mono,
-    /// Those turned away before it began.
+    /// Requests turned away before its start.
     before: u64,
 }
 

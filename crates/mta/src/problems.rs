@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Conditions of one kind that are known at once; of more than that the last are left out.
+/// Maximum number of conditions of one kind; further ones are dropped.
 const CONDITIONS_MAX: usize = 256;
 /// Maximum size of a text in octets; longer texts are cut.
 const TEXT_BYTES_MAX: usize = 512;
@@ -29,13 +29,13 @@ pub struct DetectedProblem {
 }
 
 impl DetectedProblem {
-    /// Mail is refused or stands still.
+    /// Mail is rejected or not delivered.
     #[must_use]
     pub fn error(about: impl Into<String>, text: impl Into<String>) -> DetectedProblem {
         DetectedProblem::new(Severity::Error, about, text)
     }
 
-    /// Mail goes on.
+    /// Mail continues.
     #[must_use]
     pub fn warning(about: impl Into<String>, text: impl Into<String>) -> DetectedProblem {
         DetectedProblem::new(Severity::Warning, about, text)
@@ -72,13 +72,13 @@ impl DetectedProblem {
         DetectedProblem { next_step: next_step.into(), ..self }
     }
 
-    /// It has no line on the console (yet).
+    /// Without a console line (yet).
     #[must_use]
     pub fn quietly(self) -> DetectedProblem {
         DetectedProblem { is_quiet: true, ..self }
     }
 
-    /// Since when, where that is known. Otherwise it is when it was found first.
+    /// Sets the start. Default: the first detection.
     #[must_use]
     pub fn since(self, since: Wall) -> DetectedProblem {
         DetectedProblem { since: Some(since), ..self }
@@ -121,7 +121,7 @@ impl std::fmt::Debug for Problems {
 }
 
 impl Problems {
-    /// From now on problems of this kind are in the list.
+    /// Adds a kind of problem to the list.
     pub fn register(&self, kind: Arc<dyn ProblemKind>) {
         lock(&self.kinds).push(kind);
     }
@@ -140,7 +140,7 @@ impl Problems {
         self.found(now, |_| true, |_| true)
     }
 
-    /// The same without those that have lines of their own on the console.
+    /// The problems without those that are logged by their own code.
     #[must_use]
     pub fn ask_for_console(&self, now: ClockReading) -> Vec<Problem> {
         self.found(now, |kind| !kind.has_own_lines(), |found| !found.is_quiet)
@@ -179,7 +179,7 @@ impl Problems {
     }
 }
 
-/// Problems that a keeper sets and clears itself: a file that could not be written, and could be again.
+/// Problems that are set and cleared by code: a file that can't be written, and then can.
 #[derive(Clone, Debug)]
 pub struct Conditions {
     name: &'static str,
@@ -187,7 +187,7 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Of a kind that is registered later, or nowhere.
+    /// A kind that is registered later, or not at all.
     #[must_use]
     pub fn new(name: &'static str) -> Conditions {
         Conditions { name, all: Arc::default() }
@@ -208,7 +208,7 @@ impl Conditions {
         lock(&self.all).clear();
     }
 
-    /// Nothing is wrong with this any more.
+    /// Clears the problem with this subject.
     pub fn clear(&self, about: &str) {
         lock(&self.all).remove(about);
     }
@@ -232,12 +232,12 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// It is begun.
+    /// The action starts.
     pub fn begin(&self, now: Mono) {
         self.begun.store(now.0.saturating_add(1), Ordering::Relaxed);
     }
 
-    /// It is done.
+    /// The action ends.
     pub fn end(&self) {
         self.begun.store(0, Ordering::Relaxed);
     }

@@ -40,7 +40,7 @@ impl ReplyClasses {
         ReplyClasses { classifier, providers: RefCell::new(providers) }
     }
 
-    /// Goes by these rules and providers from now on.
+    /// Replaces the rules and providers.
     pub(crate) fn adopt(&self, classes: Arc<Classes>, providers: Providers) {
         self.classifier.borrow_mut().adopt(classes);
         *self.providers.borrow_mut() = providers;
@@ -64,7 +64,7 @@ pub(crate) fn leave_out_of(failure: &mut Failure, ours: &[String]) {
     let Some(reply) = failure.reply.as_ref().filter(|_| failure.heard.is_none()) else { return };
     let words: Vec<&str> = ours.iter().map(String::as_str).collect();
     let text = without_words(&reply.text, &words);
-    // A name may look like a status, and be repeated where one stands.
+    // A name may look like a status code, and be repeated in its place.
     let is_own = |status: &EnhancedStatus| words.contains(&&*status.to_string());
     let enhanced = reply.enhanced.filter(|status| !is_own(status));
     if *text != *reply.text || enhanced != reply.enhanced {

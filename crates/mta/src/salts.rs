@@ -5,19 +5,19 @@ use auth::password::scram_keys::SaltForm;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Forms of salts that are counted, over all tables.
+/// Maximum number of counted forms of salts, over all tables.
 const FORMS_MAX: usize = 256;
 
 /// Salts, over all shards.
 #[derive(Debug, Default)]
 pub struct Salts {
     secret: OnceLock<[u8; 16]>,
-    /// Users' salts of each form that were seen, by table.
+    /// Number of real salts of each form, by table.
     seen: Mutex<BTreeMap<(Arc<str>, SaltForm), u64>>,
 }
 
 impl Salts {
-    /// From now on all salts that are made up are made of this secret, unless there is one already.
+    /// Sets the secret for generated salts, unless it is set already.
     pub fn set_secret(&self, secret: [u8; 16]) {
         let _ = self.secret.set(secret);
     }

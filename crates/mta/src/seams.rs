@@ -44,12 +44,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// One implementation of every seam.
+/// An implementation of all seams.
 pub trait World: Clone + 'static {
     /// Connections.
     type Net: Net;
     type Dns: Dns;
-    /// Clocks and chance.
+    /// Clocks and random numbers.
     type Time: Time;
     type Spawn: Spawn;
     type Store: MailStore;
@@ -88,16 +88,16 @@ pub trait World: Clone + 'static {
     fn key_files(&self) -> &dyn KeyFiles {
         &NoKeyFiles
     }
-    /// Servers that know users.
+    /// Login servers.
     fn authenticators(&self) -> &dyn Authenticators {
         &NoAuthenticators
     }
 }
 
-/// From where a connection over TCP is opened; by default from whatever address the machine takes.
+/// Local end of an outgoing TCP connection; by default, the system chooses the address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Egress {
-    /// An address of this machine, or of the proxy's.
+    /// An address of this machine, or of the proxy.
     pub address: Option<IpAddr>,
     /// The proxy that connects for this machine.
     pub proxy: Option<Proxy>,
@@ -106,7 +106,7 @@ pub struct Egress {
 /// The configured source address or proxy is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SourceFailure {
-    /// The address is none of this machine's.
+    /// The address is not on this machine.
     AddressMissing(IpAddr),
     /// The proxy is unreachable, or fails to connect.
     ProxyFailed(Proxy, &'static str),
@@ -137,9 +137,9 @@ pub enum Endpoint {
 pub trait Net: 'static {
     /// A bound listening socket.
     type Listener: Listener<Accepted = Self::Accepted>;
-    /// A connection that was accepted and belongs to no shard yet.
+    /// An accepted connection that is not assigned to a shard yet.
     type Accepted: Send + 'static;
-    /// A connection of this shard.
+    /// A connection on this shard.
     type Stream: Stream;
 
     /// Binds and listens.
@@ -167,20 +167,20 @@ pub trait Net: 'static {
         true
     }
 
-    /// Has a client encrypt the connection, on which nothing was read that belongs to that.
+    /// Starts TLS with a client. No TLS octets may have been read.
     ///
     /// # Errors
-    /// What went wrong with the handshake; the connection is gone then.
+    /// The handshake failed, and the connection is closed.
     fn encrypt_accepted(
         &self,
         stream: Self::Stream,
     ) -> impl Future<Output = io::Result<(Self::Stream, Encryption)>>;
 
-    /// As [`Net::encrypt_accepted`], with a certificate asked of the client: the one that it has shown, if
-    /// that counts.
+    /// Like [`Net::encrypt_accepted`], with a request for a client certificate. Returns the certificate, if it meets
+    /// the requirements.
     ///
     /// # Errors
-    /// The same.
+    /// As for [`Net::encrypt_accepted`].
     fn encrypt_asking(
         &self,
         stream: Self::Stream,
@@ -270,7 +270,7 @@ pub trait Stream: Sized + 'static {
         self.poll_write(cx, &[IoSlice::new(bytes)])
     }
 
-    /// Ready when something has come that can be read, or the end. A stream that can't know is always ready.
+    /// Ready when there is input, or the end. A stream that does not know is always ready.
     fn poll_readable(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }
@@ -295,7 +295,7 @@ pub struct Mx {
     pub host: String,
 }
 
-/// An answer of the DNS, and whether DNSSEC vouches for it, however many aliases led there.
+/// An answer of the DNS with its DNSSEC status, including all aliases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vouched<T> {
     pub answer: T,
@@ -309,7 +309,7 @@ pub struct HostSecurity {
     pub alias: Option<String>,
     /// Its addresses are secure, and so are all aliases on the path to them.
     pub is_secure: bool,
-    /// The first alias is vouched for, at least.
+    /// At least the first alias is secure.
     pub is_alias_secure: bool,
 }
 
@@ -358,22 +358,22 @@ pub trait Dns: 'static {
         None
     }
 
-    /// The same of [`Dns::addresses`].
+    /// The cached answer of [`Dns::addresses`].
     fn addresses_at_hand(&self, _host: &str) -> Option<Result<Vec<IpAddr>, DnsError>> {
         None
     }
 
-    /// The same of [`Dns::txt`].
+    /// The cached answer of [`Dns::txt`].
     fn txt_at_hand(&self, _name: &str) -> Option<Result<Vec<Vec<u8>>, DnsError>> {
         None
     }
 
-    /// The same of [`Dns::names`].
+    /// The cached answer of [`Dns::names`].
     fn names_at_hand(&self, _address: IpAddr) -> Option<Result<Vec<String>, DnsError>> {
         None
     }
 
-    /// IPv4 addresses alone, as lists in the DNS have them (RFC 5782 §2.1).
+    /// IPv4 addresses only, as in DNS-based lists (RFC 5782 §2.1).
     fn ipv4_addresses(&self, host: &str) -> impl Future<Output = Result<Vec<Ipv4Addr>, DnsError>> {
         async {
             let of_v4 = |address: IpAddr| match address {
@@ -405,7 +405,7 @@ pub trait Dns: 'static {
         async { Ok(HostSecurity::default()) }
     }
 
-    /// TLSA records of a name, `_25._tcp` and its like before that of a host.
+    /// TLSA records of a name like `_25._tcp.` and a host.
     fn tlsa(&self, _name: &str) -> impl Future<Output = Result<Vouched<Vec<Tlsa>>, DnsError>> {
         async { Err(DnsError::NoRecords) }
     }
@@ -416,9 +416,9 @@ pub trait Dns: 'static {
 pub struct PolicyQuestion<'a> {
     /// In A-labels and lower case.
     pub domain: &'a str,
-    /// As its TXT record has it; `None`: there is no record, or no answer.
+    /// The id in its TXT record; `None` without a record or an answer.
     pub id: Option<&'a str>,
-    /// It is not fetched from addresses that are private or this machine's own.
+    /// Addresses that are private or local are not used for the fetch.
     pub public_only: bool,
 }
 
@@ -436,7 +436,7 @@ pub trait Policies: 'static {
     ) -> impl Future<Output = Result<Option<Arc<auth::mta_sts::Policy>>, Unfetched>>;
 }
 
-/// A world in which no domain promises anything.
+/// No domain has a policy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPolicies;
 
@@ -454,7 +454,7 @@ pub trait DomainReports: 'static {
     /// Returns true if messages are counted now.
     fn is_on(&self) -> bool;
 
-    /// Counts a message. Nobody waits for that.
+    /// Counts a message, without waiting.
     fn note(&self, message: auth::dmarc::reporting::ReportedMessage);
 }
 
@@ -476,14 +476,14 @@ pub trait Greylist: 'static {
     fn judge(&self, rules: &GreylistPolicy, triplet: &Triplet<'_>, now: Wall) -> GreylistResult;
 }
 
-/// Of a world with one shard, which forgets all at its end.
+/// For a world with one shard; not stored.
 impl Greylist for RefCell<GreylistLedger> {
     fn judge(&self, rules: &GreylistPolicy, triplet: &Triplet<'_>, now: Wall) -> GreylistResult {
         self.borrow_mut().judge(rules, triplet, now)
     }
 }
 
-/// Clocks and chance.
+/// Clocks and random numbers.
 pub trait Time: Clone + 'static {
     /// A timer that can be reset.
     type Sleep: Sleep;
@@ -492,14 +492,14 @@ pub trait Time: Clone + 'static {
     fn now(&self) -> Mono;
     /// Wall-clock time.
     fn wall(&self) -> Wall;
-    /// Ends at `at`.
+    /// A timer for `at`.
     fn sleep_until(&self, at: Mono) -> Self::Sleep;
     /// A random number; in the simulator from the seed.
     fn random(&self) -> u64;
 }
 
 pub trait Sleep: Future<Output = ()> + Unpin {
-    /// Moves the end to `at`.
+    /// Moves the timer to `at`.
     fn reset(&mut self, at: Mono);
 }
 
@@ -532,15 +532,15 @@ pub trait MailStore: 'static {
         pieces: Vec<Bytes>,
     ) -> impl Future<Output = Result<(), MailboxError>>;
 
-    /// As [`MailStore::deliver`], the first of three steps for content that does not fit into
-    /// memory: opens a file in tmp and gives its handle.
+    /// Like [`MailStore::deliver`], the first of three steps for content that does not fit into memory: opens a file in
+    /// tmp and returns its handle.
     fn begin(
         &self,
         place: MailboxPlace,
         name: String,
     ) -> impl Future<Output = Result<u64, MailboxError>>;
 
-    /// Appends to a file that [`MailStore::begin`] opened.
+    /// Appends to a file opened by [`MailStore::begin`].
     fn append(&self, file: u64, piece: Bytes) -> impl Future<Output = Result<(), MailboxError>>;
 
     /// Syncs it and moves it to new (`keep`), or removes it.
@@ -564,7 +564,7 @@ pub trait Tables: 'static {
         self.clone()
     }
 
-    /// Counts the changes of tables that this process has at hand.
+    /// Number of changes of tables in memory.
     fn changes(&self) -> u64 {
         0
     }
@@ -577,7 +577,7 @@ pub trait Tables: 'static {
     }
 }
 
-/// A world without tables: none gives an answer.
+/// Has no tables.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTables;
 

@@ -21,15 +21,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
-/// Groups, and networks of each, that are looked at for an idle place before one that is in use is taken.
+/// Number of groups, and of networks in each, examined for an idle seat before a busy one is displaced.
 const LOOKED_AT: usize = 8;
-/// An unproven network that comes displaces a proven one only if that holds so many more.
+/// An unproven new network displaces a seat of a proven one only if that has this many more seats.
 const PROVEN_MARGIN: u32 = 2;
 
 /// Trust in a client that takes a seat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// Nothing.
+    /// Unknown.
     Unproven,
     /// Mail of its network was accepted lately.
     Proven,
@@ -37,7 +37,7 @@ pub enum Rank {
     Privileged,
 }
 
-/// The network, and the group that it is in.
+/// The network, and its group.
 fn network_and_group(ip: IpAddr) -> (IpAddr, IpAddr) {
     (network_of(ip), group_of(ip))
 }
@@ -45,7 +45,7 @@ fn network_and_group(ip: IpAddr) -> (IpAddr, IpAddr) {
 /// Number of seats, oldest seat, and address: the last in this order is displaced.
 type EvictionKey = (u32, Reverse<u64>, IpAddr);
 
-/// Places of one rank, unproven or proven, in each array.
+/// Arrays have an entry for each rank: unproven, proven.
 const RANKS: usize = 2;
 
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ struct NetworkGroup {
     keys: [Option<EvictionKey>; RANKS],
 }
 
-/// Those of one listener.
+/// The seats of one listener.
 #[derive(Debug, Default)]
 struct ListenerSeats {
     count: u32,
@@ -88,7 +88,7 @@ struct State {
     pools: BTreeMap<usize, ListenerSeats>,
 }
 
-/// Places, over all shards.
+/// Seats, over all shards.
 #[derive(Debug)]
 pub struct Seats {
     state: Mutex<State>,
@@ -105,7 +105,7 @@ impl Default for Seats {
 /// Limits of seats.
 #[derive(Clone, Copy, Debug)]
 pub struct SeatLimits {
-    /// Of all together.
+    /// In total.
     pub all: u32,
     /// For one unauthenticated network.
     pub network: u32,
@@ -127,7 +127,7 @@ impl Seats {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// The group of networks that holds most at one listener, with its width in bits, and how much.
+    /// The group with the most seats at one listener, with its prefix length and the number of seats.
     pub(crate) fn most(&self) -> Option<(IpAddr, u8, u32)> {
         let state = self.lock();
         let first = |pool: &ListenerSeats| {
@@ -142,7 +142,7 @@ impl Seats {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Places that are taken.
+    /// Number of seats in use.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.lock().held.len() as u32
@@ -164,7 +164,7 @@ impl Seats {
             state.displace(own);
         }
         let mut has_displaced = false;
-        // One place in ten is for the privileged.
+        // One seat in ten is for privileged clients.
         let kept = if rank == Rank::Privileged { 0 } else { limits.all / 10 };
         if state.held.len() as u32 >= limits.all - kept {
             let victim = state.victim_anywhere(pool, group, network, rank)?;
@@ -231,7 +231,7 @@ impl State {
         network.tickets.iter().flatten().copied().find(|ticket| self.is_idle(*ticket))
     }
 
-    /// Of all pools, the fullest first.
+    /// A seat to displace in any pool, the fullest first.
     fn victim_anywhere(
         &self,
         own: usize,
@@ -306,7 +306,7 @@ impl State {
         Some(held)
     }
 
-    /// Counts a place, or counts it no more.
+    /// Adds a seat to the counts, or removes it.
     fn index(&mut self, ticket: u64, held: &SeatHolder, is_there: bool) {
         let one = |count: &mut u32| {
             *count = if is_there { *count + 1 } else { count.saturating_sub(1) };
@@ -354,7 +354,7 @@ fn replace(
     }
 }
 
-/// A place; dropped, it is free.
+/// A seat; released when dropped.
 #[derive(Debug)]
 pub struct Seat {
     seats: Arc<Seats>,
@@ -383,7 +383,7 @@ impl Seat {
         Arc::clone(&self.is_busy)
     }
 
-    /// More is known of its client, or less.
+    /// Changes the rank of its client.
     pub(crate) fn set_rank(&self, rank: Rank) {
         if self.rank.get() == rank {
             return;
@@ -394,10 +394,10 @@ impl Seat {
         self.rank.set(rank);
     }
 
-    /// Ready once another has the place.
+    /// Ready once it is displaced.
     pub fn poll_displaced(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(called) = &mut self.called else { return Poll::Ready(()) };
-        // Nobody asks for its place.
+        // It is never displaced.
         if self.rank.get() == Rank::Privileged {
             return Poll::Pending;
         }
@@ -410,7 +410,7 @@ impl Seat {
         }
     }
 
-    /// Gives the place back. False: another has it.
+    /// Releases the seat. Returns false if it was displaced.
     pub(crate) fn leave(&self) -> bool {
         self.seats.lock().take_out(self.ticket).is_some()
     }

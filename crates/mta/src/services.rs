@@ -24,7 +24,7 @@ use std::time::Duration;
 /// Pause for other tasks between two pieces of long work.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Size of a shard's read buffer: connections that are idle own none.
+/// Size of a shard's read buffer: idle connections have none.
 pub const SCRATCH_BYTES: usize = 64 * 1024;
 
 /// Shared by the parts of one shard.
@@ -38,7 +38,7 @@ pub(crate) struct Services<W: World> {
     pub(crate) stopping: Rc<Stopping>,
     /// Classification of peers' negative replies.
     pub(crate) classes: ReplyClasses,
-    /// The schedule may want something else than before.
+    /// The schedule's decisions may have changed.
     pub(crate) changed: Signal,
     /// Read buffer for tasks, valid until the next await.
     pub(crate) scratch: Rc<RefCell<Box<[u8]>>>,
@@ -76,7 +76,7 @@ impl<W: World> Services<W> {
         self.run(Box::pin(task));
     }
 
-    /// Runs a task that is boxed already: a connection's.
+    /// Runs a boxed task: a connection's.
     pub(crate) fn run(&self, task: Task) {
         self.world.spawn().spawn(task);
     }
@@ -87,7 +87,7 @@ impl<W: World> Services<W> {
         time.sleep_until(time.now() + PAUSE).await;
     }
 
-    /// Emits `event` with the position of the record it derives from.
+    /// Emits `event` with the position of its record.
     pub(crate) fn emit_at(&self, mut event: Event, log: u8, position: u64) {
         if let Some(message) = &mut event.message {
             message.position = Some(Position::new(log, position));
@@ -95,13 +95,13 @@ impl<W: World> Services<W> {
         self.events.emit(event);
     }
 
-    /// Emits an event that is about no message.
+    /// Emits an event without a message.
     pub(crate) fn emit_of_none(&self, kind: Kind) {
         let at = self.wall();
         self.events.emit(Event { at, message: None, recipients: Recipients::new(), kind });
     }
 
-    /// Counts a recipient that failed for good.
+    /// Counts a permanently failed recipient.
     pub(crate) fn note_failed(&self, failure: &Failure) {
         self.metrics.recipients_done[RecipientOutcome::Failed].inc();
         if let Some(verdict) = self.classes.of(failure) {

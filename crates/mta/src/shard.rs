@@ -52,16 +52,16 @@ pub struct ShardParts<W: World> {
     pub config: Arc<Config>,
     pub ports: Vec<Arc<LogPort>>,
     pub shared: Arc<SharedState>,
-    /// Ways to all shards, this one included.
+    /// Senders to all shards, including this one.
     pub shards: Vec<ShardSender<<W::Net as Net>::Accepted>>,
     pub events: Rc<dyn EventSink>,
     pub console: Rc<dyn Console>,
     pub metrics: Arc<Metrics>,
     /// Suspensions by operators.
     pub suspensions: Arc<[Suspension]>,
-    /// Ways out, one of each kind that the configuration knows.
+    /// Egress channels, one of each kind in the configuration.
     pub channels: Channels<W>,
-    /// Ways in, one of each kind that the configuration knows.
+    /// Ingress protocols, one of each kind in the configuration.
     pub protocols: Protocols<W>,
     /// The stages of mail before it is durable, one of each kind in the configuration.
     pub stages: StageKinds<W>,
@@ -75,12 +75,12 @@ pub struct Shard<W: World> {
     ingress: Rc<Ingress<W>>,
     delivery: Rc<Delivery<W>>,
     operator: Rc<Operator<W>>,
-    /// Ways to all shards.
+    /// Senders to all shards.
     shards: Vec<ShardSender<<W::Net as Net>::Accepted>>,
 }
 
 impl<W: World> Shard<W> {
-    /// Puts a shard together. [`Shard::run`] makes it live.
+    /// Connects the parts of a shard. [`Shard::run`] starts it.
     #[must_use]
     pub fn new(parts: ShardParts<W>) -> Rc<Shard<W>> {
         let shards = u16::try_from(parts.shards.len()).unwrap_or(u16::MAX);
@@ -135,15 +135,15 @@ impl<W: World> Shard<W> {
         self.custody.abandon();
     }
 
-    /// Queues messages that the spool held at the start, before [`Shard::run`]: nothing is done
-    /// about them until all logs are ready.
+    /// Queues messages recovered from the spool, before [`Shard::run`]: they are not processed until all logs are
+    /// ready.
     pub fn adopt(&self, messages: Vec<RecoveredMessage>) {
         for message in messages {
             self.schedule.adopt(message);
         }
     }
 
-    /// Serves the shard's messages until it is stopped or every sender is gone.
+    /// Handles messages to the shard until it is shut down or every sender is dropped.
     pub async fn run(
         self: Rc<Self>,
         mut inbox: mpsc::UnboundedReceiver<ShardMessage<<W::Net as Net>::Accepted>>,
@@ -209,8 +209,7 @@ impl<W: World> Shard<W> {
         standing::follow_changes(&self.schedule);
     }
 
-    /// Lets transactions finish for `grace_ms`, then has the rest broken off, and writes the last
-    /// settles.
+    /// Lets transactions finish for `grace_ms`, then aborts the rest, and writes the last settles.
     async fn stop(self: Rc<Self>, grace_ms: u64, done: oneshot::Sender<()>) {
         let (services, stopping) = (&self.services, &self.services.stopping);
         let until = services.now() + Duration::from_millis(grace_ms);
@@ -220,7 +219,7 @@ impl<W: World> Shard<W> {
         stopping.wake();
         let mut alarm = Alarm::new(services.world.time().clone());
         let tick = Duration::from_millis(10);
-        // The first tick lets sessions with a transaction count themselves in.
+        // The first tick lets sessions with a transaction register.
         alarm.wait(services.now() + tick).await;
         while stopping.is_busy() && services.now() < until {
             alarm.wait(services.now() + tick).await;

@@ -45,51 +45,51 @@ pub struct SharedState {
     pub body_memory: Arc<Budget>,
     /// TLS handshakes with clients.
     pub handshakes: Arc<Seats>,
-    /// Sessions that were let in.
+    /// Admitted sessions.
     pub(crate) seats: Arc<Seats>,
-    /// Recipients queued.
+    /// Queued recipients.
     pub queue_slots: Arc<Budget>,
     /// Slots that unauthenticated clients took lately.
     pub(crate) crowding: Arc<Crowding>,
-    /// Those of messages that checks hold.
+    /// Queue slots and disk space of held messages.
     pub holdings: Arc<Holdings>,
-    /// The postmaster's, where no route has one.
+    /// The mailbox for postmaster mail without a route.
     pub own_mailbox: Arc<OwnMailbox>,
-    /// The same of each tenant.
+    /// Queue slots by tenant.
     pub(crate) tenants: TenantQueues,
     /// Sessions per listener and client address.
     pub clients: Clients,
-    /// Sessions, per shard: the acceptor looks for the least loaded.
+    /// Number of sessions per shard: the acceptor chooses the least loaded.
     pub sessions: Vec<AtomicU32>,
-    /// Sessions at once, whatever listeners allow.
+    /// Maximum number of sessions of the process.
     pub sessions_max: u32,
-    /// Connections to next hops at once.
+    /// Connections to next hops.
     pub connections: Arc<FairSemaphore>,
-    /// Workers that write mailboxes, or discard, at once.
+    /// Workers that write mailboxes, or discard.
     pub workers: Arc<FairSemaphore>,
     /// Messages that wait for busy workers.
     pub(crate) behind_workers: Arc<Behind>,
-    /// Bytes of messages that were read back for deliveries and reports.
+    /// Memory for messages loaded for deliveries and reports.
     pub reads: Arc<FairSemaphore>,
     /// Memory for converted messages. A waiter may hold read memory; a holder waits for no other memory.
     pub conversions: Arc<FairSemaphore>,
-    /// Large lists that are expanded at once.
+    /// Large lists in expansion.
     pub(crate) expansions: Arc<FairSemaphore>,
-    /// DNS lookups at once.
+    /// DNS lookups.
     pub lookups: Arc<FairSemaphore>,
     /// Health of the name servers.
     pub name_servers: NameServers,
-    /// Names that were looked up, as far as any shard knows them.
+    /// Results of lookups, shared by the shards.
     pub(crate) known_names: KnownNames,
-    /// Next hops, as far as any shard knows them.
+    /// Trust levels of next hops, shared by the shards.
     pub(crate) known_hops: KnownHops,
     /// Learnt properties of hosts.
     pub known_hosts: KnownHosts,
     /// Sources that were logged to the console lately.
     pub(crate) told_sources: LogThrottle,
-    /// Next hops that are left alone.
+    /// Suspended next hops.
     pub suspensions: Suspensions,
-    /// Lookups that the limit of open files allows.
+    /// Maximum number of lookups within the limit of open files.
     lookups_max: u32,
     /// Plausibility of the clock.
     pub clock: ClockDoubt,
@@ -108,9 +108,9 @@ pub struct SharedState {
     pub problems: Arc<Problems>,
     /// Pools under pressure.
     pub pressures: Arc<Pressures>,
-    /// Of users without stored keys.
+    /// For users without stored keys.
     pub salts: Salts,
-    /// A number that this spool has for ever, and no other has.
+    /// A number unique to this spool, which never changes.
     pub(crate) spool_salt: u64,
     /// Reply classes in force.
     classes: ClassesInForce,
@@ -123,7 +123,7 @@ pub struct SharedState {
 }
 
 impl SharedState {
-    /// Budgets as the configuration has them; connections are not limited yet.
+    /// Budgets of the configuration; connections are not limited yet.
     #[must_use]
     pub fn new(config: &Config, shards: u16) -> SharedState {
         let queue_slots = Budget::new(u64::from(config.spool.queue_recipients_max));
@@ -210,7 +210,7 @@ impl SharedState {
         pressures.keep(PoolId::Effects, FnGauge(effects));
     }
 
-    /// Has the shards doubt the clock as `clock` does.
+    /// Sets the doubt about the clock.
     #[must_use]
     pub fn with_clock(self, clock: ClockDoubt) -> SharedState {
         SharedState { clock, ..self }
@@ -226,12 +226,12 @@ impl SharedState {
     #[must_use]
     pub fn with_logs(self, logs: Vec<Arc<LogMetrics>>) -> SharedState {
         let holdings = Holdings::new(&self.queue_slots, logs);
-        // The one before is forgotten.
+        // The earlier gauge is dropped.
         self.pressures.register(PoolId::HeldMail, &holdings);
         SharedState { holdings, ..self }
     }
 
-    /// Counts failures by class, and mail by party, here.
+    /// Sets the metrics for reply classes and for parties.
     #[must_use]
     pub fn with_metrics(
         self,
@@ -247,13 +247,12 @@ impl SharedState {
         self.classes.get()
     }
 
-    /// Has shards go by other rules from the next reload on.
+    /// Sets the reply classes, in force at the next reload.
     pub fn set_classes(&self, classes: Arc<Classes>) {
         self.classes.set(classes);
     }
 
-    /// Limits connections of both kinds, so that neither leaves the other, or the spool, without
-    /// a descriptor.
+    /// Limits both kinds of connections, so that descriptors are left for the other kind and for the spool.
     #[must_use]
     pub fn with_connections(self, sessions_max: u32, egress_max: u64) -> SharedState {
         self.connections.set_parts(connection_parts(egress_max));
@@ -269,7 +268,7 @@ impl SharedState {
         SharedState { lookups_max, ..self }
     }
 
-    /// Follows limits that a reload changed.
+    /// Applies limits that a reload changed.
     pub(crate) fn adopt(&self, config: &Config) {
         self.handshakes.set_max(config.tls.handshakes_max);
         self.seats.set_max(sessions_max(config).min(self.sessions_max));
@@ -281,13 +280,13 @@ impl SharedState {
         self.lookups.set_parts(lookup_parts(config.dns.max_lookups.min(self.lookups_max)));
     }
 
-    /// Sessions now, those included that are being turned away.
+    /// Number of sessions, including those being rejected.
     pub(crate) fn session_count(&self) -> u32 {
         self.sessions.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
-/// Sessions that listeners allow; 0 is no limit.
+/// Maximum number of sessions by the listeners' limits; 0 is no limit.
 fn sessions_max(config: &Config) -> u32 {
     let each = config.listeners.iter().map(|listener| match listener.max_sessions {
         0 => u32::MAX,
@@ -330,7 +329,8 @@ fn conversion_parts(config: &Config) -> SemaphoreLimits {
     memory_parts((config.spool.body_memory_bytes / 8).max(1))
 }
 
-/// Large lists at once: a quarter is for one IPv4 /24 or IPv6 /48, and a quarter is left for clients that may relay.
+/// Limits of list expansions: a quarter for one IPv4 /24 or IPv6 /48, and a quarter is reserved for clients that may
+/// relay.
 fn expansion_parts() -> SemaphoreLimits {
     SemaphoreLimits {
         owner_max: EXPANSIONS_MAX / 4,

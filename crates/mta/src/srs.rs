@@ -26,7 +26,7 @@ pub struct SrsText {
 /// `[srs]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RewrittenSenders {
-    /// Of rewritten senders.
+    /// Domain of rewritten senders.
     pub domain: Domain,
     /// The file with the secrets.
     pub secret_file: PathBuf,

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Maximum time for which a message may be delayed: a year.
 pub const HOLD_MAX: Duration = Duration::from_secs(366 * 86_400);
 
-/// The longest name of a tenant or campaign.
+/// Maximum length of the name of a tenant or campaign.
 const NAME_BYTES_MAX: usize = 128;
 
 /// Returns true for a valid name of a tenant or campaign. Names that begin with `<` are reserved.
@@ -30,9 +30,9 @@ pub struct Steering {
     /// Egress pool, in place of the route's.
     pub pool: Option<Arc<str>>,
     pub priority: Option<Priority>,
-    /// It is not sent before.
+    /// Earliest time of sending.
     pub not_before: Option<Wall>,
-    /// It is not sent from then on.
+    /// Time from which it is not sent any more.
     pub expires: Option<Wall>,
     /// Sending window, as parsed by [`crate::window::Window`].
     pub window: Option<Arc<str>>,
@@ -41,7 +41,7 @@ pub struct Steering {
 }
 
 impl Steering {
-    /// As it is kept.
+    /// The facts to store.
     pub(crate) fn facts(&self) -> Facts<'_> {
         let Steering { tenant, campaign, pool, priority, not_before, expires, window, deliver_by } =
             self;
@@ -98,7 +98,7 @@ impl Steering {
         }
     }
 
-    /// The same from where it is kept.
+    /// The parameters from stored facts.
     pub(crate) fn of(meta: &Meta) -> Steering {
         let kept = StoredFacts::of(meta);
         Steering {

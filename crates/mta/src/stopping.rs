@@ -20,7 +20,7 @@ pub struct Stopping {
 }
 
 impl Stopping {
-    /// The shard stops; transactions have until then.
+    /// Begins the shutdown; transactions have until `until`.
     pub(crate) fn begin(&self, until: Mono) {
         self.until.set(Some(until));
     }
@@ -35,7 +35,7 @@ impl Stopping {
         self.notify.notified()
     }
 
-    /// Ready when the stop begins, and once more when its grace is over; otherwise wakes the task then.
+    /// Ready when the shutdown begins, and once more at the end of its grace period; otherwise wakes the task then.
     pub fn poll_woken<'s>(
         &'s self,
         mut listening: Pin<&mut Notified<'s>>,
@@ -55,7 +55,7 @@ impl Stopping {
         self.until.get()
     }
 
-    /// Has a stop wait for the task that holds it.
+    /// A guard for the task that holds it: shutdown waits for it.
     #[must_use]
     pub fn guard(&self) -> StopGuard {
         self.busy.set(self.busy.get() + 1);
@@ -68,7 +68,7 @@ impl Stopping {
     }
 }
 
-/// Counts a task among those that a stop waits for.
+/// Counts a task that shutdown waits for.
 #[derive(Debug)]
 pub struct StopGuard(Rc<Cell<usize>>);
 

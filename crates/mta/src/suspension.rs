@@ -14,7 +14,7 @@ pub struct Suspensions {
 struct State {
     /// The last step that was reported.
     step: u16,
-    /// Recipients that wait, by shard.
+    /// Waiting recipients, by shard.
     recipients: BTreeMap<u16, u32>,
     reason: String,
 }
@@ -73,7 +73,7 @@ impl Suspensions {
         self.lock().len()
     }
 
-    /// A sentence about all, if there are any: how many, and the one for which most wait.
+    /// A sentence about all suspensions, if any: their number, and the one with the most waiting recipients.
     #[must_use]
     pub fn summary(&self) -> Option<String> {
         let targets = self.lock();

@@ -21,9 +21,9 @@ pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -
 /// The form of an address in a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyForm {
-    /// As it is written in a path, or it is none of an address.
+    /// As written in a path, or not from an address.
     AsWritten,
-    /// Without the quotes that it would need.
+    /// Without required quotes.
     Bare,
 }
 
@@ -41,19 +41,19 @@ impl From<String> for LookupKey {
 }
 
 impl LookupKey {
-    /// An address with this local part, which has no quotes any more.
+    /// An address with this local part, which is already unquoted.
     fn unquoted(local: &str, domain: &str) -> LookupKey {
         let form = if is_dot_string(local) { KeyForm::AsWritten } else { KeyForm::Bare };
         LookupKey { text: format!("{local}@{domain}"), form }
     }
 
-    /// Another text of the same part.
+    /// Another text with the same form.
     #[must_use]
     pub fn with(&self, text: impl Into<String>) -> LookupKey {
         LookupKey { text: text.into(), form: self.form }
     }
 
-    /// Both, with this between them.
+    /// Both texts, joined by the delimiter.
     #[must_use]
     pub fn pair(&self, delimiter: char, other: &LookupKey) -> LookupKey {
         let form = if self.form == KeyForm::Bare { self.form } else { other.form };
@@ -139,7 +139,7 @@ pub enum FoundBy {
 pub struct FoundAddress {
     pub entry: Arc<Entry>,
     pub by: FoundBy,
-    /// The key that the table has.
+    /// The key in the table.
     pub key: String,
 }
 
@@ -159,8 +159,7 @@ pub fn find_address<T: Tables + Clone>(
     })
 }
 
-/// Returns true if a table has an entry for the address itself, or for it without its tag, and not just for its
-/// whole domain.
+/// Returns true if a table has an entry for the address itself, or for it without its tag, and not only for its domain.
 pub fn has_own_entry<T: Tables + Clone>(
     tables: &T,
     table: &Arc<TableEntry>,
@@ -174,9 +173,9 @@ pub fn has_own_entry<T: Tables + Clone>(
 /// The reason for a missing entry of a recipient at delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoEntry {
-    /// The table does not have the recipient any more.
+    /// The table no longer has the recipient.
     Gone(Failure),
-    /// Nothing is known of the recipient now.
+    /// The lookup failed.
     Unanswered {
         failure: Failure,
         /// The table works; only the value of this key is unusable.
@@ -257,7 +256,7 @@ pub struct FoundKey {
     pub entry: Arc<Entry>,
     /// The key that was found.
     pub key: String,
-    /// Its place among them.
+    /// Its index among the keys.
     pub at: usize,
 }
 
@@ -286,7 +285,7 @@ fn find_from<T: Tables + Clone>(
     })
 }
 
-/// The values that an entry has by a name; `value` is its whole text, where it has no field of this name.
+/// The values of an entry by name; `value` is its whole text, if it has no field of this name.
 #[must_use]
 pub fn values_of<'e>(entry: &'e Entry, name: &str) -> &'e [Box<str>] {
     match entry.values(name) {
@@ -332,7 +331,7 @@ pub fn split_tag(local: &str) -> Option<(&str, &str)> {
     local.split_once(TAG_DELIMITER).filter(|(user, _)| !user.is_empty())
 }
 
-/// A key as the table wants it.
+/// A key after rewriting.
 #[must_use]
 pub fn rewritten<'a>(steps: &[Rewrite], key: &'a str) -> Cow<'a, str> {
     let mut key = Cow::Borrowed(key);

@@ -6,7 +6,7 @@ use queue::{NamedLimit, TenantTerms};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Below so many names none is forgotten.
+/// Number of names below which none is removed.
 const NAMES_KEPT: usize = 1_024;
 
 /// Queued recipients by tenant.
@@ -21,7 +21,7 @@ struct Queued {
 }
 
 impl Queued {
-    /// Names may be as many as their mail is. Those without any are forgotten, whenever they have doubled.
+    /// Names are bounded by the amount of mail: unused ones are removed each time the number has doubled.
     fn tidy(&mut self) {
         if self.by_name.len() < NAMES_KEPT.max(self.left.saturating_mul(2)) {
             return;
@@ -32,7 +32,7 @@ impl Queued {
 }
 
 impl TenantQueues {
-    /// The recipients that a tenant has queued, and may have.
+    /// A tenant's budget of queued recipients.
     pub(crate) fn queued(&self, name: &Arc<str>, max: u32) -> Arc<Budget> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(budget) = known.by_name.get(name) {

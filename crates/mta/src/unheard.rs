@@ -18,9 +18,9 @@ pub struct TransferStart(u64);
 pub enum TransferState {
     /// New: the caller makes it durable, and reports the result.
     New,
-    /// It came on another association and is being made durable.
+    /// It arrived on another association and is being made durable.
     BeingStored,
-    /// It is this message: it gets no second copy.
+    /// Stored as this message: there is no second copy.
     Stored(MessageId),
     /// Stored, and the peer confirmed it on another association during this transfer. No task waits for the end of this
     /// one.
@@ -35,9 +35,9 @@ type TransferKey = Box<[u8]>;
 
 #[derive(Debug)]
 struct DedupLedger {
-    /// On associations that are open, one each at most; `None`: it is being made durable.
+    /// On open associations, at most one each; `None`: it is being made durable.
     open: BTreeMap<TransferKey, Option<MessageId>>,
-    /// On those that have ended.
+    /// On ended associations.
     ended: Recent<TransferKey, Option<MessageId>>,
     /// Confirmed APDUs, with the time. The same APDU may still be read on another association, because the disk is
     /// slow.
@@ -129,7 +129,7 @@ impl DedupLedger {
 }
 
 fn key(peer: &str, digest: &[u8]) -> TransferKey {
-    // No digest ends like another one with a name behind it: all are of one length.
+    // Unambiguous, as all digests have the same length.
     [digest, peer.as_bytes()].concat().into()
 }
 

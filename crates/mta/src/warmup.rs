@@ -25,7 +25,7 @@ use std::sync::Arc;
 pub struct WarmupKey {
     /// The name of the source.
     pub source: Arc<str>,
-    /// The provider that they go to, or the set of hosts.
+    /// The provider, or the set of hosts.
     pub towards: Arc<str>,
 }
 
@@ -42,7 +42,7 @@ pub struct AllowanceRequest {
     pub key: WarmupKey,
     /// The source's warm-up plan in the configuration.
     pub plan: Arc<Warmup>,
-    /// As many recipients as wait, at least 1.
+    /// Number of waiting recipients, at least 1.
     pub wanted: u32,
     pub now: Wall,
 }
@@ -56,14 +56,14 @@ pub enum Allowance {
         /// The rest is void afterwards.
         until: Wall,
     },
-    /// Nothing at present.
+    /// Nothing may be sent at present.
     Closed {
         /// To follow "waiting for".
         why: Arc<str>,
         /// Time of the next try.
         until: Wall,
     },
-    /// It is warm: there is no limit any more.
+    /// Without limit: the warm-up is over.
     Warm,
 }
 
@@ -72,6 +72,6 @@ pub enum Allowance {
 pub struct Tried {
     pub tried: u32,
     pub delivered: u32,
-    /// Deferred or refused as blocked or rate limited.
+    /// Deferred or rejected as blocked or rate limited.
     pub held: u32,
 }

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// The value, as its owner has it.
+/// The owner's side of a value.
 pub struct Watched<T>(Arc<Mutex<State<T>>>);
 
 /// A follower; a clone has seen the same version.
@@ -22,14 +22,14 @@ pub struct Watcher<T> {
 struct State<T> {
     value: T,
     version: u64,
-    /// Its owner is gone.
+    /// The owner was dropped.
     is_over: bool,
     next: u64,
     /// Waiting followers, by their numbers.
     waiting: BTreeMap<u64, Waker>,
 }
 
-/// The owner of the value is gone.
+/// The owner of the value was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
@@ -46,14 +46,14 @@ fn joined<T>(state: &Arc<Mutex<State<T>>>, seen: Option<u64>) -> Watcher<T> {
 }
 
 impl<T> Watched<T> {
-    /// Nobody follows it yet.
+    /// Without followers.
     #[must_use]
     pub fn new(value: T) -> Watched<T> {
         let (is_over, waiting) = (false, BTreeMap::new());
         Watched(Arc::new(Mutex::new(State { value, version: 0, is_over, next: 0, waiting })))
     }
 
-    /// It is this from now on.
+    /// Sets the value.
     pub fn set(&self, value: T) {
         self.change(|state| {
             state.version += 1;
@@ -164,7 +164,7 @@ impl<T> fmt::Debug for Watcher<T> {
     }
 }
 
-/// Noted any number of times, taken once.
+/// A signal that is set any number of times, and taken once.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     is_noted: Cell<bool>,
@@ -172,7 +172,7 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Wakes the task that waits, now or when it waits next.
+    /// Sets the signal, and wakes the waiting task.
     pub(crate) fn note(&self) {
         if !self.is_noted.replace(true)
             && let Some(waker) = self.waker.borrow_mut().take()
@@ -181,7 +181,7 @@ impl Signal {
         }
     }
 
-    /// Ready if it was noted since it was last taken.
+    /// Ready if it was set since it was last taken.
     pub(crate) fn poll_taken(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_noted.take() {
             return Poll::Ready(());

@@ -9,12 +9,12 @@ use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use mail::Wall;
 
-/// The longest text that is read.
+/// Maximum length of the text in bytes.
 pub const WINDOW_BYTES_MAX: usize = 256;
 /// Maximum number of windows together.
 pub const WINDOWS_MAX: usize = 16;
 
-/// So far ahead windows are looked for: each opens once a week at least.
+/// Number of days searched for the next window: each opens at least once a week.
 const DAYS_AHEAD: usize = 9;
 
 const DAYS: [(&str, Weekday); 7] = [
@@ -34,7 +34,7 @@ pub struct Window(Vec<Span>);
 /// Some hours on some days.
 #[derive(Clone, Debug)]
 struct Span {
-    /// On which of [`DAYS`] they begin.
+    /// The [`DAYS`] on which they begin.
     days: [bool; 7],
     from: Time,
     /// `None`: midnight.
@@ -45,15 +45,14 @@ struct Span {
 /// State of a window: open or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// It may.
     pub is_open: bool,
-    /// Until when that is so.
+    /// End of this state.
     pub until: Wall,
 }
 
 impl Window {
-    /// Reads windows with commas between. Days may be left out (all), and the time zone where a later one names
-    /// it, but not of the last. Hours that end before they begin end the day after.
+    /// Parses windows with commas between. Days may be omitted (all), and so may the time zone, except in the last
+    /// window: it is that of the next window. Hours that end before they begin end on the next day.
     #[must_use]
     pub fn parse(text: &str) -> Option<Window> {
         if text.len() > WINDOW_BYTES_MAX || text.split(',').count() > WINDOWS_MAX {
@@ -89,7 +88,7 @@ impl Window {
 }
 
 impl Span {
-    /// `zone`: that of the one behind it, and then its own.
+    /// `zone`: the zone of the next window, replaced by its own.
     fn parse(text: &str, zone: &mut Option<TimeZone>) -> Option<Span> {
         let mut words = text.split_ascii_whitespace().peekable();
         let is_days = |word: &&str| word.starts_with(|first: char| first.is_ascii_alphabetic());
@@ -108,7 +107,7 @@ impl Span {
         Some(Span { days, from, to, zone: zone.clone().filter(|_| is_right)? })
     }
 
-    /// Its hours from the day before `now` on, in order.
+    /// Its times from the day before `now`, in order.
     fn times(&self, now: Wall) -> Option<Vec<(Wall, Wall)>> {
         let now = Timestamp::from_millisecond(i64::try_from(now.0).ok()?).ok()?;
         let mut day = self.zone.to_datetime(now).date().yesterday().ok()?;

@@ -22,13 +22,13 @@ pub struct Effect {
     /// The next hop, if it has no provider, or if a provider's rule is limited to mail for one domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
-    /// The source; empty: mail without one. Absent: all.
+    /// The source; empty for mail without one; absent for all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The tenant, where it is about one.
+    /// The tenant, if the rule concerns one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The campaign, where it is about one.
+    /// The campaign, if the rule concerns one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub campaign: Option<String>,
     /// The peer that sent the reply.
@@ -45,11 +45,11 @@ pub struct Effect {
     pub until: Wall,
     /// Duration from `renewed` to `until`, and of the period in which it is kept afterwards.
     pub lasts_ms: u64,
-    /// The how-manieth time in a row, from 1: each lasts twice as long as the one before.
+    /// Number of effects in a row, from 1: each lasts twice as long as the previous one.
     pub step: u16,
     /// Quarters of the limits that have returned; 4: the effect is over.
     pub returned: u8,
-    /// It is over after so many deliveries.
+    /// Number of deliveries after which it is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deliveries_left: Option<u32>,
 }
@@ -165,13 +165,13 @@ pub struct ShapingLift {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Lift {
-    /// Of the rule of this name.
+    /// Effects of the rule with this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Of this provider's rules.
+    /// Effects of this provider's rules.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// About this source.
+    /// Effects that concern this source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }

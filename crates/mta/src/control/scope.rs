@@ -15,7 +15,7 @@ pub struct Scope {
     /// Mail for this domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// Mail that takes the route of this name.
+    /// Mail on the route of this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     /// Mail to this next hop, or to any next hop that has this host.
@@ -38,18 +38,18 @@ pub struct Scope {
 /// The properties of a next hop that a scope can name.
 #[derive(Clone, Copy, Debug)]
 pub struct HopSeen<'a> {
-    /// As the ready queue is called.
+    /// The ready queue's name.
     pub next_hop: &'a str,
-    /// The route that leads there, where that is known.
+    /// The route, if known.
     pub route: Option<&'a str>,
     /// The provider of its hosts, if known.
     pub provider: Option<&'a str>,
-    /// From where mail is sent there; empty for the default.
+    /// The source; empty for the default.
     pub source: &'a str,
 }
 
 impl Scope {
-    /// The names that are in it.
+    /// All names in the scope.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let Scope { domain, route, next_hop, provider, source, tenant, campaign } = self;
         let all = [domain, route, next_hop, provider, source, tenant, campaign];

@@ -9,22 +9,22 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filter {
-    /// The recipient's domain, compared without case.
+    /// The recipient's domain, case-insensitive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// The whole reverse-path of the message; empty for `<>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sender: Option<String>,
-    /// The recipient's address, compared without case.
+    /// The recipient's address, case-insensitive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recipient: Option<String>,
-    /// The client that handed the message in: its address, or its EHLO argument.
+    /// The client: its address, or its EHLO argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
     /// State of the recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<RecipientState>,
-    /// Name of its route.
+    /// Name of the route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     /// Its next hop, or one of the hop's hosts.
@@ -36,25 +36,25 @@ pub struct Filter {
     /// The campaign that the sender gave.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub campaign: Option<String>,
-    /// The pool that it is sent from: its own, or else its tenant's or its route's.
+    /// The egress pool: the message's own, or else its tenant's or its route's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// The provider of the hosts, as far as it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The source that it is sent from.
+    /// The source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Words in its last failure or in the reason of its hold, compared without case.
+    /// Text in the last failure or in the reason of the hold, case-insensitive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The class of the reply in its last failure.
     #[serde(with = "text::class_option", skip_serializing_if = "Option::is_none")]
     pub class: Option<ReplyClass>,
-    /// The message is at least so old.
+    /// Minimum age of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub older_than_ms: Option<u64>,
-    /// The message is younger than this.
+    /// Maximum age of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub younger_than_ms: Option<u64>,
 }
@@ -73,7 +73,7 @@ pub enum Select {
 /// of its hosts, with or without the port.
 pub(crate) fn is_hop(next_hop: &str, wanted: &str) -> bool {
     let is = |text: &str| text.eq_ignore_ascii_case(wanted);
-    // Channel and route come first; neither has a colon in it.
+    // The name begins with channel and route, which contain no colon.
     let hosts = next_hop.splitn(3, ':').nth(2).unwrap_or("");
     let without_port = |host: &str| host.rsplit_once(':').is_some_and(|(name, _)| is(name));
     is(next_hop) || hosts.split([',', '>']).any(|host| is(host) || without_port(host))

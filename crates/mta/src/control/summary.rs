@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Up to which age, in milliseconds, a message counts in which line; the last one has no end.
+/// Upper bounds of age in milliseconds, with their labels; the last has no end.
 pub const AGE_BUCKETS: [(u64, &str); 8] = [
     (60_000, "under 1m"),
     (300_000, "1m to 5m"),
@@ -17,7 +17,7 @@ pub const AGE_BUCKETS: [(u64, &str); 8] = [
 
 /// Maximum number of names counted separately; further ones are counted together.
 const NAMES_MAX: usize = 10_000;
-/// Bytes of a name.
+/// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 200;
 /// The row for the names that are not counted separately or not shown.
 const OTHERS: &str = "(others)";
@@ -25,35 +25,35 @@ const OTHERS: &str = "(others)";
 /// Counts of queued mail, by recipients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// Messages with a recipient that matched.
+    /// Messages with a matching recipient.
     pub messages: u64,
-    /// Recipients that matched.
+    /// Matching recipients.
     pub recipients: u64,
     /// By domain, the largest first.
     pub domains: Vec<SummaryRow>,
-    /// By next hop, as far as it is known.
+    /// By next hop, if known.
     pub next_hops: Vec<SummaryRow>,
     /// By tenant, without mail that has none.
     #[serde(default)]
     pub tenants: Vec<SummaryRow>,
-    /// By campaign, of those that have one.
+    /// By campaign, without mail that has none.
     #[serde(default)]
     pub campaigns: Vec<SummaryRow>,
-    /// By provider, as far as it is known.
+    /// By provider, if known.
     #[serde(default)]
     pub providers: Vec<SummaryRow>,
-    /// By source, as far as it is chosen.
+    /// By source, if chosen.
     #[serde(default)]
     pub sources: Vec<SummaryRow>,
     /// By the last failure.
     pub reasons: Vec<SummaryRow>,
-    /// By the class of the last failure, of those that have one.
+    /// By the class of the last failure, without mail that has none.
     #[serde(default)]
     pub classes: Vec<SummaryRow>,
     pub ages: Vec<AgeGroup>,
 }
 
-/// One line of a table.
+/// A row of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SummaryRow {
     /// The common property.
@@ -63,17 +63,17 @@ pub struct SummaryRow {
     pub oldest_ms: u64,
 }
 
-/// One line of the table of ages.
+/// A row of the table of ages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgeGroup {
     pub name: String,
-    /// Recipients of messages younger than this; absent in the last line.
+    /// Recipients of messages younger than this; absent in the last row.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below_ms: Option<u64>,
     pub recipients: u64,
 }
 
-/// A table while it is counted; its size is bounded whatever it counts.
+/// A table during counting, with bounded size.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Count {
     rows: BTreeMap<Box<str>, (u64, u64)>,
@@ -115,7 +115,7 @@ impl Count {
     }
 }
 
-/// A summary while it is counted.
+/// A summary during counting.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counting {
     pub(crate) messages: u64,

@@ -4,7 +4,7 @@ use super::{Scope, text};
 use mail::Wall;
 use serde::{Deserialize, Serialize};
 
-/// Stops delivery, also of mail to come, until it is resumed.
+/// Suspends delivery, of future mail too, until it is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct QueueSuspend {
@@ -47,7 +47,7 @@ pub struct Suspension {
     pub until: Option<Wall>,
 }
 
-/// Of those that apply, the one that ends last.
+/// The applicable suspension that ends last.
 pub(crate) fn longest(
     all: &[Suspension],
     now: Wall,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Lookup tables, and how they are.
+/// Lists the lookup tables and their state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableList {}
 
@@ -11,7 +11,6 @@ pub struct TableList {}
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableGet {
-    /// Its name.
     pub table: String,
     pub key: String,
 }
@@ -20,9 +19,8 @@ pub struct TableGet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableFlush {
-    /// Its name.
     pub table: String,
-    /// Of this key only.
+    /// Clears this key only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
 }
@@ -30,11 +28,10 @@ pub struct TableFlush {
 /// A lookup table.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableItem {
-    /// Its name.
     pub name: String,
     /// Its kind: the key in `[[table]]`.
     pub kind: String,
-    /// The file that it was made of, the tables that it is made of, or the server that answers.
+    /// The file, the tables that it combines, or the server.
     pub source: String,
     /// Number of keys, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,11 +52,11 @@ pub struct TableItem {
 pub struct TableSnapshot {
     /// Update mode: `paged` (read again completely), `synchronised` (the server notifies of changes).
     pub mode: String,
-    /// The server that it is a copy of; absent until it was asked.
+    /// The server; absent until the first query.
     pub server: Option<String>,
-    /// Entries in it.
+    /// Number of entries.
     pub entries: u64,
-    /// Seconds since the server was last seen to be as the copy is; absent without a copy.
+    /// Seconds since the copy was last known to equal the server's entries; absent without a copy.
     pub age_s: Option<u64>,
     /// Time at which entries last changed, and the change.
     pub changed: Option<String>,
@@ -79,9 +76,8 @@ impl fmt::Display for TableSnapshot {
 /// The result of a lookup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableAnswer {
-    /// The table that was asked.
     pub table: String,
-    /// The key, as it was asked.
+    /// The key as given.
     pub key: String,
     /// The value as one text; absent if the table does not have the key, or on an error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,16 +88,15 @@ pub struct TableAnswer {
     /// The error, if there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// The lookups that led to it, in their order.
+    /// The lookups that led to it, in order.
     pub steps: Vec<TableStep>,
 }
 
 /// One lookup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TableStep {
-    /// The table.
     pub table: String,
-    /// The key, rewritten as the table wants it.
+    /// The key after rewriting.
     pub key: String,
     /// Source of the answer: a file, a server, or the cache with the entry's age.
     pub from: String,

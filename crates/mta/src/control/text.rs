@@ -1,4 +1,4 @@
-//! Ids and times as text in JSON: numbers of 64 bits don't survive every JSON reader.
+//! Ids and times as text in JSON: not every JSON parser keeps 64-bit numbers exact.
 
 use mail::Wall;
 
@@ -7,18 +7,14 @@ pub mod id {
     use mail::MessageId;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    /// Writes it.
-    ///
     /// # Errors
     /// The serializer's own.
     pub fn serialize<S: Serializer>(id: &MessageId, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(id)
     }
 
-    /// Reads it.
-    ///
     /// # Errors
-    /// When it is not 16 hex digits.
+    /// The text is not 16 hex digits.
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<MessageId, D::Error> {
         String::deserialize(d)?.parse().map_err(D::Error::custom)
     }
@@ -29,18 +25,14 @@ pub mod wall {
     use mail::Wall;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    /// Writes it.
-    ///
     /// # Errors
     /// The serializer's own.
     pub fn serialize<S: Serializer>(at: &Wall, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(at)
     }
 
-    /// Reads it.
-    ///
     /// # Errors
-    /// When it is not a time as `Wall` prints it.
+    /// The text is not a time as `Wall` prints it.
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Wall, D::Error> {
         let text = String::deserialize(d)?;
         super::parse_wall(&text).ok_or_else(|| D::Error::custom("not a time like RFC 3339 in UTC"))
@@ -52,8 +44,6 @@ pub mod wall_option {
     use mail::Wall;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    /// Writes it.
-    ///
     /// # Errors
     /// The serializer's own.
     pub fn serialize<S: Serializer>(at: &Option<Wall>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -63,10 +53,8 @@ pub mod wall_option {
         }
     }
 
-    /// Reads it.
-    ///
     /// # Errors
-    /// When it is not a time as `Wall` prints it.
+    /// The text is not a time as `Wall` prints it.
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Wall>, D::Error> {
         let Some(text) = Option::<String>::deserialize(d)? else { return Ok(None) };
         let at = super::parse_wall(&text);
@@ -79,8 +67,6 @@ pub mod class_option {
     use ::classes::ReplyClass;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    /// Writes it.
-    ///
     /// # Errors
     /// The serializer's own.
     pub fn serialize<S: Serializer>(
@@ -103,7 +89,7 @@ pub mod class_option {
     }
 }
 
-/// Reads a time as [`Wall`] prints it: `2026-11-21T10:11:12.345Z`, from 1970 to 9999.
+/// Parses a time as [`Wall`] prints it: `2026-11-21T10:11:12.345Z`, from 1970 to 9999.
 #[must_use]
 pub fn parse_wall(text: &str) -> Option<Wall> {
     let b = text.as_bytes();

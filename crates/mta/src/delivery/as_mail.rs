@@ -22,9 +22,9 @@ const CONVERTED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// A message to convert.
 #[derive(Debug)]
 pub struct ConversionRequest {
-    /// The message as it is in the spool.
+    /// The message as stored in the spool.
     pub original: Original,
-    /// All of its content.
+    /// Its whole content.
     pub content: Bytes,
     /// The configuration in force.
     pub config: Arc<Config>,
@@ -33,7 +33,7 @@ pub struct ConversionRequest {
 /// The result of a conversion by a channel.
 #[derive(Debug)]
 pub enum MailConversion {
-    /// A message.
+    /// The converted message.
     Message(Converted),
     /// Nothing is sent, because the message is a probe: it only asks whether a message would be delivered. The reply to
     /// record.
@@ -188,10 +188,10 @@ impl<W: World> Slot<W> {
         })
     }
 
-    /// Makes a conversion of so many octets: here if they are few, else where no shard stands still for it.
+    /// Does a conversion of `bytes` octets: a short one here, a longer one outside the shard's thread.
     ///
     /// # Errors
-    /// It was not made.
+    /// It was not done.
     pub async fn convert_in_turn<T: Send + 'static>(
         &self,
         bytes: u64,

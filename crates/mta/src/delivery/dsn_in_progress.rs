@@ -4,7 +4,7 @@ use super::Delivery;
 use crate::seams::World;
 use std::rc::Rc;
 
-/// Counts a report that is being made: a stop waits for it.
+/// Counts a report in progress: shutdown waits for it.
 pub(crate) struct DsnInProgress<W: World>(Rc<Delivery<W>>);
 
 impl<W: World> DsnInProgress<W> {
@@ -20,7 +20,7 @@ impl<W: World> Drop for DsnInProgress<W> {
     }
 }
 
-/// A report that can't be made for now: a stop does not wait for it.
+/// Counts a paused report: shutdown does not wait for it.
 pub(crate) struct DsnPaused<W: World>(Rc<Delivery<W>>);
 
 impl<W: World> DsnPaused<W> {

@@ -39,7 +39,7 @@ pub(super) fn leave_out<W: World>(
             leave_out_of(failure, &in_order(said_of_all.iter().cloned(), recipient.as_slice()));
             continue;
         }
-        // Mostly the same of all recipients.
+        // The replies for most recipients are the same.
         match &known {
             Some((reply, heard)) if failure.reply.as_ref() == Some(reply) => {
                 failure.heard.clone_from(heard);
@@ -58,7 +58,7 @@ pub(super) fn leave_out<W: World>(
     }
 }
 
-/// Leaves the name out by which we greeted.
+/// Removes the name of our EHLO greeting.
 pub(super) fn leave_out_greeting<W: World>(
     delivery: &Delivery<W>,
     ready: ReadyId,

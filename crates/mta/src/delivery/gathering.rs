@@ -20,11 +20,11 @@ use tokio::sync::Notify;
 /// Wait for further results when the remaining recipients are not about to be tried, so that results of the same
 /// instant are still included.
 const MOMENT: Duration = Duration::from_millis(100);
-/// First and longest wait for a message that must be read and can't be.
+/// First and maximum wait for a message that can't be read.
 const UNREADABLE_WAIT: Duration = Duration::from_secs(60);
 const UNREADABLE_WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// Adds verdicts, at least one, on recipients of one message. They are reported and settled soon.
+/// Adds results, at least one, for recipients of one message. They are reported and settled soon.
 pub(crate) fn gather<W: World>(delivery: &Rc<Delivery<W>>, id: MessageId, new: NewResults<'_>) {
     #[cfg(feature = "planted")]
     if new.judged.len() > 1 && delivery.services.has_planted(crate::planted::Planted::ReportEach) {
@@ -93,7 +93,7 @@ async fn wait_and_finish<W: World>(delivery: &Rc<Delivery<W>>, key: ReportKey, r
         let now = delivery.services.now();
         let is_expected =
             |sibling| delivery.schedule.queue().siblings(sibling, now) == Siblings::InFlight;
-        // It may have been finished by the verdict on the last recipient.
+        // The result of the last recipient may have finished it.
         let Some(due) = delivery.gathering.due(key, now, is_expected) else { return };
         if due <= now {
             break;

@@ -23,7 +23,7 @@ pub(crate) fn fail_now<W: World>(
     failure: &Arc<Failure>,
 ) {
     let judged = fail_each(delivery, message, entries, failure);
-    // They left one after the other: the last knows whether another is queued.
+    // The entries were removed one after the other, so the last one shows if another is queued.
     let sibling = entries.last().and_then(|entry| entry.sibling);
     let new =
         NewResults { message: Some(message), received_at: message.received_at, judged, sibling };
@@ -91,7 +91,7 @@ fn overdue(last: Option<&Failure>) -> Arc<Failure> {
     Arc::new(Failure::local(Class::Permanent, EnhancedStatus::new(5, 4, 7), text))
 }
 
-/// A recipient's domain can't be delivered to at all.
+/// Fails a recipient with an undeliverable domain.
 pub(crate) fn refuse<W: World>(
     delivery: &Rc<Delivery<W>>,
     entry: EntryDetail,
@@ -111,7 +111,7 @@ fn give_up<W: World>(delivery: &Rc<Delivery<W>>, entry: &EntryDetail, verdict: D
     delivery.custody.release(entry.id, 1);
 }
 
-/// A verdict that follows from no attempt.
+/// Adds a result without an attempt.
 fn judge<W: World>(
     delivery: &Delivery<W>,
     entry: &EntryDetail,
@@ -129,12 +129,12 @@ fn judge<W: World>(
     }
 }
 
-/// An operator removed the entry while it was being tried, and it came back undelivered.
+/// An operator removed the entry during an attempt, and it was requeued undelivered.
 pub(crate) fn removed<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) {
     let task = Rc::clone(delivery);
     delivery.services.spawn(async move {
         let _busy = task.services.stopping.guard();
-        // Its event names the message, which can't be read any more once it is settled.
+        // Its event needs the message, which can't be read after the settle.
         match task.custody.messages.load(entry.id).await {
             Ok(message) => settle_removed(&task, &message, vec![entry.recipient]),
             Err(_) => settle_later_as_removed(&task, entry.id, vec![entry.recipient], None),
@@ -143,7 +143,7 @@ pub(crate) fn removed<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) 
     });
 }
 
-/// The sender should learn that delivery to these recipients of one message takes longer.
+/// The delay of these recipients of one message is due to be reported.
 pub(crate) fn warn<W: World>(delivery: &Rc<Delivery<W>>, late: Vec<EntryDetail>) {
     let Some(first) = late.first() else { return };
     let received_at = delivery.schedule.received_at(first);
@@ -163,7 +163,7 @@ pub(crate) fn warn<W: World>(delivery: &Rc<Delivery<W>>, late: Vec<EntryDetail>)
     gathering::gather(delivery, first.id, new);
 }
 
-/// Gives work back untouched: it was not this message's fault.
+/// Requeues work unchanged: the failure was not caused by this message.
 pub(super) fn give_back<W: World>(delivery: &Delivery<W>, work: &TransactionWork) {
     for (entry, _, _) in &work.entries {
         let _ = delivery.schedule.outcome(*entry, EntryOutcome::Untried);

@@ -80,7 +80,7 @@ async fn places<W: World>(
     found.into_iter().map(|found| place_of(route, table, found)).collect()
 }
 
-/// Their addresses. Nothing of the message is kept, which may have to be read for them.
+/// The recipients' addresses. A message that must be read for them is dropped afterwards.
 async fn recipients_of<W: World>(
     delivery: &Delivery<W>,
     locating: &HopLookup,
@@ -150,7 +150,7 @@ async fn conclude<W: World>(
 ) {
     let failures: Vec<Option<Arc<Failure>>> = answers.iter().map(failure_of).collect();
     let is_named = delivery.services.events.is_on() && failures.iter().any(Option::is_some);
-    // For the event, which names it.
+    // Its event needs the message.
     let message = match is_named {
         true => delivery.custody.messages.load(locating.id).await.ok(),
         false => None,

@@ -81,7 +81,7 @@ impl<W: World> Delivery<W> {
         fields.map(|(name, value)| (name.to_string(), value.into_string())).collect()
     }
 
-    /// The channel that a route's key leads to.
+    /// The channel with this route key.
     fn channel(&self, key: &str) -> Option<&Rc<dyn Channel<W>>> {
         self.channels.iter().find(|channel| channel.key() == key)
     }
@@ -89,7 +89,7 @@ impl<W: World> Delivery<W> {
 
 /// A channel of egress: one value per shard and kind.
 pub trait Channel<W: World>: 'static {
-    /// The key in `[[route]]` that leads to it: `smtp`, `maildir`, …
+    /// The key in `[[route]]`: `smtp`, `maildir`, …
     fn key(&self) -> &'static str;
 
     /// The fields of a message of this channel that operators see, by names of header fields.
@@ -102,20 +102,19 @@ pub trait Channel<W: World>: 'static {
         None
     }
 
-    /// Makes internet mail of this channel's messages, for a route that takes nothing else. `None`: they are that.
+    /// The converter of this channel's messages to internet mail. `None` if they are internet mail.
     fn makes_mail(&self) -> Option<MakesMail> {
         None
     }
 
-    /// Works one connection slot of a ready queue until there is nothing more for it. Dropping the
-    /// slot gives it back.
+    /// Works one connection slot of a ready queue until it is not needed. Dropping the slot releases it.
     fn run(&self, slot: Slot<W>) -> Task;
 }
 
 /// Name and value of one field of a message's description.
 pub type Field = (Arc<str>, Box<str>);
 
-/// Makes internet mail of a message, on whatever thread. `None`: it is none of the channel's.
+/// Converts a message to internet mail, on any thread. `None` if the message is not one of the channel's.
 pub type MakesMail = fn(&ConversionRequest) -> Option<Result<MailConversion, Failure>>;
 
 /// The channels of a shard.

@@ -20,7 +20,7 @@ pub struct AttemptContext {
     pub hop: Arc<Hop>,
     /// Accepted recipients are delivered to a mailbox or discarded, not relayed.
     pub local: bool,
-    /// The peer takes over the sender's wish for reports (RFC 3461 §5.2).
+    /// The peer is responsible for DSNs to the sender (RFC 3461 §5.2).
     pub dsn_passed_on: bool,
 }
 
@@ -87,7 +87,7 @@ pub(crate) fn conclude<W: World>(
     settle(delivery, message, sorted);
 }
 
-/// The queue forgets an entry that is done with.
+/// Removes a finished entry from the queue.
 fn settle_entry<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryId) {
     let now = delivery.services.now();
     delivery.schedule.queue_mut().handle_outcome(now, entry, EntryOutcome::Settled);
@@ -131,7 +131,7 @@ fn settle<W: World>(delivery: &Rc<Delivery<W>>, message: &Rc<Message>, sorted: S
     }
 }
 
-/// Recipients that failed for now, for the same reason, and are tried again together.
+/// Recipients with the same transient failure, which are retried together.
 struct Deferral {
     recipients: Vec<u32>,
     attempts: u16,
@@ -139,7 +139,7 @@ struct Deferral {
     failure: Arc<Failure>,
 }
 
-/// The attempt failed for now.
+/// Defers a recipient.
 fn defer<W: World>(
     delivery: &Rc<Delivery<W>>,
     deferred: &mut Vec<Deferral>,
@@ -149,13 +149,13 @@ fn defer<W: World>(
     let now = delivery.services.now();
     let outcome = EntryOutcome::Deferred(Arc::clone(&failure));
     let mine = delivery.schedule.queue_mut().handle_outcome(now, entry, outcome);
-    // None: it was too old to wait again and comes back as expired, or an operator removed it.
+    // `None`: the entry was too old to wait again and is returned as expired, or an operator removed it.
     if let Some(mine) = mine {
         note_deferred(deferred, recipient, mine, failure);
     }
 }
 
-/// The queue has put a recipient off.
+/// Notes that the queue deferred a recipient.
 fn note_deferred(
     deferred: &mut Vec<Deferral>,
     recipient: u32,
@@ -177,7 +177,7 @@ fn note_deferred(
     }
 }
 
-/// Records that the queue has put recipients of a message off before any hop was asked.
+/// Records that the queue deferred recipients of a message before contacting a hop.
 pub(crate) fn put_off<W: World>(
     delivery: &Delivery<W>,
     message: Option<&Message>,
@@ -191,7 +191,7 @@ pub(crate) fn put_off<W: World>(
     write_deferred(delivery, message, id, deferred, None);
 }
 
-/// Records attempts that failed for now.
+/// Records deferred attempts.
 fn write_deferred<W: World>(
     delivery: &Delivery<W>,
     message: Option<&Message>,
@@ -227,7 +227,7 @@ fn write_deferred<W: World>(
     }
 }
 
-/// Bytes of a failure's text that the spool keeps.
+/// Maximum length of a stored failure text in bytes.
 const REASON_BYTES_MAX: usize = 512;
 
 fn reason(failure: &Failure) -> Box<str> {
@@ -236,8 +236,8 @@ fn reason(failure: &Failure) -> Box<str> {
     text.into()
 }
 
-/// A part of the message, its `record` or its `body`, could not be read back from the spool: not
-/// the peer's fault, and not forgotten.
+/// Handles a message with a part (its `record` or its `body`) that can't be read from the spool: not the peer's fault,
+/// and kept.
 pub(crate) fn unreadable<W: World>(
     delivery: &Rc<Delivery<W>>,
     work: &TransactionWork,
@@ -252,7 +252,7 @@ pub(crate) fn unreadable<W: World>(
     write_deferred(delivery, None, work.id, deferred, None);
 }
 
-/// The failure of a message of which a part can't be read. RFC 3463 §3.4: X.3.0 is the mail system.
+/// The failure of a message with an unreadable part. RFC 3463 §3.4: X.3.0 is the mail system.
 pub(crate) fn unread(part: &str, why: &LoadError) -> Arc<Failure> {
     let text = format!("its {part} can't be read: {}", said_of(why));
     Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text))

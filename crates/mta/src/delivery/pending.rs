@@ -23,11 +23,11 @@ pub(crate) struct DsnBatcher {
     next_number: Cell<u64>,
     /// Reports in progress, until their records are durable.
     busy: Cell<usize>,
-    /// Reports that can't be made for now.
+    /// Paused reports.
     paused: Cell<usize>,
 }
 
-/// Verdicts on one message that wait for more.
+/// Results of one message that wait for more.
 #[derive(Debug)]
 struct OpenDsnBatch {
     gathered: DsnBatch,
@@ -37,17 +37,17 @@ struct OpenDsnBatch {
     retry_now: Rc<Notify>,
 }
 
-/// Verdicts that go into one report.
+/// Results for one report.
 #[derive(Debug)]
 pub(super) struct DsnBatch {
     pub(super) key: ReportKey,
-    /// If it was at hand.
+    /// If it is in memory.
     pub(super) message: Option<Rc<Message>>,
     pub(super) judged: Vec<RecipientResult>,
 }
 
 impl DsnBatcher {
-    /// Has everything written now.
+    /// Wakes all batches, to be written now.
     pub(crate) fn retry_all_now(&self) {
         for open in self.open.borrow().values() {
             open.retry_now.notify_one();
@@ -59,23 +59,23 @@ impl DsnBatcher {
         self.busy.get() == 0 && self.open.borrow().is_empty()
     }
 
-    /// A report is being made: a stop waits for it.
+    /// Counts a report in progress: shutdown waits for it.
     pub(super) fn begin(&self) {
         self.busy.set(self.busy.get() + 1);
     }
 
-    /// It is made.
+    /// Counts the end of a report.
     pub(super) fn end(&self) {
         self.busy.set(self.busy.get() - 1);
     }
 
-    /// It can't be made for now: a stop does not wait for it.
+    /// Counts a report as paused: shutdown does not wait for it.
     pub(super) fn pause(&self) {
         self.end();
         self.paused.set(self.paused.get() + 1);
     }
 
-    /// It is tried again.
+    /// Counts a paused report as in progress.
     pub(super) fn go_on(&self) {
         self.begin();
         self.paused.set(self.paused.get() - 1);
@@ -140,10 +140,10 @@ impl DsnBatcher {
 
 /// Results to add.
 pub(crate) struct NewResults<'a> {
-    /// If it is at hand.
+    /// If it is in memory.
     pub(crate) message: Option<&'a Rc<Message>>,
     pub(crate) received_at: Wall,
     pub(crate) judged: Vec<RecipientResult>,
-    /// Another recipient of the message that is queued, once all of these have left the queue.
+    /// A queued further recipient of the message, after all of these have left the queue.
     pub(crate) sibling: Option<EntryId>,
 }

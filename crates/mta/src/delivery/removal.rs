@@ -9,7 +9,7 @@ use mail::MessageId;
 use spool::{Record, Settle, SettleKind};
 use std::rc::Rc;
 
-/// Settles recipients that an operator removed, with their event.
+/// Settles recipients removed by an operator, with their event.
 pub(crate) fn settle_removed<W: World>(
     delivery: &Rc<Delivery<W>>,
     message: &Message,

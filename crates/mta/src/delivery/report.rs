@@ -1,4 +1,4 @@
-//! Telling the sender: DSNs, durable together with the settle that they report.
+//! Reports to senders: DSNs, durable together with the settle that they report.
 
 mod compose;
 mod policy;
@@ -40,7 +40,7 @@ pub(crate) async fn send<W: World>(
     let listed = |judged: &[RecipientResult]| judged.iter().any(RecipientResult::is_given_up);
     let mut judged = judged;
     if listed(&judged) && !delivery.unreported.is_waiting(key) {
-        // An operator has removed them, and they are settled so.
+        // An operator has removed them, and they are settled as removed.
         judged.retain(|judged| !judged.is_given_up());
     }
     let (mut groups, rest) = policy::sort(delivery, &message, judged);
@@ -62,7 +62,7 @@ pub(crate) async fn send<W: World>(
     due.submit(delivery).await;
 }
 
-/// Settles recipients, or notes that their delay was seen to, without a report.
+/// Settles recipients, or records that their delay was handled, without a report.
 fn settle_alone<W: World>(
     delivery: &Rc<Delivery<W>>,
     message: &Message,
@@ -143,7 +143,7 @@ struct Due {
     dsns: Vec<(Rc<Message>, Notify)>,
     settle: Settle,
     state: Option<State>,
-    /// Late recipients that only a notice of delay is about.
+    /// Late recipients with nothing but a notice of delay.
     late_alone: Vec<u32>,
     /// Number of delivered recipients that are settled together with the report.
     delivered: u64,
@@ -219,7 +219,7 @@ impl Due {
                     self.settle_delivered(delivery);
                     self.drop_what_room_is_not_kept_for(delivery);
                 }
-                // Reports are bounded so that this can't be. A log that stops would be worse.
+                // Unreachable, as the size of reports is bounded. A log that stops would be worse.
                 Completion::Refused(Refusal::TooLarge) if !self.dsns.is_empty() => {
                     delivery
                         .services

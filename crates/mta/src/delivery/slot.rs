@@ -57,11 +57,11 @@ pub struct Slot<W: World> {
 /// The end of a wait for work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idled {
-    /// There is work, or the server stops.
+    /// There is work, or the server is shutting down.
     Woken,
     /// The wait timed out, or the process needs the connection for another hop.
     Timeout,
-    /// The peer went, or spoke out of turn.
+    /// The peer closed the connection, or sent unexpected octets.
     Closed,
     /// Closed, while the queue counts on this connection and must be notified.
     ClosedWhileWoken,
@@ -82,12 +82,12 @@ impl<W: World> Slot<W> {
         &self.hop
     }
 
-    /// The source of its mail cannot send from this address, whatever the next hop.
+    /// The source can't send from this address to any next hop.
     pub fn note_source_out(&self, source: &Source, why: &str) {
         hops::note_out(&self.delivery.schedule, &source.name, Out::Source, why);
     }
 
-    /// The source of its mail cannot reach this next hop.
+    /// The source can't reach this next hop.
     pub fn note_way_out(&self, source: &Source, why: &str) {
         let schedule = &self.delivery.schedule;
         let key = schedule.queue().ready_key(self.ready).cloned();
@@ -101,7 +101,7 @@ impl<W: World> Slot<W> {
         &self.delivery.services.world
     }
 
-    /// The time of day.
+    /// Wall-clock time.
     #[must_use]
     pub fn wall(&self) -> Wall {
         self.delivery.services.wall()
@@ -118,7 +118,7 @@ impl<W: World> Slot<W> {
         &self.delivery.services.shared.known_hosts
     }
 
-    /// The counts of the process.
+    /// Metrics of the process.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.delivery.services.metrics
@@ -129,13 +129,13 @@ impl<W: World> Slot<W> {
         &*self.delivery.services.console
     }
 
-    /// A buffer to read into, until the task waits.
+    /// Read buffer, valid until the next await.
     #[must_use]
     pub fn scratch(&self) -> RefMut<'_, Box<[u8]>> {
         self.delivery.services.scratch.borrow_mut()
     }
 
-    /// A number that this spool has for ever, and no other has.
+    /// A number unique to this spool, which never changes.
     #[must_use]
     pub fn spool_salt(&self) -> u64 {
         self.delivery.services.shared.spool_salt
@@ -153,7 +153,7 @@ impl<W: World> Slot<W> {
         self.delivery.services.stopping.until().is_some()
     }
 
-    /// While it lives, a stop waits (as long as its grace allows).
+    /// While the guard exists, shutdown waits, within the grace period.
     #[must_use]
     pub fn busy(&self) -> StopGuard {
         self.delivery.services.stopping.guard()
@@ -167,7 +167,7 @@ impl<W: World> Slot<W> {
     }
 }
 
-/// The slot itself.
+/// State of the slot.
 impl<W: World> Slot<W> {
     /// The connection is open.
     pub fn opened(&self) {
@@ -176,7 +176,7 @@ impl<W: World> Slot<W> {
         self.delivery.schedule.note_opening(self.ready);
     }
 
-    /// The connection could not be opened: gives the slot back with the reason.
+    /// The connection failed: releases the slot with the reason.
     pub fn open_failed(mut self, failure: Arc<Failure>) {
         self.held = false;
         let now = self.now();
@@ -184,21 +184,21 @@ impl<W: World> Slot<W> {
         self.delivery.schedule.note_opening(self.ready);
     }
 
-    /// There will never be mail service: gives the slot back, and all that waits fails.
+    /// The host permanently refuses mail service: releases the slot, and fails all waiting mail.
     pub fn refused(mut self, failure: Arc<Failure>) {
         self.held = false;
         let now = self.now();
         self.delivery.schedule.queue_mut().handle_open_refused(now, self.ready, failure);
     }
 
-    /// No connection was opened, for nothing waits for one any more.
+    /// No connection is needed any more: releases the slot.
     pub fn not_needed(mut self) {
         self.held = false;
         let now = self.now();
         self.delivery.schedule.queue_mut().handle_open_not_needed(now, self.ready);
     }
 
-    /// Says why it will be closed.
+    /// Sets the reason for closing.
     pub fn closing(&mut self, reason: CloseReason) {
         self.reason = reason;
     }
@@ -207,7 +207,7 @@ impl<W: World> Slot<W> {
     /// connection any more, or a limit was lowered during the wait.
     pub async fn connection(&self, host: &str, peer: &Endpoint) -> Option<Permit> {
         let (schedule, shared) = (&self.delivery.schedule, &self.delivery.services.shared);
-        // Never without: the hop is known as long as its ready queue is.
+        // Always present: the hop is known as long as its ready queue.
         let who = self.owned(schedule.who(self.ready)?, host, peer);
         self.owned.set(Some(who));
         let standing = self.standing(who);
@@ -260,7 +260,7 @@ impl<W: World> Slot<W> {
         }
     }
 
-    /// The peer of a connection has been silent for long.
+    /// Notes that the peer of a connection has been silent for long.
     pub fn note_silence(&self, permit: &mut Permit) {
         permit.doubt();
         self.note_left(permit);
@@ -272,7 +272,7 @@ impl<W: World> Slot<W> {
         self.note_standing(permit, TrustLevel::Doubtful);
     }
 
-    /// For all shards to know.
+    /// Shares a trust level with all shards.
     fn note_standing(&self, permit: &Permit, standing: TrustLevel) {
         self.delivery.schedule.note_standing(self.ready, standing);
         if self.hop.is_by_mx() {
@@ -285,7 +285,7 @@ impl<W: World> Slot<W> {
         }
     }
 
-    /// Waits in line to be one of the workers of the process that write mailboxes, or discard.
+    /// Waits for one of the process's worker permits for mailbox writes and discards.
     pub async fn worker(&self) -> Permit {
         self.delivery.services.shared.workers.join(self.who(), TrustLevel::Good, 1).await
     }
@@ -337,7 +337,7 @@ impl<W: World> Slot<W> {
     }
 }
 
-/// Reports about TLS (RFC 8460).
+/// TLS reports (RFC 8460).
 impl<W: World> Slot<W> {
     /// The TLS report service; `None` if it is off.
     #[must_use]
@@ -345,7 +345,7 @@ impl<W: World> Slot<W> {
         Some(self.world().tls_reports()).filter(|reports| reports.is_on())
     }
 
-    /// Domains that have mail here which a connection would carry.
+    /// Domains with waiting mail for this connection.
     #[must_use]
     pub fn waiting_domains(&self) -> Vec<Rc<TlsDomain>> {
         let schedule = &self.delivery.schedule;
@@ -353,7 +353,7 @@ impl<W: World> Slot<W> {
         schedule.tls_domains.all(self.ready, |scheduled| queue.has_some_at(scheduled, self.ready))
     }
 
-    /// The domain of a recipient that was taken, if it is one of those that are reported to.
+    /// The domain of a recipient in flight, if TLS reports cover it.
     #[must_use]
     pub fn domain_of(&self, entry: EntryId) -> Option<Rc<TlsDomain>> {
         let schedule = &self.delivery.schedule;
@@ -364,7 +364,7 @@ impl<W: World> Slot<W> {
 
 /// Work.
 impl<W: World> Slot<W> {
-    /// The next message for a connection that has carried so many.
+    /// The next message for a connection that has carried `carried` messages.
     #[must_use]
     pub fn take(&self, carried: u32) -> Take {
         self.delivery.schedule.take(self.ready, carried)
@@ -381,7 +381,7 @@ impl<W: World> Slot<W> {
                 let active = self.delivery.router.active();
                 active.srs.as_ref().and_then(|srs| srs.forward(sender, message.received_at))
             }
-            // It was one when it was written.
+            // It was valid when it was written.
             SentBy::Owner(owner) => Mailbox::parse(owner, true).ok(),
         };
         Some(other.unwrap_or_else(|| sender.clone()))
@@ -436,7 +436,7 @@ impl<W: World> Slot<W> {
         }
     }
 
-    /// A place in the line for memory to read a message from there into, if it must be read.
+    /// A place in the line for memory to load a message into, if it must be loaded.
     #[must_use]
     pub fn place_to_load(&self, id: MessageId, origin: Origin) -> Option<PermitWaiter> {
         self.delivery.custody.messages.place_to_load(|| self.who_reads(origin), id)
@@ -504,10 +504,10 @@ impl<W: World> Slot<W> {
         self.delivery.custody.messages.load_blob(message, blob, offset).await
     }
 
-    /// Hands a body to `take`, piece by piece, until that gives something.
+    /// Passes a body to `take`, piece by piece, until it returns a value.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// The body can't be read.
     pub async fn for_each_piece<T>(
         &self,
         message: &Message,
@@ -517,7 +517,7 @@ impl<W: World> Slot<W> {
     }
 }
 
-/// Outcomes.
+/// Results.
 impl<W: World> Slot<W> {
     /// Concludes the attempt of `work`; `outcomes` are in the order of its entries.
     pub fn conclude(
@@ -557,27 +557,27 @@ impl<W: World> Slot<W> {
         hearing::opening(&self.delivery, self.ready, failure)
     }
 
-    /// A part of the message, its `record` or its `body`, could not be read back from the spool:
-    /// not the peer's fault, and tried again.
+    /// Handles a message with a part (its `record` or its `body`) that can't be read from the spool: not the peer's
+    /// fault, and retried.
     pub fn unreadable(&self, work: &TransactionWork, part: &str, why: &LoadError) {
         outcome::unreadable(&self.delivery, work, part, why);
     }
 
-    /// The next hop accepted a message: it is well.
+    /// Notes that the next hop accepted a message.
     pub fn accepted(&self) {
         let now = self.now();
         self.delivery.schedule.queue_mut().handle_accepted(now, self.ready);
     }
 
-    /// The next hop refused a whole transaction for now; `of_recipients`: it may be on account of
-    /// the recipients alone, as with greylisting.
+    /// Notes that the next hop deferred a whole transaction; `of_recipients`: the recipients alone may be the reason,
+    /// as with greylisting.
     pub fn deferred(&self, failure: &Failure, of_recipients: bool) {
         let (now, failure) = (self.now(), Arc::new(failure.clone()));
         let mut queue = self.delivery.schedule.queue_mut();
         queue.handle_refused(now, self.ready, failure, of_recipients);
     }
 
-    /// The next hop wants fewer connections, or bears no more.
+    /// Notes that the next hop asks for fewer connections, or can't serve more.
     pub fn throttled(&self, failure: Failure) {
         let (now, failure) = (self.now(), Arc::new(failure));
         self.delivery.schedule.queue_mut().handle_throttled(now, self.ready, failure);

@@ -1,4 +1,4 @@
-//! Has a channel work a slot of a ready queue.
+//! Starts a channel on a slot of a ready queue.
 
 use super::{Delivery, Slot};
 use crate::seams::World;

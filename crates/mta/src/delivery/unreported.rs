@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 #[derive(Clone, Debug)]
 pub(crate) struct FailedRecipient {
     pub(crate) index: u32,
-    /// As far as it is known.
+    /// Possibly incomplete.
     pub(crate) address: String,
     pub(crate) domain: Option<Domain>,
     pub(crate) received_at: Wall,
@@ -41,13 +41,13 @@ struct PendingDsn {
 /// The next step of a report that the spool had no space for.
 #[derive(Debug)]
 pub(crate) enum DsnRetry {
-    /// Waits for its next try, or until an operator has it tried at once.
+    /// Wait for the next try, or until an operator requests it.
     Wait(Rc<Notify>),
     /// An operator removed its recipients: settle them as removed.
     Removed,
 }
 
-/// The recipients of one shard that wait so.
+/// The pending reports of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct PendingDsns {
     waiting: RefCell<BTreeMap<ReportKey, PendingDsn>>,
@@ -95,8 +95,7 @@ impl PendingDsns {
         DsnRetry::Wait(Rc::clone(&mine.retry_now))
     }
 
-    /// The message could be read: recipients have addresses, but those that `address_of` doesn't
-    /// know are settled.
+    /// The message was read: sets recipients' addresses; those unknown to `address_of` are settled.
     pub(crate) fn name(&self, key: ReportKey, address_of: impl Fn(u32) -> Option<String>) {
         let mut waiting = self.waiting.borrow_mut();
         let Some(mine) = waiting.get_mut(&key) else { return };
@@ -110,19 +109,19 @@ impl PendingDsns {
         }
     }
 
-    /// The report goes to the spool again. False: an operator has removed its recipients.
+    /// The report is submitted to the spool again. Returns false if an operator has removed its recipients.
     pub(crate) fn submit(&self, key: ReportKey) -> bool {
         let mut waiting = self.waiting.borrow_mut();
         let mine = waiting.get_mut(&key);
         mine.map(|mine| mine.submitted = true).is_some()
     }
 
-    /// False: an operator has removed the recipients.
+    /// Returns false if an operator has removed the recipients.
     pub(crate) fn is_waiting(&self, key: ReportKey) -> bool {
         self.waiting.borrow().contains_key(&key)
     }
 
-    /// The report is written, or the message is read.
+    /// Removes a report that is written, or not needed.
     pub(crate) fn conclude(&self, key: ReportKey) {
         self.waiting.borrow_mut().remove(&key);
     }
@@ -137,14 +136,14 @@ impl PendingDsns {
         self.waiting.borrow().len()
     }
 
-    /// The messages with recipients that wait.
+    /// The messages with waiting recipients.
     pub(crate) fn ids(&self) -> Vec<MessageId> {
         let mut ids: Vec<MessageId> = self.waiting.borrow().keys().map(|(id, _)| *id).collect();
         ids.dedup();
         ids
     }
 
-    /// The recipients of a message that wait, with the time of the next try.
+    /// The waiting recipients of a message, with the time of the next try.
     pub(crate) fn of(&self, id: MessageId) -> Vec<(FailedRecipient, Mono)> {
         let waiting = self.waiting.borrow();
         let mine = waiting.range(keys_of(id));

@@ -39,26 +39,26 @@ pub(super) fn concerned<'a>(hop: Option<&'a Hop>, message: Option<&'a Message>) 
 /// The outcome of a recipient.
 #[derive(Clone, Debug)]
 pub(crate) enum DeliveryOutcome {
-    /// Given up.
+    /// Failed.
     Failed(Arc<Failure>),
-    /// Given up for its age.
+    /// Expired.
     Expired {
         /// The last failure, if it is known.
         failure: Option<Arc<Failure>>,
         after: Duration,
     },
-    /// Still trying.
+    /// Delayed.
     Delayed {
         /// The reason for the delay, if it is known.
         failure: Option<Arc<Failure>>,
         /// Time at which it expires.
         give_up_at: Wall,
-        /// It is in the queue as this.
+        /// Its queue entry.
         entry: EntryId,
     },
-    /// In a mailbox here.
+    /// Stored in a local mailbox.
     Delivered(Reply),
-    /// Handed to a server that does not know DSNs.
+    /// Relayed to a server without DSN support.
     Relayed(Reply),
 }
 
@@ -73,7 +73,7 @@ impl DeliveryOutcome {
     }
 }
 
-/// A verdict on a recipient.
+/// The result of a recipient.
 #[derive(Clone, Debug)]
 pub(crate) struct RecipientResult {
     /// Its index in the envelope.
@@ -83,7 +83,7 @@ pub(crate) struct RecipientResult {
     /// Time of the last attempt, if it is known.
     pub(crate) tried_at: Option<Wall>,
     pub(crate) hop: Option<Arc<Hop>>,
-    /// Its domain, for as long as the message isn't read.
+    /// Its domain, as long as the message is not loaded.
     pub(crate) domain: Option<Domain>,
     pub(crate) verdict: DeliveryOutcome,
 }
@@ -100,12 +100,12 @@ impl RecipientResult {
         }
     }
 
-    /// It is out of the queue, undelivered.
+    /// Returns true if it left the queue undelivered.
     pub(crate) fn is_given_up(&self) -> bool {
         matches!(self.verdict, DeliveryOutcome::Failed(_) | DeliveryOutcome::Expired { .. })
     }
 
-    /// Its settle counts among those of delivered recipients.
+    /// Returns true if its settle counts as delivered.
     pub(crate) fn is_delivered(&self) -> bool {
         matches!(self.verdict, DeliveryOutcome::Delivered(_) | DeliveryOutcome::Relayed(_))
     }
@@ -170,7 +170,7 @@ impl RecipientResult {
         }
     }
 
-    /// As long as it isn't settled an operator sees it so; `address`: as far as it is known.
+    /// The form in which operators see it until it is settled; `address` may be incomplete.
     pub(crate) fn given_up(&self, address: String, received_at: Wall) -> Option<FailedRecipient> {
         self.is_given_up().then(|| FailedRecipient {
             index: self.index,
@@ -254,7 +254,7 @@ pub(crate) fn is_wanted(message: &Message, index: u32, wish: Notify) -> bool {
     if message.is_from_stranger() && wish != Notify::FAILURE {
         return false;
     }
-    // RFC 5321 §4.5.5: a null reverse-path is never reported to.
+    // RFC 5321 §4.5.5: no report to a null reverse-path.
     message.envelope.reverse_path.is_some()
         && message
             .envelope

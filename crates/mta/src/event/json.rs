@@ -1,4 +1,4 @@
-//! Events as JSON lines. The field names are documented in `docs/events.md` and are a promise.
+//! Events as JSON lines. The field names are documented in `docs/events.md` and are stable.
 
 use super::{
     Client, Done, Event, EventMessage, FailedAttempt, Hop, Kind, Position, Refusal, ShapingEvent,
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 /// cut off.
 const REASON_BYTES_MAX: usize = 1_024;
 
-/// Appends the event to `out`: one JSON object and a newline for each recipient it is about.
+/// Appends the event to `out`: one JSON object and a newline for each of its recipients.
 pub fn write_lines(event: &Event, out: &mut Vec<u8>) {
     let per_recipient = !matches!(event.kind, Kind::Received { .. });
     if per_recipient && !event.recipients.is_empty() {
@@ -180,7 +180,7 @@ fn client_fields(line: &mut JsonLine<'_>, client: &Client) {
     }
 }
 
-/// A field for each check that was made.
+/// Writes a field for each check.
 fn checked_fields(line: &mut JsonLine<'_>, checked: &AuthSummary) {
     let words = [
         ("iprev", checked.iprev.map(auth::iprev::IprevResult::as_str)),
@@ -325,14 +325,12 @@ fn refusal_fields(line: &mut JsonLine<'_>, refusal: &Refusal) {
     }
 }
 
-/// A JSON object that is being written; every field puts its own comma first, as the object
-/// always begins with `time`.
+/// A JSON object being written; every field writes its comma first, as the object always begins with `time`.
 struct JsonLine<'a> {
     out: &'a mut Vec<u8>,
 }
 
-// Inlined, so that a field's name is a constant where it is written: a call for each took 5 % of the instructions of a
-// message's events.
+// Inlined, so that a field's name is a constant at the call. Calls took 5 % of the instructions of a message's events.
 impl JsonLine<'_> {
     #[inline(always)]
     fn key(&mut self, name: &str) {
@@ -367,7 +365,7 @@ impl JsonLine<'_> {
         self.out.push(b'}');
     }
 
-    /// A value that comes from this program's own constants and needs no escaping.
+    /// A constant of this program, which needs no escaping.
     #[inline(always)]
     fn plain(&mut self, name: &str, value: &str) {
         self.key(name);
@@ -466,11 +464,11 @@ fn write_string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// RFC 8259 §7: quotation mark, backslash and control characters are escaped. U+007F and the C1
-/// controls are too, so that a log shown on a terminal does nothing to it.
+/// RFC 8259 §7: quotation mark, backslash and control characters are escaped. U+007F and the C1 controls are, too, so
+/// that a log shown on a terminal has no effect on it.
 fn write_escaped(out: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
-    // To the end even if one is found early: so the compiler looks at many at a time.
+    // No early exit, so that the compiler vectorises the loop.
     if !bytes.iter().fold(false, |found, &b| found | needs_care(b)) {
         out.extend_from_slice(bytes);
         return;

@@ -73,10 +73,9 @@ impl Default for EventsTable {
     }
 }
 
-/// The file of the event log.
+/// The file of the event log, and its rotation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventFile {
-    /// The file.
     pub path: PathBuf,
     /// `None`: by age only.
     pub rotate_bytes: Option<u64>,
@@ -84,16 +83,16 @@ pub struct EventFile {
     pub rotate_after: Option<Duration>,
     /// Rotated files kept; `None`: all.
     pub keep_files: Option<u32>,
-    /// Events waiting to be written.
+    /// Maximum number of waiting events.
     pub waiting_max: u32,
 }
 
-/// `events`, when they are on.
+/// `events`, when enabled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventSettings {
     /// File of the log.
     pub file: EventFile,
-    /// Fields of messages' headers that stand in events, each once.
+    /// Header fields included in events, without duplicates.
     pub headers: Arc<[Arc<str>]>,
 }
 
@@ -143,7 +142,7 @@ fn file(table: &EventsTable, reader: &mut Reader<'_, '_>) -> EventFile {
     }
 }
 
-/// The names of the fields, each once, whatever its case.
+/// The names of the fields without duplicates, case-insensitive.
 fn headers(written: &[String], reader: &mut Reader<'_, '_>) -> Arc<[Arc<str>]> {
     if written.len() > HEADERS_MAX {
         reader.error("headers", format!("more than {HEADERS_MAX} header fields"), "");

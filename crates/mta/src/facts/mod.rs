@@ -17,7 +17,7 @@ use spool::record::tag;
 use std::sync::Arc;
 use values::Fact;
 
-/// The table: tag, name and type of each, in the order of tags.
+/// The table: tag, name and type of each fact, in the order of tags.
 macro_rules! facts {
     ($($(#[$doc:meta])* $tag:ident $name:ident: $type:ty,)*) => {
         /// All facts, to be written to the spool.
@@ -27,7 +27,7 @@ macro_rules! facts {
         }
 
         impl Facts<'_> {
-            /// As they are kept.
+            /// The encoded facts.
             pub(crate) fn to_meta(self) -> Meta {
                 let Facts { $($name),* } = self;
                 let count = [$($name.is_some()),*].into_iter().filter(|is_there| *is_there).count();
@@ -39,7 +39,7 @@ macro_rules! facts {
             }
         }
 
-        // Some are written for people and later versions alone.
+        // Some facts are only written, for people and for later versions.
         #[allow(dead_code)]
         impl<'a> StoredFacts<'a> {
             $($(#[$doc])* pub(crate) fn $name(self) -> Option<$type> {
@@ -57,9 +57,9 @@ facts! {
     /// Egress pool, in place of the route's.
     EGRESS_POOL pool: &'a str,
     PRIORITY priority: Priority,
-    /// It is not sent before.
+    /// Earliest time of sending.
     NOT_BEFORE not_before: Wall,
-    /// It is not sent from then on.
+    /// Time from which it is not sent any more.
     EXPIRES_AT expires: Wall,
     /// The client's authenticated login.
     AUTHENTICATED login: &'a str,
@@ -79,7 +79,7 @@ facts! {
     FORWARDED forwarded: Runs<'a>,
     /// Recipients that get it from the owner of a list.
     OWNERS owners: Owners<'a>,
-    /// Parts of the body that go nowhere.
+    /// Parts of the body that are never sent.
     OMITTED omitted: Ranges<'a>,
     /// TLS requirement (REQUIRETLS, TLS-Required: No).
     REQUIRE_TLS require_tls: RequireTls,
@@ -91,9 +91,9 @@ facts! {
     DELIVER_BY deliver_by: DeliverBy,
     /// The channel's own data, if it is not internet mail.
     X400 x400: &'a Bytes,
-    /// Recipients that were refused when it was accepted.
+    /// Recipients that were rejected when it was accepted.
     REFUSED refused: Refusals<'a>,
-    /// A check holds it.
+    /// Held by a check.
     HELD held: Hold<'a>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> StoredFacts<'a> {
 
     /// The labels of its events, with the operator's `overrides`; `None` if it has none.
     pub(crate) fn labels(self, overrides: Option<&Overrides>) -> Option<Labels> {
-        // Of most nothing was, and these tags are the first.
+        // Most messages have no labels, and these tags come first.
         if overrides.is_none() && self.0.fields.iter().all(|(tag, _)| *tag > tag::EGRESS_POOL) {
             return None;
         }

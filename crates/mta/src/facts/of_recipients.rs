@@ -12,13 +12,13 @@ use std::sync::Arc;
 /// it.
 pub(crate) const REFUSED: &str = "<refused> ";
 
-/// Text of a refusal that is kept, in octets.
+/// Maximum length of a stored rejection text in octets.
 const REFUSED_BYTES_MAX: usize = 256;
 
 /// The owner of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
-    /// The list's mail comes from this address.
+    /// The reverse-path of the list's mail.
     pub address: Mailbox,
     /// The mailboxes to which the address expands: they get the reports.
     pub reports_to: Box<[Mailbox]>,
@@ -39,16 +39,16 @@ pub(crate) enum SentFrom {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecipientFacts {
     pub(crate) from: SentFrom,
-    /// Recipients as they were given for which it stands; empty: it was given itself, or added here.
+    /// Given recipients for which it stands; empty: it was given itself, or added here.
     pub(crate) stands_for: SmallVec<[Rc<Mailbox>; 1]>,
     /// It takes the route of postmaster mail instead of its domain's.
     pub(crate) is_for_postmaster: bool,
-    /// It is not delivered to, and why is reported.
+    /// Not delivered; the reason is reported.
     pub(crate) refused: Option<Refusal>,
 }
 
-/// A record for each recipient, in the order of the envelope. Those at the end of which nothing is known need none: most
-/// messages have none at all.
+/// A record for each recipient, in the order of the envelope. Recipients without facts at the end need none: most
+/// messages have no record at all.
 #[derive(Debug, Default)]
 pub(crate) struct RecipientRecords(Vec<RecipientFacts>);
 
@@ -58,7 +58,7 @@ impl RecipientRecords {
         self.0.get(index as usize)
     }
 
-    /// Recipients as they were given for which this one stands; empty: for itself.
+    /// Given recipients for which this one stands; empty: for itself.
     pub(crate) fn stands_for(&self, index: u32) -> &[Rc<Mailbox>] {
         self.get(index).map_or(&[], |record| &record.stands_for)
     }
@@ -71,7 +71,7 @@ impl RecipientRecords {
         &mut self.0[index]
     }
 
-    /// Those for which recipients of these stand.
+    /// All given recipients in the records.
     pub(crate) fn given(&self) -> impl Iterator<Item = &Mailbox> {
         self.0.iter().flat_map(|record| &record.stands_for).map(|given| &**given)
     }
@@ -101,7 +101,7 @@ impl RecipientRecords {
         (0..).zip(&self.0)
     }
 
-    /// As they are kept.
+    /// The encoded lists.
     pub(crate) fn lists(&self) -> Lists {
         let mut lists = Lists::default();
         let (mut forwarded, mut reasons) = (Vec::new(), BTreeMap::<String, Vec<u32>>::new());
@@ -162,7 +162,7 @@ impl Lists {
     }
 }
 
-/// Lists are kept as they are.
+/// Lists are used in their encoded form.
 macro_rules! lists {
     ($($(#[$doc:meta])* $name:ident,)*) => {$(
         $(#[$doc])*
@@ -184,11 +184,11 @@ macro_rules! lists {
 lists! {
     /// Indexes one by one.
     Places,
-    /// Indexes in order: the first of each run and how many there are.
+    /// Indexes in order: the first of each run, and its length.
     Runs,
-    /// Owners of lists, each with the addresses that its reports go to and runs of recipients.
+    /// Owners of lists, each with its report addresses and runs of recipients.
     Owners,
-    /// Runs of recipients, each with the reason.
+    /// Runs of recipients, each with a reason.
     Refusals,
 }
 
@@ -225,7 +225,7 @@ impl<'a> Owners<'a> {
 }
 
 impl<'a> Refusals<'a> {
-    /// The reason, behind [`REFUSED`].
+    /// The reason, after [`REFUSED`].
     pub(crate) fn of(self, index: u32) -> Option<&'a str> {
         let mut rest = self.0;
         loop {
@@ -239,17 +239,17 @@ impl<'a> Refusals<'a> {
     }
 }
 
-/// The owner of a list, as it is kept.
+/// The owner of a list in encoded form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeptOwner<'a> {
-    /// The list's mail comes from this address.
+    /// The reverse-path of the list's mail.
     pub(crate) address: &'a str,
     /// Addresses that get the reports, one per line.
     pub(crate) reports_to: &'a str,
 }
 
 impl KeptOwner<'_> {
-    /// As it was before it was kept.
+    /// Decodes it.
     pub(crate) fn read(self) -> Option<Owner> {
         let address = |text: &str| Mailbox::parse(text, true).ok();
         let reports_to = self.reports_to.split('\n').map(address).collect::<Option<_>>()?;

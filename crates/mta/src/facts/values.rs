@@ -4,10 +4,10 @@ use bytes::Bytes;
 use mail::{ByMode, DeliverBy, Omitted, Priority, RequireTls, Wall};
 use std::net::IpAddr;
 
-/// A fact as it is handed over to be kept, and as it is found again.
+/// A fact with its encoding.
 pub(super) trait Fact<'a>: Sized {
     fn write(self) -> Bytes;
-    /// `None`: it is cut short, or makes no sense.
+    /// `None` if it is truncated or invalid.
     fn read(value: &'a Bytes) -> Option<Self>;
 }
 
@@ -89,7 +89,7 @@ impl Fact<'_> for RequireTls {
     }
 }
 
-/// It is so.
+/// A fact without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Present;
 
@@ -103,10 +103,10 @@ impl Fact<'_> for Present {
     }
 }
 
-/// A client that may not send to any domain.
+/// A client that may not relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stranger {
-    /// Somebody vouches for the sender.
+    /// The sender address is authenticated.
     pub(crate) is_vouched: bool,
 }
 
@@ -120,7 +120,7 @@ impl Fact<'_> for Stranger {
     }
 }
 
-/// The address of a client, as Received has it.
+/// The address of a client, as in Received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClientAddress<'a>(pub(crate) &'a str);
 
@@ -145,7 +145,7 @@ impl<'a> Fact<'a> for ClientAddress<'a> {
 pub(crate) struct Ranges<'a>(pub(crate) &'a [u8]);
 
 impl Ranges<'_> {
-    /// Those of a body of so many octets.
+    /// The ranges within a body of `body_bytes` octets.
     pub(crate) fn within(self, body_bytes: u64) -> Omitted {
         Omitted::from_bytes(self.0, body_bytes)
     }
@@ -164,18 +164,18 @@ impl<'a> Fact<'a> for Ranges<'a> {
 /// A hold by a check: its end, and the parties that led to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hold<'a> {
-    /// The message may be returned to its sender.
+    /// The message may be bounced to its sender.
     pub(crate) is_returnable: bool,
     /// The peer that sent octets which can't be read, or empty.
     pub(crate) peer: &'a str,
-    /// The sender's domain, or nothing.
+    /// The sender's domain, or empty.
     pub(crate) sender: &'a str,
-    /// The author's, or nothing.
+    /// The author's domain, or empty.
     pub(crate) author: &'a str,
     pub(crate) reason: &'a str,
 }
 
-/// Bits of the first octet of a hold.
+/// Bits in the first octet of a hold.
 const HELD_RETURNABLE: u8 = 1;
 /// The sender is a peer.
 const HELD_OF_PEER: u8 = 2;
@@ -185,7 +185,7 @@ impl<'a> Fact<'a> for Hold<'a> {
         let Hold { is_returnable, peer, sender, author, reason } = self;
         let (kind, sender) = if peer.is_empty() { (0, sender) } else { (HELD_OF_PEER, peer) };
         let mut value = vec![kind | if is_returnable { HELD_RETURNABLE } else { 0 }];
-        // The reason is the last, and may be any text.
+        // The reason comes last, as it may be any text.
         value.extend_from_slice(format!("{sender}\n{author}\n{reason}").as_bytes());
         Bytes::from(value)
     }

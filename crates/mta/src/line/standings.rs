@@ -27,19 +27,18 @@ pub struct Standings<K> {
 }
 
 impl<K: Ord + Copy> Standings<K> {
-    /// Nobody is known yet, and at most `max` will be.
+    /// Empty, with at most `max` entries.
     #[must_use]
     pub fn new(max: usize) -> Standings<K> {
         Standings { known: BTreeMap::new(), max: max.max(2) }
     }
 
-    /// Somebody gave a final answer: a lookup was answered, a recipient or a content was accepted or
-    /// rejected.
+    /// Notes a final answer: of a lookup, or of a recipient or content that was accepted or rejected.
     pub fn note_answer(&mut self, who: K, now: Mono) {
         self.note(who, now, TrustLevel::Good);
     }
 
-    /// Somebody was silent, or went without an answer.
+    /// Notes silence, or an end without an answer.
     pub fn note_silence(&mut self, who: K, now: Mono) {
         self.note(who, now, TrustLevel::Doubtful);
     }
@@ -56,7 +55,7 @@ impl<K: Ord + Copy> Standings<K> {
         self.known.insert(who, (now, standing));
     }
 
-    /// Forgets the older half, so that this is seldom done.
+    /// Forgets the older half, so that this is rare.
     fn make_room(&mut self, now: Mono) {
         self.known.retain(|_, (at, _)| now.since(*at) < GOOD_FOR);
         if self.known.len() < self.max {

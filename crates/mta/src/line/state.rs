@@ -12,20 +12,20 @@ const LOOKED_AT_MAX: usize = 64;
 /// Limits of a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SemaphoreLimits {
-    /// In all.
+    /// In total.
     pub max: u64,
     /// For one owner, or a holder without an owner. Permits taken while proven may exceed it.
     pub owner_max: u64,
-    /// The same in good standing.
+    /// For one proven owner.
     pub good_owner_max: u64,
     /// For unproven holders, including the doubtful ones.
     pub unproven_max: u64,
-    /// For the doubtful.
+    /// For doubtful holders.
     pub doubtful_max: u64,
 }
 
 impl SemaphoreLimits {
-    /// The same for all.
+    /// The same limit for all.
     #[must_use]
     pub fn equal(max: u64) -> SemaphoreLimits {
         SemaphoreLimits {
@@ -66,7 +66,7 @@ pub(super) struct State {
     pub(super) granted: BTreeMap<u64, Grant>,
     /// Idle permits, by the start of their idle time.
     idle: BTreeMap<(Mono, u64), IdlePermit>,
-    /// The same, by the widest owner of each.
+    /// The same permits, by the widest owner of each.
     idle_of: BTreeSet<(u64, Mono, u64)>,
     pub(super) waiting: u64,
     /// Wakers for when it becomes tight.
@@ -82,11 +82,11 @@ pub(super) struct Grant {
     pub(super) standing: TrustLevel,
 }
 
-/// A permit that is not used.
+/// An idle permit.
 #[derive(Debug)]
 struct IdlePermit {
     grant: Grant,
-    /// It was asked to go.
+    /// It was asked to release.
     asked: bool,
     waker: Option<Waker>,
 }
@@ -95,11 +95,11 @@ struct IdlePermit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
     None,
-    /// All is taken.
+    /// Everything is in use.
     All,
     /// The share of unproven holders is in use.
     Unproven,
-    /// The part of the doubtful is taken.
+    /// The share of doubtful holders is in use.
     Doubtful,
 }
 
@@ -119,7 +119,7 @@ impl Obstacle {
     }
 }
 
-/// The first of those of one standing.
+/// The first waiter of one trust level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct First {
     pub(super) turn: ServiceOrder,

@@ -4,7 +4,7 @@ use super::who::{FairKey, LEVELS, Name, Owners, Path, STANDINGS, TrustLevel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
-/// A node of the tree: the first names of a path, and how many they are.
+/// Key of a tree node: the length of a path's prefix, and the path.
 type TreeNodeKey = (usize, Path);
 
 /// Order of service among the children of a node: fewest permits first, equals in turn.
@@ -26,17 +26,17 @@ pub(super) struct Waiter {
     pub(super) waker: Option<Waker>,
 }
 
-/// The first of each child that waits and may have more, by standing.
+/// The first waiter of each child that is within its limit, by trust level.
 type Heads = [BTreeSet<ServiceOrder>; 3];
 
 #[derive(Debug, Default)]
 struct Node {
     /// Time of the last service, as a ticket number.
     served: u64,
-    /// Permits, and how much they are of.
+    /// Number of permits, and their amount.
     held: u32,
     used: u64,
-    /// Of an owner, for people.
+    /// Of an owner: its name for people.
     name: Name,
     /// Of an owner.
     heads: Heads,
@@ -54,7 +54,7 @@ impl Node {
         self.held == 0 && self.waiters.is_empty() && self.heads.iter().all(BTreeSet::is_empty)
     }
 
-    /// Since when the first below it waits for its turn, or its own, of a standing, and for how much.
+    /// The start of the wait, and the amount, of the first waiter below it (or its own) with a trust level.
     fn first(&self, standing: usize) -> Option<(u64, u64)> {
         let (since, amount) = match self.heads[standing].first() {
             Some(head) => (head.since, head.amount),
@@ -74,7 +74,7 @@ pub(super) struct Full {
     key: TreeNodeKey,
     pub(super) path: Path,
     pub(super) standing: TrustLevel,
-    /// Permits of the widest owner.
+    /// Number of permits of the widest owner.
     pub(super) held: u32,
     pub(super) amount: u64,
     /// The amount that must be released below the limit for this waiter.
@@ -149,7 +149,7 @@ impl Tree {
         Some((turn, self.first_below((1, path), standing)?))
     }
 
-    /// The first of a standing below a node.
+    /// The first waiter of a trust level below a node.
     fn first_below(&self, (depth, mut path): TreeNodeKey, standing: TrustLevel) -> Option<Path> {
         for depth in depth..LEVELS {
             let node = self.nodes.get(&key(path, depth))?;
@@ -216,7 +216,7 @@ impl Tree {
         }
     }
 
-    /// Somebody has got so much, by now, as tickets count.
+    /// Adds a permit of this amount at ticket `now`.
     pub(super) fn hold(&mut self, who: Path, amount: u64, now: u64) {
         for depth in 1..=LEVELS {
             let node = self.nodes.entry(key(who, depth)).or_default();
@@ -227,7 +227,7 @@ impl Tree {
         self.refresh(who);
     }
 
-    /// Somebody has given so much back.
+    /// Removes a permit of this amount.
     pub(super) fn let_go(&mut self, who: Path, amount: u64) {
         for depth in 1..=LEVELS {
             if let Some(node) = self.nodes.get_mut(&key(who, depth)) {
@@ -304,7 +304,7 @@ impl Tree {
         self.nodes.is_empty() && heads_are_empty && self.full.is_empty()
     }
 
-    /// Puts a holder and its owners where they belong, after something about them has changed.
+    /// Updates the order of a holder and its owners after a change.
     fn refresh(&mut self, path: Path) {
         for depth in (1..=LEVELS).rev() {
             let own = key(path, depth);

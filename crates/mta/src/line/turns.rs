@@ -12,7 +12,7 @@ struct Strangers {
     networks: u32,
     names: u32,
     hold: u32,
-    /// Known to be well, until they are silent.
+    /// Trust level until they are silent.
     standing: TrustLevel,
 }
 
@@ -67,7 +67,7 @@ impl World {
         for (name, mut waits) in std::mem::take(&mut self.waiting) {
             match poll(&mut waits) {
                 Some(mut permit) => {
-                    // They are silent.
+                    // The unauthenticated clients are silent.
                     permit.doubt();
                     self.held.push_back(HeldPermit { until, name, _permit: permit });
                 }
@@ -141,7 +141,7 @@ proptest! {
         let mut world = World::new(parts, strangers);
         let waits = waits_of_others(&mut world, TrustLevel::Unknown, 1);
         prop_assert_eq!(waits.len(), 100);
-        // All names of a hundred networks that came before and hold nothing have a turn before it.
+        // All earlier names of a hundred networks that hold nothing have a turn before it.
         let firsts = networks.div_ceil(u32::try_from(max / 8).unwrap()) * hold;
         prop_assert!(waits.iter().all(|turns| *turns <= hold + firsts), "{:?}", waits);
     }

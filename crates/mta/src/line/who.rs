@@ -6,7 +6,7 @@ use std::fmt::{self, Write as _};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
-/// Levels at which turns are taken: owners of owners, owners, holders.
+/// Levels of fairness: owners of owners, owners, holders.
 pub(super) const LEVELS: usize = 3;
 
 /// A group that is served in turn as one, whatever number of names it makes up: a client's network, a DNS zone, a
@@ -14,7 +14,7 @@ pub(super) const LEVELS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner(u64, Name);
 
-/// Octets of a name that are kept for people.
+/// Octets of a stored name.
 const NAME_BYTES: usize = 39;
 
 /// A name for people, cut if it is long.
@@ -25,7 +25,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Nobody knows.
+    /// Unknown name.
     const NONE: Name = Name { bytes: [0; NAME_BYTES], len: 0 };
 
     fn new(text: fmt::Arguments<'_>) -> Name {
@@ -74,7 +74,7 @@ impl fmt::Write for Name {
 }
 
 impl Owner {
-    /// Of this kind, with this name.
+    /// An owner of this kind and name.
     #[must_use]
     pub fn named(kind: &str, name: &str) -> Owner {
         Owner(hashed(kind, name), Name::new(format_args!("{kind} {name}")))
@@ -87,7 +87,7 @@ impl Owner {
         Owner(hashed("network", network), Name::new(format_args!("{network}")))
     }
 
-    /// The networks that one customer may have all of: an IPv4 /24, an IPv6 /48.
+    /// The networks that one customer may own as a whole: an IPv4 /24, an IPv6 /48.
     #[must_use]
     pub fn site(ip: IpAddr) -> Owner {
         let (site, bits) = (group_of(ip), if ip.to_canonical().is_ipv4() { 24 } else { 48 });
@@ -105,7 +105,7 @@ impl Owner {
         [self.0; LEVELS - 1]
     }
 
-    /// The zone in which a name of the DNS was registered, as far as the name shows it.
+    /// The zone in which a DNS name was registered, as far as the name shows it.
     #[must_use]
     pub fn zone(name: &str) -> Owner {
         match name.parse() {
@@ -142,7 +142,7 @@ pub fn zone_of(name: &str) -> &str {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FairKey {
     pub(super) path: Path,
-    /// Of its owners, the widest first.
+    /// Names of its owners, the widest first.
     pub(super) names: [Name; LEVELS - 1],
 }
 
@@ -159,13 +159,13 @@ impl FairKey {
         FairKey::alone(u64::from(shard) << 32 | u64::from(number))
     }
 
-    /// A next hop, on whatever shard.
+    /// A next hop, on any shard.
     #[must_use]
     pub fn hop(number: u32) -> FairKey {
         FairKey::alone(1 << 62 | u64::from(number))
     }
 
-    /// Another than [`FairKey::new`] of the same numbers.
+    /// Distinct from [`FairKey::new`] with the same numbers.
     #[must_use]
     pub fn other(shard: u16, number: u32) -> FairKey {
         FairKey::alone(1 << 63 | FairKey::new(shard, number).path[LEVELS - 1])
@@ -210,7 +210,7 @@ impl FairKey {
         [wide, narrow]
     }
 
-    /// The same, called so where nothing else is known of its owners.
+    /// Sets the name to show if its owners have none.
     #[must_use]
     pub fn called(self, text: &str) -> FairKey {
         let name = Name::new(format_args!("{text}"));
@@ -227,9 +227,9 @@ pub(super) const STANDINGS: [TrustLevel; 3] =
 /// The result of the last attempt with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TrustLevel {
-    /// It was well the last time.
+    /// The last attempt succeeded.
     Good,
     Unknown,
-    /// The last time was in vain.
+    /// The last attempt failed.
     Doubtful,
 }

@@ -13,21 +13,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of users; beyond it those with the oldest logins are forgotten.
 const USERS_MAX: usize = 64 * 1_024;
-/// Clients of one user, the last ones.
+/// Maximum number of clients of one user, the latest ones.
 const CLIENTS_MAX: usize = 16;
 
 /// The clients of one user.
 #[derive(Debug, Default)]
 struct UserClients {
     last: Mono,
-    /// The latest last.
+    /// In order of logins, the latest last.
     clients: VecDeque<LoginSubject>,
 }
 
 #[derive(Debug, Default)]
 struct Users {
     seen: BTreeMap<LoginSubject, UserClients>,
-    /// Of each client, as how many users it is known.
+    /// Number of users for each client.
     clients: BTreeMap<LoginSubject, u32>,
 }
 
@@ -60,7 +60,7 @@ pub struct KnownClients {
 }
 
 impl KnownClients {
-    /// The client has proved to be the user.
+    /// Notes a login of the user from the client.
     pub(crate) fn note(&self, user: LoginSubject, client: LoginSubject, now: Mono) {
         let mut users = self.lock();
         if users.seen.len() >= USERS_MAX && !users.seen.contains_key(&user) {
@@ -95,7 +95,7 @@ impl KnownClients {
         self.lock().clients.contains_key(&client)
     }
 
-    /// It has failed to.
+    /// Removes the client after a failed login.
     pub(crate) fn forget(&self, user: LoginSubject, client: LoginSubject) {
         let mut users = self.lock();
         let Some(seen) = users.seen.get_mut(&user) else { return };
@@ -132,7 +132,7 @@ impl KnownClients {
             line.push('\n');
             lines.push((seen.last, line));
         }
-        // The oldest first, as they are read.
+        // In the order in which they are loaded: the oldest first.
         lines.sort_by_key(|(last, _)| *last);
         let mut bytes: usize = lines.iter().map(|(_, line)| line.len()).sum();
         let fits = |(_, line): &(Mono, String)| {

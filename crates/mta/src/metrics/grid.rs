@@ -9,13 +9,13 @@ use std::ops::Index;
 pub trait Label: Copy + 'static {
     /// The label's name.
     const NAME: &'static str;
-    /// Its values, in the order in which they are shown.
+    /// Its values, in the order of output.
     const VALUES: &'static [&'static str];
 
-    /// Its place in [`Label::VALUES`].
+    /// Index in [`Label::VALUES`].
     fn index(self) -> usize;
 
-    /// As it is shown.
+    /// The exported value.
     fn value(self) -> &'static str {
         Self::VALUES[self.index()]
     }

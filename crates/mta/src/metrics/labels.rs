@@ -98,7 +98,7 @@ labels! {
 }
 
 impl Metrics {
-    /// Counts the verdict of each check that was made.
+    /// Counts the result of each check.
     pub fn count_checked(&self, checked: &AuthSummary) {
         fn count<V: Label>(grid: &Grid<V>, verdict: Option<V>) {
             if let Some(verdict) = verdict {

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of counted parties of one kind; the rest is counted as [`OTHERS`].
 const NAMES_MAX: usize = 10_000;
-/// Of these, so many are shown: those with the most.
+/// Maximum number of exported parties: those with the most mail.
 const SHOWN_MAX: usize = 1_000;
-/// The name of those that came when there were [`NAMES_MAX`].
+/// The name for all parties beyond [`NAMES_MAX`].
 const OTHERS: &str = "(others)";
 
 /// The outcome of an attempt.
@@ -30,7 +30,7 @@ pub(crate) struct PartyLabels<'a> {
 /// Parties with their names.
 pub type NamedParties = Vec<(Arc<str>, Arc<PartyMetrics>)>;
 
-/// Sources that warm up, with their names.
+/// Sources with a warm-up, with their names.
 pub type NamedWarmups = Vec<(Arc<str>, Arc<WarmupMetrics>)>;
 
 /// Recipients of one party.
@@ -156,7 +156,7 @@ impl SendingMetrics {
         ]
     }
 
-    /// The numbers of a source that warms up.
+    /// The metrics of a source with a warm-up.
     #[must_use]
     pub fn warmup(&self, source: &Arc<str>) -> Arc<WarmupMetrics> {
         let mut known = self.warmups.lock().unwrap_or_else(PoisonError::into_inner);
@@ -167,7 +167,7 @@ impl SendingMetrics {
         Arc::clone(known.entry(name).or_default())
     }
 
-    /// All sources that have warmed up since the start, by name.
+    /// All sources with a warm-up since the start, by name.
     #[must_use]
     pub fn warmups(&self) -> NamedWarmups {
         let known = self.warmups.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,7 +16,7 @@ use std::time::Duration;
 pub enum LoginServer {
     /// A Dovecot server, which runs its own SASL mechanisms with the client.
     Dovecot(HostPort),
-    /// A directory in which this table finds users: it has an entry's password checked by a bind.
+    /// A directory in which this table finds users: it checks a password by an LDAP bind.
     Directory(Arc<TableEntry>),
 }
 
@@ -52,7 +52,7 @@ pub struct LoginTerms {
     pub remote: SocketAddr,
     /// The local address.
     pub local: Option<SocketAddr>,
-    /// An answer is waited for so long.
+    /// Timeout for an answer.
     pub patience: Duration,
     /// The client may relay, or logged in lately: unknown clients leave it part of the turns.
     pub is_known: bool,
@@ -62,7 +62,7 @@ pub struct LoginTerms {
 pub enum LoginReply {
     /// A challenge for the client; the conversation continues with the client's response.
     Challenge(Vec<u8>, Box<dyn Conversation>),
-    /// The client is this user.
+    /// The client is authenticated as this user.
     Accepted(String),
     /// Rejected; with the claimed user, if the server knows it.
     Refused(Option<String>),
@@ -82,7 +82,7 @@ pub struct Checked {
 
 /// A login in several steps. Dropping it cancels the login.
 pub trait Conversation {
-    /// The client's answer to a challenge.
+    /// Continues with the client's response to a challenge.
     fn go_on(self: Box<Self>, response: Vec<u8>)
     -> Later<'static, Result<LoginReply, LookupError>>;
 }
@@ -107,7 +107,7 @@ pub trait Authenticators {
         terms: LoginTerms,
     ) -> Later<'static, Result<Checked, LookupError>>;
 
-    /// The entry that a directory has of a user, for logins that were proved before, and how it calls him.
+    /// The directory's entry of a user, for logins authenticated by other means, and its name for the user.
     fn entry(
         &self,
         _server: &LoginServer,

@@ -84,15 +84,15 @@ impl Hashing for NoHashing {
 /// A key, or the error as a sentence.
 pub type ReadKey = Result<Arc<SigningKey>, String>;
 
-/// Reads keys that sign from files that tables name.
+/// Reads signing keys from files named in tables.
 pub trait KeyFiles {
-    /// The key that a file has now.
+    /// The current key in a file.
     fn read(&self, path: &Path) -> Answer<'static, ReadKey>;
 
-    /// The key in a PEM text.
+    /// Parses a key in PEM.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The error in the key.
     fn parse(&self, pem: &str) -> ReadKey;
 }
 

@@ -6,16 +6,16 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A mailbox, and how it is kept.
+/// A mailbox, its owner and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailboxPlace {
     /// The directory in the configuration: symbolic links in its path are followed.
     pub root: PathBuf,
     /// The Maildir's path below the root: symbolic links are not followed here. Empty: the root is the Maildir.
     pub below: PathBuf,
-    /// The Maildir++ folder in it that the message is for.
+    /// The Maildir++ folder for the message.
     pub folder: Option<MailFolder>,
-    /// The octets that all its messages may have together.
+    /// Maximum size of all its messages together, in octets.
     pub quota_bytes: Option<u64>,
     /// Owner and mode of its files.
     pub keeping: Arc<Keeping>,
@@ -24,7 +24,7 @@ pub struct MailboxPlace {
 }
 
 impl MailboxPlace {
-    /// The Maildir at a path that an operator names, as this process's own.
+    /// The Maildir at a configured path, owned by this process.
     #[must_use]
     pub fn at(root: PathBuf) -> MailboxPlace {
         MailboxPlace {
@@ -53,7 +53,7 @@ impl MailboxPlace {
     }
 }
 
-/// The directory that must be there for mailboxes below a root, or for a Maildir that is the root.
+/// The directory that must exist for mailboxes below a root, or for a Maildir at the root.
 #[must_use]
 pub fn required_directory(root: &Path, is_maildir: bool) -> &Path {
     let required = if is_maildir { root.parent().unwrap_or(Path::new("/")) } else { root };
@@ -65,27 +65,27 @@ pub fn required_directory(root: &Path, is_maildir: bool) -> &Path {
 pub struct MailFolder {
     /// Its directory: `.Lists`.
     pub name: String,
-    /// Made if it is missing. If not, mail for it stays in the inbox.
+    /// Created if missing. If not, mail for it is stored in the inbox.
     pub is_made: bool,
 }
 
 /// Owner and mode of a mailbox's files.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Keeping {
-    /// Their user; this process's without one.
+    /// The user; by default this process's.
     pub user: Option<SystemAccount>,
-    /// Their group; the user's, or this process's, without one.
+    /// The group; by default the user's, or this process's.
     pub group: Option<SystemAccount>,
     /// Mode of messages. Directories get the search bit for each class that may read.
     pub mode: u32,
 }
 
-/// A user or a group of the system.
+/// A system user or group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SystemAccount {
     /// Name or number.
     pub name: String,
-    /// A table names it, so it is never root's.
+    /// From a table, so it may not be root.
     pub by_table: bool,
 }
 
@@ -114,11 +114,11 @@ pub enum MailboxError {
         /// The quota in octets.
         quota_bytes: u64,
     },
-    /// The directory that mailboxes are in is not there.
+    /// The directory of the mailboxes does not exist.
     Missing(PathBuf),
     /// The disk did not answer in time.
     Hangs,
-    /// It is not a mailbox that may be written to: a sentence's end, for people.
+    /// The mailbox is not safe to write; the end of a sentence.
     Untrusted(String),
 }
 

@@ -4,7 +4,7 @@ use super::{Dns, DnsError, Mx};
 use auth::records::{DnsAnswer, Family, Records, Unanswered};
 use std::net::IpAddr;
 
-/// A DNS for checks of senders.
+/// DNS lookups in the form that sender checks use.
 #[derive(Clone, Copy, Debug)]
 pub struct AsRecords<'a, D>(pub &'a D);
 

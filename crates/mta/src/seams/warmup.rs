@@ -20,7 +20,7 @@ pub trait Warmups: 'static {
     fn note(&self, key: &WarmupKey, came: Tried);
 }
 
-/// A world in which every source is warm.
+/// All sources are warm.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoWarmups;
 
@@ -58,12 +58,12 @@ impl Warmups for RefCell<WarmupLedger> {
     }
 }
 
-/// Tells owners of domains of TLS to their hosts (RFC 8460).
+/// TLS reports to domain owners (RFC 8460).
 pub trait TlsReports: 'static {
     /// Returns true if sessions are counted now.
     fn is_on(&self) -> bool;
 
-    /// Counts a session. Nobody waits for that.
+    /// Counts a session, without waiting.
     fn note(&self, session: TlsSession);
 
     /// Counts sessions that were omitted because there are too many.

@@ -11,13 +11,13 @@ use std::time::Duration;
 /// Maximum number of rules, each per party, that have matched and not yet reached their threshold. At the limit, the
 /// count with the oldest last match restarts from zero.
 pub(crate) const COUNTS_MAX: usize = 4_096;
-/// Effects at once, those that are remembered included. Beyond, those go that are only remembered, the oldest
-/// first, and those of next hops alone.
+/// Maximum number of effects, including those that are over and kept. At the limit the kept ones are dropped, the
+/// oldest first, and those of next hops alone.
 pub(crate) const EFFECTS_MAX: usize = 2_000;
 /// Maximum number of effects for next hops alone. Any client can cause many effects, so the rest is reserved for
 /// providers' rules.
 const HOPS_MAX: usize = EFFECTS_MAX / 2;
-/// Of those, so many are about hosts of one zone.
+/// Maximum number among these for hosts of one zone.
 const ZONE_MAX: usize = HOPS_MAX / 4;
 /// Minimum interval between reports that the limit is reached.
 const TELL_EVERY: Duration = Duration::from_secs(3_600);
@@ -64,7 +64,7 @@ type Hit = (Wall, Option<Owner>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hits {
     TooFew,
-    /// Often enough, by mail for one domain.
+    /// Enough, for one domain only.
     OfOneDomain,
     Enough,
 }
@@ -72,15 +72,15 @@ enum Hits {
 /// The reason for the end of an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Over {
-    /// It was time.
+    /// It expired.
     Time,
-    /// Enough was delivered.
+    /// Enough deliveries.
     Delivered,
-    /// An operator lifted it.
+    /// Lifted by an operator.
     Lifted,
-    /// Its rule is another now, or gone.
+    /// Its rule was changed or removed.
     Rule,
-    /// A provider's rule needed its place.
+    /// Dropped for a provider's rule at the limit.
     Room,
 }
 
@@ -99,9 +99,9 @@ impl Over {
 /// A notice to log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It began, or came again.
+    /// It began, or was renewed.
     Began(Effect),
-    /// It is over.
+    /// It ended.
     Ended(Effect, Over),
     /// The limit of effects is reached, and this one is dropped.
     TooMany(EffectKey),
@@ -220,7 +220,7 @@ impl ShapingLedger {
             let count =
                 |is: &dyn Fn(&Effect) -> bool| self.effects.values().filter(|e| is(e)).count();
             let of_hops = count(&is_of_hop);
-            // Those near are among them, and dearer to count.
+            // Near ones are included in the first count, and are more costly to count.
             let is_near_full = of_hops >= ZONE_MAX && count(&is_near) >= ZONE_MAX;
             let is_full = of_hops >= HOPS_MAX || self.effects.len() >= EFFECTS_MAX;
             return (!is_near_full || self.forget_oldest(|e| is_near(e) && !e.is_in_force()))
@@ -231,7 +231,7 @@ impl ShapingLedger {
             || self.forget_oldest(is_of_hop)
     }
 
-    /// Forgets the one of these that began longest ago; whether there was one.
+    /// Drops the matching effect with the oldest last match. Returns true if there was one.
     fn forget_oldest(&mut self, is: impl Fn(&Effect) -> bool) -> bool {
         let found = self.effects.iter().filter(|(_, effect)| is(effect));
         let oldest = found.min_by_key(|(_, effect)| effect.renewed).map(|(key, _)| key.clone());
@@ -344,7 +344,7 @@ impl ShapingLedger {
         self.effects = effects.map(|effect| (EffectKey::of(&effect), effect)).collect();
     }
 
-    /// All that is known, in order.
+    /// All effects, in order.
     pub(crate) fn effects(&self) -> impl Iterator<Item = &Effect> {
         self.effects.values()
     }

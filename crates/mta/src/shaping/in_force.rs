@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub struct RulesInForce {
     state: Mutex<State>,
-    /// Effects that are in force.
+    /// Effects in force.
     in_force: Watched<Arc<[Effect]>>,
 }
 
@@ -46,7 +46,7 @@ impl RulesInForce {
         Arc::clone(&self.lock().rules)
     }
 
-    /// Goes by these from now on; effects of those that are gone end.
+    /// Replaces the rules; effects of removed rules end.
     pub fn set_rules(&self, rules: Rules) {
         let mut state = self.lock();
         state.rules = Arc::new(rules);
@@ -80,7 +80,7 @@ impl RulesInForce {
         count
     }
 
-    /// Effects that are in force, and their changes.
+    /// Follows the effects in force.
     #[must_use]
     pub fn follow(&self) -> Watcher<Arc<[Effect]>> {
         self.in_force.follow()

@@ -1,4 +1,4 @@
-//! Rules that are ready to be asked.
+//! Compiled rules.
 
 use ::classes::{
     CodePattern, FailureKind, Pattern, PeerReply, REPLY_BYTES_MAX, ReplyClass, ReplyClassification,
@@ -20,7 +20,6 @@ pub struct Rules {
 /// A compiled rule.
 #[derive(Debug)]
 pub struct RuleMatcher {
-    /// The rule.
     pub rule: Arc<Rule>,
     codes: Vec<CodePattern>,
     statuses: Vec<StatusPattern>,
@@ -32,9 +31,9 @@ pub struct RuleMatcher {
 /// A peer's negative reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Words<'a> {
-    /// Who.
+    /// The peer.
     pub(crate) peer: &'a str,
-    /// The reply in one line.
+    /// The reply on one line.
     pub(crate) reply: String,
     pub(crate) code: u16,
     pub(crate) status: Option<EnhancedStatus>,
@@ -63,7 +62,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A reply in one line, as people get to see it.
+/// A reply on one line, for people.
 fn reply_of(failure: &Failure) -> String {
     let Some(reply) = &failure.reply else { return String::new() };
     let words: Vec<&str> = reply.text.split_whitespace().collect();

@@ -6,7 +6,7 @@ use mail::Wall;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Courses that are known; sets of hosts that come later have one together, for each source.
+/// Maximum number of courses; further sets of hosts share one, for each source.
 const COURSES_MAX: usize = 100_000;
 
 /// Name of the course that later sets of hosts share.
@@ -27,16 +27,16 @@ pub struct Answered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowanceGrant {
     Answered(Answered),
-    /// Something was reserved: ask again when [`WarmupLedger::take_changes`] are written.
+    /// A reservation was made: ask again when [`WarmupLedger::take_changes`] are written.
     Reserved,
 }
 
-/// A course that is another than on the disk.
+/// A course that differs from the stored one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarmupChange {
     pub key: WarmupKey,
     pub record: RecordBytes,
-    /// The day for which something becomes durable with it, and how many recipients.
+    /// The day of the reservation that becomes durable with it, and its recipients.
     day: u32,
     writing: u32,
 }
@@ -44,12 +44,12 @@ pub struct WarmupChange {
 /// Changes in the order of their keys.
 pub type WarmupChanges = Vec<WarmupChange>;
 
-/// A course as people see it.
+/// A course for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WarmupView {
     pub key: WarmupKey,
     pub kept: Record,
-    /// Recipients of its day that were handed out.
+    /// Recipients granted on its day.
     pub used: u32,
 }
 
@@ -180,7 +180,7 @@ impl WarmupLedger {
         }
     }
 
-    /// All courses, by source and then by where they go.
+    /// All courses, by source and then by target.
     pub fn courses(&self) -> impl Iterator<Item = WarmupView> + '_ {
         self.courses.iter().map(|(key, course)| WarmupView {
             key: key.clone(),

@@ -8,18 +8,18 @@ use std::sync::Arc;
 const DAY_MS: u64 = 86_400_000;
 const DAY_US: u64 = DAY_MS * 1_000;
 
-/// Parts of a day's count: as many may go at once after a pause (an hour's worth).
+/// Part of a day's limit that may be sent at once after a pause (an hour's worth).
 const BURST_PARTS: u32 = 24;
-/// As many are reserved at once at most.
+/// Maximum part reserved at once.
 const BATCH_PARTS: u32 = 50;
-/// As many must have come together before something goes on (a minute's worth): a source that is out and back
-/// in has all that waits looked at.
+/// Minimum part reserved at once (a minute's worth). Smaller ones would close and open a source often, and each time
+/// the queue examines all waiting mail.
 const QUANTUM_PARTS: u32 = 1_440;
 
-/// A day counts when this part of its recipients was tried.
+/// A day counts if this part of its recipients was tried.
 const ENOUGH_PARTS: u32 = 2;
 
-/// A clock that is set back by no more than this many days has the day go on that it has left.
+/// Number of days by which the clock may be set back without ending the current day.
 const SET_BACK_DAYS: u32 = 1;
 
 /// The UTC day of a time: days since 1970-01-01.
@@ -35,7 +35,7 @@ fn end_of(day: u32) -> Wall {
 /// The result of a day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarmupDayEnd {
-    /// Too many were held back: it is repeated.
+    /// Too many recipients were blocked: the day is repeated.
     Repeated {
         /// Its number, from 0.
         stage: u32,
@@ -43,7 +43,7 @@ pub enum WarmupDayEnd {
         tried: u32,
         held: u32,
     },
-    /// It was the last one.
+    /// It was the last day.
     Warm,
 }
 
@@ -90,7 +90,7 @@ impl WarmupPace {
 pub(super) struct WarmupState {
     /// The stored part.
     pub(super) kept: Record,
-    /// Reserved for good, and not handed out.
+    /// Durably reserved, and not granted.
     stock: u32,
     /// Reserved, with the write in progress.
     pub(super) writing: u32,
@@ -115,12 +115,12 @@ impl WarmupState {
         WarmupState { kept, stock: 0, writing: 0, turn: None }
     }
 
-    /// Handed out, or lost.
+    /// Granted, or lost.
     pub(super) fn used(&self) -> u32 {
         self.kept.reserved.saturating_sub(self.stock).saturating_sub(self.writing)
     }
 
-    /// Goes on to today, and to the plan of today.
+    /// Moves on to today, and to the current plan.
     fn follow(&mut self, plan: &Warmup, now: Wall) {
         let (kept, today) = (&mut self.kept, day_of(now));
         if kept.start_day != plan.start_day {
@@ -166,11 +166,11 @@ impl WarmupState {
         let Some(count) = plan.count(self.kept.stage) else { return Some(Allowance::Warm) };
         let (pace, now_us, wanted) =
             (WarmupPace::of(count), now.0.saturating_mul(1_000), wanted.max(1));
-        // Never further ahead than a full bucket lets it be: the clock may have been set back, the count raised.
+        // At most a full burst ahead: the clock may have been set back, or the limit raised.
         let most_us = now_us.saturating_add(pace.worth_us(pace.burst));
         self.kept.paced_us = self.kept.paced_us.min(most_us);
         let until = end_of(self.kept.day);
-        // A reload may have lowered the count.
+        // A reload may have lowered the limit.
         let excess = self.kept.reserved.saturating_sub(count).min(self.stock);
         self.stock -= excess;
         self.kept.reserved -= excess;

@@ -3,29 +3,28 @@
 /// The stored state of a course.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Record {
-    /// The start that the plan named when it began.
+    /// The plan's start when the course began.
     pub start_day: u32,
     /// Day of the plan, from 0.
     pub stage: u32,
-    /// The day that the rest is about.
+    /// The day of the following counts.
     pub day: u32,
     /// Recipients reserved.
     pub reserved: u32,
-    /// The time that those before fill, in microseconds since 1970.
+    /// The time that earlier recipients fill, in microseconds since 1970.
     pub paced_us: u64,
     pub tried: u32,
     pub delivered: u32,
-    /// Deferred or refused as blocked or rate limited.
+    /// Deferred or rejected as blocked or rate limited.
     pub held: u32,
 }
 
-/// One on the disk: a version, then each number with its lowest octet first.
+/// The stored form: a version, then each number in little-endian order.
 pub type RecordBytes = [u8; 37];
 
 const VERSION: u8 = 1;
 
 impl Record {
-    /// As octets.
     #[must_use]
     pub fn to_bytes(&self) -> RecordBytes {
         let Record { start_day, stage, day, reserved, paced_us, tried, delivered, held } = *self;
@@ -39,7 +38,7 @@ impl Record {
         bytes
     }
 
-    /// From octets; `None`: these are not of this version.
+    /// Decodes it; `None` for another version.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Record> {
         let bytes: &RecordBytes = bytes.try_into().ok()?;

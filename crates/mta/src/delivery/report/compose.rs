@@ -1,4 +1,4 @@
-//! Making a report's message.
+//! Composition of a report's message.
 
 use super::policy::ReportGroup;
 use crate::delivery::Delivery;
@@ -125,7 +125,7 @@ fn envelope_to(to: Vec<Mailbox>, facts: &ContentFacts, smtputf8: bool) -> Envelo
 /// The facts from which a channel writes a report.
 #[derive(Debug)]
 pub struct ReportQuestion<'a> {
-    /// The message that is reported on.
+    /// The reported message.
     pub original: &'a Message,
     /// The report's own id.
     pub report_id: MessageId,
@@ -133,7 +133,7 @@ pub struct ReportQuestion<'a> {
     pub config: &'a Config,
     /// The results of recipients, by their indexes.
     pub recipients: &'a [(u32, RecipientReport<'a>)],
-    /// The content of the message, or how it begins, where it is long.
+    /// The message's content, or the start of a long one.
     pub content: &'a [u8],
 }
 

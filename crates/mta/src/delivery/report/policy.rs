@@ -13,7 +13,7 @@ use mail::{Culprit, Failure, Mailbox, Notify};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Recipients of one message that are reported in one report.
+/// The recipients of one message in one report.
 #[derive(Debug)]
 pub(super) struct ReportGroup {
     pub(super) reports: Arc<Reports>,
@@ -67,7 +67,7 @@ impl ReportGroup {
         to
     }
 
-    /// Nobody would see it.
+    /// Returns true if the report would have no recipient.
     fn is_void(&self, message: &Message) -> bool {
         self.reports.directory.is_none() && self.recipients(message).is_empty()
     }
