@@ -1,4 +1,4 @@
-//! The domains of those whom a header names as authors (RFC 5322 §3.6.2).
+//! The author domains of a header (RFC 5322 §3.6.2).
 
 use crate::scan::Scanned;
 use mail::{address_list, header};
@@ -6,10 +6,10 @@ use mail::{address_list, header};
 /// Authors of one message that are looked at.
 const AUTHORS_MAX: usize = 100;
 
-/// Why it can't be told in whose name a message speaks.
+/// The reason why a message has no unique author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAuthor {
-    /// Nobody is named, or not in a way that all would read alike.
+    /// No author is named, or readers would differ about the name.
     None,
     /// There are several From fields.
     Several,
@@ -34,8 +34,8 @@ pub fn domain_of_author(added: &[u8], message: &Scanned) -> Result<String, NoAut
     domains(first.value).into_iter().next().flatten().ok_or(NoAuthor::None)
 }
 
-/// The domains in the value of a From field, in ASCII and lower case, in their order. An author whose
-/// domain can't be read, or about whom readers would differ, is `None`.
+/// The domains in the value of a From field, in ASCII and lower case, in order. An author is `None` if the domain is
+/// unreadable, or if readers would differ about the author.
 pub(crate) fn domains(value: &[u8]) -> Vec<Option<String>> {
     let Some(addresses) = address_list::read(value) else { return vec![None] };
     let addresses = addresses.into_iter().take(AUTHORS_MAX);

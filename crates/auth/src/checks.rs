@@ -6,14 +6,14 @@ use crate::together::both;
 use crate::{arc, dkim, dmarc, dnsbl, iprev, spf};
 use std::net::IpAddr;
 
-/// Which checks are made.
+/// The checks to make.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckSelection {
-    /// What belongs to a client and not to its messages: [`check`] does not make it.
+    /// Belongs to a client and not to its messages: [`check`] does not make it.
     pub iprev: bool,
     pub spf: bool,
     pub dkim: bool,
-    /// Needs the two before, which are made for it if they are not asked for.
+    /// Needs SPF and DKIM, which are evaluated for it even if not selected.
     pub dmarc: bool,
     pub arc: bool,
 }
@@ -36,7 +36,7 @@ impl CheckSelection {
     }
 }
 
-/// What came of the checks that were made.
+/// Results of the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
     /// The client's address, and its name.
@@ -50,7 +50,7 @@ pub struct Verdicts {
     pub arc: Option<arc::ArcValidation>,
 }
 
-/// The verdicts alone, a word for each check that was made.
+/// The bare results, one value for each check made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuthSummary {
     pub iprev: Option<iprev::IprevResult>,
@@ -59,9 +59,9 @@ pub struct AuthSummary {
     pub dkim: Option<dkim::DkimResult>,
     pub dmarc: Option<dmarc::DmarcResult>,
     pub arc: Option<arc::ArcResult>,
-    /// What the seal that the message got here says of the chain before it.
+    /// The statement of the seal added here about the chain before it.
     pub sealed: Option<arc::ArcResult>,
-    /// What lists in the DNS say of the client, where they were asked.
+    /// The result of DNS lists about the client, if queried.
     pub dnsbl: Option<dnsbl::DnsblResult>,
 }
 
@@ -95,10 +95,10 @@ impl Verdicts {
     }
 }
 
-/// What is checked.
+/// Input of the checks.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
-    /// Who brought it; `None`: that is not known, and SPF says nothing.
+    /// The client and sender; `None` if unknown: SPF then has no result.
     pub question: Option<spf::SpfQuery<'a>>,
     pub message: &'a Scanned,
     /// Seconds since 1970.
@@ -107,17 +107,17 @@ pub struct Subject<'a> {
     pub chance: u8,
 }
 
-/// The DNS as each check has it: what one asks for takes nothing from what another may ask for.
+/// A DNS resolver per check, so that the queries of one check do not use up the limits of another.
 #[derive(Debug)]
 pub struct Shares<'r, R> {
-    /// For the policy of the author's domain, which strangers can't choose the servers of.
+    /// For the policy of the author's domain; third parties cannot choose its servers.
     pub policy: &'r R,
     pub spf: &'r R,
     pub dkim: &'r R,
     pub arc: &'r R,
 }
 
-/// Makes the checks that are asked for with one DNS for all.
+/// Makes the selected checks with one DNS resolver for all.
 pub async fn check<R: Records>(
     records: &R,
     asked: CheckSelection,
@@ -127,8 +127,8 @@ pub async fn check<R: Records>(
     check_apart(shares, asked, subject).await
 }
 
-/// Makes the checks that are asked for, and waits for all of them at once. The author's policy is asked for first:
-/// what the other questions are about, and how long their answers take, is the choice of whoever wrote the message.
+/// Makes the selected checks concurrently. The author's policy is queried first: the author of the message controls the
+/// other queries and the time of their answers.
 pub async fn check_apart<R: Records>(
     shares: Shares<'_, R>,
     asked: CheckSelection,

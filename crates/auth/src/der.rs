@@ -12,7 +12,7 @@ pub(crate) struct DerElement<'a> {
     pub(crate) whole: &'a [u8],
 }
 
-/// The first element (X.690 §8.1), and what follows it.
+/// The first element (X.690 §8.1), and the bytes after it.
 pub(crate) fn element(bytes: &[u8]) -> Option<(DerElement<'_>, &[u8])> {
     let (&tag, after_tag) = bytes.split_first()?;
     let (&first, mut rest) = after_tag.split_first()?;

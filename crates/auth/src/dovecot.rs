@@ -1,13 +1,12 @@
-//! Dovecot's authentication protocol, the side of a client (its documentation: "Authentication
-//! Protocol", version 1): lines with tabs between their parts. One connection serves many logins at once,
-//! each with a number of its own.
+//! Dovecot's authentication protocol, client side (its documentation: "Authentication Protocol", version 1): lines of
+//! tab-separated parts. One connection serves many logins at once, each with its own number.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// What must agree; other minor versions only add.
+/// Major versions must agree; other minor versions only add features.
 const MAJOR: &str = "1";
 const MINOR: &str = "1";
 
@@ -21,7 +20,7 @@ pub const ANSWER_BYTES_MAX: usize = 65_536;
 /// Mechanisms that a server may offer.
 pub const MECHANISMS_MAX: usize = 64;
 
-/// What is no answer in this protocol.
+/// An invalid message in this protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed(pub &'static str);
 
@@ -29,41 +28,41 @@ pub struct Malformed(pub &'static str);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
-/// What a server said.
+/// A message of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DovecotEvent {
     /// The handshake is done; these mechanisms are offered.
     Ready(Vec<Box<str>>),
-    /// The answer to what was said last under this number.
+    /// The answer to the last message with this number.
     Answer(u32, Answer),
 }
 
 /// The answer to a step of a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The client is to be told this, and answers.
+    /// Send this to the client, which answers.
     Continue(Vec<u8>),
     /// The client is this user.
     Accepted(String),
-    /// It is not; the user that it said to be, if that is known.
+    /// Refused; with the claimed user, if known.
     Refused(Option<String>),
-    /// The server can't tell now.
+    /// The server has a temporary failure.
     Unavailable,
 }
 
-/// A login, as the server is told of it.
+/// A login to be checked by the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Login<'a> {
     /// Unique among those that are open on the connection.
     pub id: u32,
     pub mechanism: &'a str,
     pub initial: Option<&'a [u8]>,
-    /// Where the client is, and where it came to.
+    /// Address of the client, and the local address.
     pub remote: SocketAddr,
     pub local: Option<SocketAddr>,
 }
 
-/// What is said first; `process` is what tells this connection from others.
+/// The first message; `process` distinguishes this connection.
 #[must_use]
 pub fn hello(process: u32) -> String {
     format!("VERSION\t{MAJOR}\t{MINOR}\nCPID\t{process}\n")
@@ -76,8 +75,7 @@ impl Login<'_> {
     /// Its initial response is too long.
     pub fn line(&self) -> Result<String, TooLong> {
         let Login { id, mechanism, initial, remote, local } = self;
-        // Nobody will ask this server about the user later (`nologin`), and nothing was said in clear
-        // (`secured`).
+        // No later query about the user follows (`nologin`), and the connection is encrypted (`secured`).
         let mut line = format!("AUTH\t{id}\t{mechanism}\tservice=smtp\tnologin\tsecured");
         if let Some(local) = local {
             line += &format!("\tlip={}\tlport={}", local.ip().to_canonical(), local.port());
@@ -114,7 +112,7 @@ fn ended(mut line: String) -> Result<String, TooLong> {
     Ok(line)
 }
 
-/// What comes from a server.
+/// Parser of the server's messages.
 #[derive(Debug, Default)]
 pub struct Answers {
     /// The beginning of a line.
@@ -126,10 +124,10 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// Takes what was read.
+    /// Handles input.
     ///
     /// # Errors
-    /// It is no answer: the connection is of no use any more.
+    /// Returns an error if it is invalid: the connection is then unusable.
     pub fn handle_input(&mut self, mut input: &[u8]) -> Result<(), Malformed> {
         while let Some(end) = memchr::memchr(b'\n', input) {
             let (line, rest) = (input.get(..end).unwrap_or_default(), input.get(end + 1..));
@@ -141,7 +139,7 @@ impl Answers {
         self.gather(input)
     }
 
-    /// What came of it, one after the other.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<DovecotEvent> {
         self.events.pop_front()
     }
@@ -176,7 +174,7 @@ impl Answers {
                 Ok(())
             }
             "OK" | "FAIL" | "CONT" => self.handle_answer(command, rest),
-            // SPID, CUID, COOKIE, and what later versions add.
+            // SPID, CUID, COOKIE, and additions of later versions.
             _ => Ok(()),
         }
     }
@@ -227,7 +225,7 @@ fn user_in(rest: &str) -> Option<String> {
     crate::sasl::user_of(unescaped(user)?.as_bytes())
 }
 
-/// What may not stand in a line is written as 0x01 and a letter.
+/// Characters not allowed in a line are written as 0x01 and a letter.
 fn unescaped(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();

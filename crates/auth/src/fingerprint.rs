@@ -1,4 +1,4 @@
-//! What a certificate, or the key in it, is known by: its SHA-256.
+//! SHA-256 fingerprints of certificates and their keys.
 
 use crate::digest::sha256;
 use crate::tlsa::public_key;

@@ -1,16 +1,15 @@
-//! Authentication-Results of strangers that bear our name (RFC 8601 §5): they are given another name
-//! as they pass, of the same length.
+//! Forged Authentication-Results with the authserv-id of this server (RFC 8601 §5): they are renamed in passing,
+//! keeping their length.
 
 use crate::results::FIELD;
 use mail::Domain;
 
-/// What they are called instead.
+/// The new name.
 pub const RENAMED: &str = "X-Foreign-Auth-Results";
 
 const _: () = assert!(FIELD.len() == RENAMED.len());
 
-/// So much of a field is looked at before it is clear whose it is; one that hides it longer is renamed
-/// whatever it says.
+/// Maximum length examined to find the authserv-id of a field; a field that hides it longer is renamed in any case.
 pub const FIELD_BYTES_MAX: usize = 1024;
 
 /// Renames fields in content that comes in pieces split anywhere.
@@ -18,9 +17,9 @@ pub const FIELD_BYTES_MAX: usize = 1024;
 pub struct AuthresRenamer {
     server: String,
     state: State,
-    /// What is held back until it is clear what it is.
+    /// Bytes held back until decided.
     held: Vec<u8>,
-    /// How much of a field is held when it is looked at next: twice as much each time.
+    /// Length of a held field at its next examination, doubled each time.
     next_look: usize,
 }
 
@@ -31,11 +30,11 @@ const FIRST_LOOK: usize = 64;
 enum State {
     /// At the start of a line, the beginning of which is held.
     LineStart,
-    /// In a line that is none of ours.
+    /// In a line of any other field.
     Line,
-    /// In a field of the name; all of it is held.
+    /// In a field with the name; all bytes are held.
     Field,
-    /// In such a field, at the start of a line that may go on with it.
+    /// In the same field, at the start of a possible continuation line.
     FieldLine,
     /// Behind the header.
     Body,
@@ -49,13 +48,13 @@ impl AuthresRenamer {
         AuthresRenamer { server, state: State::LineStart, held: Vec::new(), next_look: FIRST_LOOK }
     }
 
-    /// Whether nothing can happen any more: what comes is what goes.
+    /// Returns true if the rest is passed unchanged.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.state == State::Body && self.held.is_empty()
     }
 
-    /// Takes the next piece, and gives on what is clear.
+    /// Takes the next piece, and passes on decided bytes.
     pub fn push(&mut self, piece: &[u8], mut out: impl FnMut(&[u8])) {
         let mut rest = piece;
         while !rest.is_empty() {
@@ -78,7 +77,7 @@ impl AuthresRenamer {
         }
     }
 
-    /// The content is complete: gives on what is held.
+    /// The content is complete: passes on held bytes.
     pub fn finish(&mut self, mut out: impl FnMut(&[u8])) {
         if matches!(self.state, State::Field | State::FieldLine) {
             self.release(self.is_ours(true) == Some(true), &mut out);
@@ -148,20 +147,20 @@ impl AuthresRenamer {
         self.next_look = FIRST_LOOK;
     }
 
-    /// Whether the field that is held bears our name; `None`: that is not clear yet.
+    /// Returns true if the held field has the authserv-id of this server; `None` if undecided.
     fn is_ours(&self, is_whole: bool) -> Option<bool> {
         let colon = self.held.iter().position(|byte| *byte == b':')?;
         bears_name(self.held.get(colon + 1..)?, &self.server, is_whole)
     }
 }
 
-/// Whether the server that speaks in a value (RFC 8601 §2.2, `authserv-id`) is this one, which is in lower case;
-/// `None`: it goes on, perhaps.
+/// Returns true if the `authserv-id` of a value (RFC 8601 §2.2) is this server's, given in lower case; `None` if more
+/// input is needed.
 ///
-/// Readers differ: some end the name at the first blank, some join what stands before the first semicolon, some
-/// leave quotes in, some go by the part before a slash, behind which others write the number of a job; some decode
-/// words, and some write U-labels as A-labels (RFC 8616 §3). Whatever could be read as our name in one of these ways
-/// is ours.
+/// Readers differ. Some end the name at the first blank, some join the text before the first semicolon, some keep
+/// quotes. Some use the part before a slash, since a job number may follow there. Some decode encoded text, and some
+/// convert U-labels to A-labels (RFC 8616 §3). Text that any of these readings turns into this server's name counts as
+/// its name.
 fn bears_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool> {
     match bears_written_name(value, server, is_whole) {
         Some(false) => bears_mapped_name(value, server, is_whole),
@@ -173,7 +172,7 @@ fn bears_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool> {
 fn bears_mapped_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool> {
     let (name, has_end) = name_of(value);
     if !has_end && !is_whole {
-        // What begins in ASCII may go on otherwise.
+        // A name that begins in ASCII may continue in Unicode.
         return (name.is_ascii() && !begins_as(&name, server)).then_some(false);
     }
     if name.is_ascii() {
@@ -190,7 +189,7 @@ fn bears_mapped_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool>
     Some(is_ours(&joined) || first.is_some_and(is_ours))
 }
 
-/// Whether the labels that are whole are those of our name.
+/// Returns true if the complete labels equal those of the server's name.
 fn begins_as(name: &[u8], server: &str) -> bool {
     let name: Vec<u8> = name.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let mut whole = name.split(|byte| *byte == b'.');
@@ -200,7 +199,7 @@ fn begins_as(name: &[u8], server: &str) -> bool {
     whole.all(|label| labels.next().is_some_and(|own| label.eq_ignore_ascii_case(own.as_bytes())))
 }
 
-/// What stands before the first semicolon, without comments and quotes; whether there is one.
+/// The text before the first semicolon, without comments and quotes, and true if the semicolon was found.
 fn name_of(value: &[u8]) -> (Vec<u8>, bool) {
     let (mut name, mut depth) = (Vec::new(), 0_u32);
     let mut bytes = value.iter().copied();
@@ -240,11 +239,11 @@ fn bears_written_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool
             _ => depth > 0,
         };
         match (left, is_ignored) {
-            // Whatever ends the name behind its last letter: a blank, a quote, a comment, a slash …
+            // The end of the name after its last letter: a blank, a quote, a comment, a slash …
             ([], true) => return Some(true),
             // A dot at the end is none of the name, one with a letter behind it is.
             ([], false) if byte == b'.' => {}
-            // Encoded words may begin wherever it pleases their readers.
+            // Some readers decode encoded text at any position.
             (_, false) if byte == b'=' => return Some(true),
             ([], false) => return Some(!is_of_name(byte)),
             (_, true) => {}
@@ -260,7 +259,7 @@ fn bears_written_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool
     is_whole.then_some(left.is_empty() || depth > 0)
 }
 
-/// What a host's name is made of.
+/// Characters of a host name.
 fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'=' | b'?' | b':')
 }

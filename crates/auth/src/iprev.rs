@@ -5,7 +5,7 @@ use crate::records::{Family, Records, verdicts};
 use mail::Refusal;
 use std::net::IpAddr;
 
-/// Names of an address that are asked for it. A mail server has one (RFC 1912 §2.1).
+/// Maximum number of names looked up for an address. A mail server has one (RFC 1912 §2.1).
 pub const NAMES_MAX: usize = 5;
 
 /// A name of the DNS has no more octets (RFC 1035 §2.3.4).
@@ -23,22 +23,22 @@ verdicts! {
     }
 }
 
-/// What came of it.
+/// Result of the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IprevCheck {
     pub verdict: IprevResult,
-    /// The name that both ways agree about: letters, digits, hyphens, underscores and dots.
+    /// The name verified in both directions: letters, digits, hyphens, underscores and dots.
     pub name: Option<Box<str>>,
 }
 
 impl IprevCheck {
-    /// One that there is no name for.
+    /// A result without a name.
     #[must_use]
     pub fn without_name(verdict: IprevResult) -> IprevCheck {
         IprevCheck { verdict, name: None }
     }
 
-    /// A name that both ways agree about; what can't be one counts for a mismatch.
+    /// A result with a verified name; an invalid name counts as a mismatch.
     #[must_use]
     pub fn of_name(name: &str) -> IprevCheck {
         match is_name(name) {
@@ -47,8 +47,8 @@ impl IprevCheck {
         }
     }
 
-    /// What whoever asks for a name says to a client without one (RFC 7372 §3.3); `None`: it has one, or
-    /// the DNS does not answer, and whoever asks does not put that off (`defers`).
+    /// The refusal of a client without a verified name (RFC 7372 §3.3); `None` if it has one, or on a DNS error without
+    /// `defers`.
     #[must_use]
     pub fn refusal(&self, defers: bool) -> Option<Refusal> {
         let (refusal, text) = match self.verdict {
@@ -92,7 +92,7 @@ pub async fn check<R: Records>(records: &R, client: IpAddr) -> IprevCheck {
     IprevCheck::without_name(verdict)
 }
 
-/// Whether it may stand where a host's name stands, in a header too.
+/// Returns true if it is valid as a host name, including in a header.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_plain)

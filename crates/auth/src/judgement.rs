@@ -1,4 +1,4 @@
-//! What is done about verdicts.
+//! Maps authentication results to an action: accept, mark, hold, reject.
 
 use crate::checks::{CheckSelection, Verdicts};
 use crate::dmarc::RequestedPolicy;
@@ -7,13 +7,13 @@ use crate::{arc, dkim, dmarc, iprev, spf};
 use mail::Refusal;
 use std::borrow::Cow;
 
-/// How much a check may do.
+/// The strongest action that a check may cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ActionLimit {
     /// It is not made.
     #[default]
     None,
-    /// What comes of it is said, and nothing done.
+    /// The result is recorded, without an action.
     Mark,
     /// A message that fails waits for an operator.
     Hold,
@@ -22,24 +22,24 @@ pub enum ActionLimit {
 }
 
 impl ActionLimit {
-    /// Whether the check is made at all.
+    /// Returns true if the check is made.
     #[must_use]
     pub fn is_made(self) -> bool {
         self > ActionLimit::None
     }
 }
 
-/// How much each check may do.
+/// The strongest action of each check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActionLimits {
-    /// Of a client without a name; what refuses it does so before its message.
+    /// For a client without a verified name; a rejection is made before its messages.
     pub client_name: ActionLimit,
     pub spf: ActionLimit,
     pub dkim: ActionLimit,
     pub dmarc: ActionLimit,
     pub arc: ActionLimit,
-    /// A message that could fail, were there an answer of the DNS, is put off instead of taken. Where our own
-    /// limits cut the check short it always is.
+    /// On a DNS error, defers a message that might fail instead of accepting it. A check cut short by a query limit
+    /// always defers.
     pub defers: bool,
 }
 
@@ -57,7 +57,7 @@ impl ActionLimits {
     }
 }
 
-/// What becomes of a message.
+/// Action on a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyAction {
     Take,
@@ -66,7 +66,7 @@ pub enum PolicyAction {
     Refuse(Refusal),
 }
 
-/// What one check has against a message.
+/// A failed check.
 struct Objection {
     power: ActionLimit,
     /// RFC 7372 §3.
@@ -74,8 +74,8 @@ struct Objection {
     why: String,
 }
 
-/// What becomes of a message: a refusal before a hold, and of several the first in the order SPF,
-/// DKIM, DMARC, ARC.
+/// Decides about a message: a rejection takes precedence over a hold, and earlier checks take precedence in the order
+/// SPF, DKIM, DMARC, ARC.
 #[must_use]
 pub fn judge(powers: &ActionLimits, verdicts: &Verdicts) -> PolicyAction {
     let objections: Vec<Objection> = [
@@ -100,7 +100,7 @@ pub fn judge(powers: &ActionLimits, verdicts: &Verdicts) -> PolicyAction {
         .map_or(PolicyAction::Take, |objection| PolicyAction::Hold(printable(&objection.why)))
 }
 
-/// Who is to be refused was refused before, and its mail to the postmaster is taken.
+/// Clients to reject were rejected before; their mail to the postmaster is accepted.
 fn client_name(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let (_, outcome) = verdicts.iprev.as_ref()?;
     let is_failed =
@@ -119,8 +119,8 @@ fn spf(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     Some(Objection { power: powers.spf, status: (7, 23), why })
 }
 
-/// A signature that can't be verified is worth as much as none (RFC 6376 §6.3), but whoever asks for
-/// it may be stricter. Mail that is not signed has nothing that could fail.
+/// A signature that cannot be verified counts as none (RFC 6376 §6.3), unless configured more strictly. Unsigned mail
+/// cannot fail.
 fn dkim(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let outcomes = verdicts.dkim.as_deref()?;
     let is_failed = !matches!(
@@ -134,7 +134,7 @@ fn dkim(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     is_failed.then_some(Objection { power: powers.dkim, status: (7, 20), why })
 }
 
-/// The author's domain says what it wants; quarantine is held, whatever more is allowed.
+/// The author's domain requests the action; quarantine is at most a hold.
 fn dmarc(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let outcome = verdicts.dmarc.as_ref()?;
     let most = match (outcome.verdict, outcome.wish) {
@@ -157,7 +157,7 @@ fn arc(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     Some(Objection { power: powers.arc, status: (7, 29), why })
 }
 
-/// RFC 7372 §3.2 has a status for SPF; the others get that of a directory.
+/// RFC 7372 §3.2 has a status for SPF; the other checks use that of a directory error.
 fn put_off(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Refusal> {
     const SPF: Refusal = Refusal::transient((7, 24), "SPF: no answer of the DNS; try again later");
     const OTHER: Refusal =
@@ -178,8 +178,8 @@ fn put_off(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Refusal> {
     (dkim || dmarc || arc).then_some(OTHER)
 }
 
-/// Whether the author's policy could yet object. Whoever can keep an answer away would have his forgery taken in the
-/// name of a domain that has all of them refused.
+/// Returns true if the author's policy might still object. Otherwise a forger able to suppress an answer could have
+/// mail accepted for a domain that requests rejection.
 fn is_dmarc_open(powers: &ActionLimits, outcome: &dmarc::DmarcEvaluation) -> bool {
     let most = match outcome.wish {
         RequestedPolicy::None => ActionLimit::Mark,

@@ -1,5 +1,4 @@
-//! Who may say what of mail: a module for each scheme. What time it is, what is in files and what the
-//! DNS says comes in as values.
+//! Mail authentication: a module for each scheme. Time, file contents and DNS answers are arguments.
 
 pub mod arc;
 pub mod authors;

@@ -1,4 +1,4 @@
-//! MTA-STS: what a domain promises of TLS to its MX hosts, in a TXT record and a file (RFC 8461).
+//! MTA-STS: a domain's TLS policy for its MX hosts, in a TXT record and a file (RFC 8461).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,17 +7,17 @@ use std::time::Duration;
 /// Octets of a policy's file at most (RFC 8461 §3.3 has 64 kilobytes).
 pub const POLICY_BYTES_MAX: usize = 65_536;
 
-/// Octets of all names of hosts in a policy at most: what a domain has us keep for a year is small.
+/// Maximum bytes of all host names in a policy: it limits the data stored for a domain, for up to a year.
 pub const NAMES_BYTES_MAX: usize = 8_192;
 
-/// A policy is kept for a year at most (RFC 8461 §3.2), whatever it says.
+/// Maximum age of a stored policy (RFC 8461 §3.2), whatever its `max_age`.
 pub const AGE_MAX: Duration = Duration::from_secs(31_557_600);
 
-/// What the names of the record and of the policy's host begin with.
+/// First labels of the record's name and of the policy host.
 const RECORD_LABEL: &str = "_mta-sts";
 const HOST_LABEL: &str = "mta-sts";
 
-/// Where a domain's TXT record is.
+/// Name of a domain's TXT record.
 #[must_use]
 pub fn record_name(domain: &str) -> String {
     format!("{RECORD_LABEL}.{domain}")
@@ -29,11 +29,11 @@ pub fn host_name(domain: &str) -> String {
     format!("{HOST_LABEL}.{domain}")
 }
 
-/// Where it has it.
+/// Path of the policy file.
 pub const PATH: &str = "/.well-known/mta-sts.txt";
 
-/// The `id` of a domain's policy by its TXT records, each with its strings joined (RFC 8461 §3.1).
-/// `None`: the domain has no policy, for it has no such record, or several, or one that is malformed.
+/// The `id` of a domain's policy in its TXT records, each with its strings joined (RFC 8461 §3.1). `None` if no record
+/// is valid, or several are: the domain has no policy.
 #[must_use]
 pub fn policy_id(records: &[impl AsRef<[u8]>]) -> Option<&str> {
     let mut ids = records.iter().filter_map(|record| {
@@ -47,12 +47,12 @@ pub fn policy_id(records: &[impl AsRef<[u8]>]) -> Option<&str> {
     std::str::from_utf8(id).ok().filter(|_| is_id)
 }
 
-/// What is done when a host is not as the policy says.
+/// Action if a host violates the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// It gets no mail.
     Enforce,
-    /// It gets mail all the same; the domain would like to hear of it.
+    /// Mail is delivered all the same; the domain wants reports.
     Testing,
     /// The domain has no policy any more.
     None,
@@ -70,17 +70,17 @@ impl Mode {
     }
 }
 
-/// What a domain promises.
+/// A domain's policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     pub mode: Mode,
-    /// How long it may be kept, [`AGE_MAX`] at most.
+    /// Maximum time of storage, at most [`AGE_MAX`].
     pub max_age: Duration,
     /// Names of hosts, lower case, `*.` before some.
     mx: Vec<Box<str>>,
 }
 
-/// Why a file is no policy.
+/// The reason why a file is not a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyError {
     TooLong,
@@ -113,11 +113,11 @@ impl fmt::Display for PolicyError {
 }
 
 impl Policy {
-    /// Reads a policy's file (RFC 8461 §3.2). Of a key that stands there again the first counts, but for
-    /// `mx`; keys that nobody knows, names that stand there again, and `mx` that are no names are left out.
+    /// Parses a policy file (RFC 8461 §3.2). The first of repeated keys counts, except for `mx`. Unknown keys, repeated
+    /// names and invalid `mx` are skipped.
     ///
     /// # Errors
-    /// What is wrong with it first.
+    /// Returns the first error.
     pub fn parse(bytes: &[u8]) -> Result<Policy, PolicyError> {
         if bytes.len() > POLICY_BYTES_MAX {
             return Err(PolicyError::TooLong);
@@ -136,7 +136,7 @@ impl Policy {
                 "version" => _ = version.get_or_insert(value),
                 "mode" => _ = mode.get_or_insert(value),
                 "max_age" => _ = max_age.get_or_insert(value),
-                // What is no host's name matches no host: the good ones are still what the domain asks for.
+                // An invalid host name matches no host: the valid ones still express the domain's policy.
                 "mx" => match pattern(value) {
                     Some(name) => mx.push(name),
                     None => has_bad_mx = true,
@@ -165,8 +165,7 @@ impl Policy {
         Ok(Policy { mode, max_age: max_age.min(AGE_MAX), mx })
     }
 
-    /// Whether a host of this name (A-labels) is one of the domain's (RFC 8461 §4.1): a wildcard stands
-    /// for one label.
+    /// Returns true if a host name (A-labels) matches the policy (RFC 8461 §4.1): a wildcard stands for one label.
     #[must_use]
     pub fn has_host(&self, host: &str) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host);
@@ -183,7 +182,7 @@ impl Policy {
     }
 }
 
-/// As a policy's file, with nothing in it but what counts: what is kept of one.
+/// The stored form: a policy file with only its effective content.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "version: STSv1\nmode: {}", self.mode.word())?;

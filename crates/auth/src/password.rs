@@ -1,8 +1,8 @@
-//! Passwords as they are stored, and whether what somebody gives is one of them.
+//! Stored passwords, and the check of a given one.
 //!
-//! A stored password is one text, as `doveadm pw` and `mkpasswd` print it: `{SCHEME}` and what the
-//! scheme has, or one of crypt(3)'s forms (`$6$…`), which name themselves. Text that names no scheme
-//! is no password: a table of something else must not let anybody in.
+//! A stored password is one text, as printed by `doveadm pw` and `mkpasswd`. It is `{SCHEME}` and its data, or a form
+//! of crypt(3) (`$6$…`), which includes its name. Text without a scheme is not a password: a table of other data must
+//! not allow logins.
 
 mod argon2id;
 mod scheme;
@@ -17,8 +17,8 @@ use sha_crypt::{PasswordVerifier as _, ShaCrypt};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// Passwords longer than this fit nowhere: what hashing costs must not be the client's to choose
-/// (SHA-crypt's grows with the square of the length).
+/// Maximum length of a password, so that a client cannot choose the cost of hashing (SHA-crypt's grows with the square
+/// of the length).
 pub const PASSWORD_BYTES_MAX: usize = 1_024;
 /// A longer one is never hashed: it is none of those that are stored here. SHA-crypt takes nine times as long
 /// for the longest password as for a short one, and bcrypt reads 72 octets.
@@ -28,7 +28,7 @@ pub const CRYPT_ROUNDS_MAX: u32 = 5_000_000;
 /// Cost of a bcrypt hash, the logarithm of its rounds; about five seconds.
 pub const BCRYPT_COST_MAX: u32 = 16;
 
-/// A password that somebody gave. It is shown nowhere, and overwritten when it is dropped.
+/// A given password. It is never shown, and overwritten when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(Zeroizing<Box<[u8]>>);
 
@@ -40,7 +40,7 @@ impl Password {
         fits.then(|| Password(Zeroizing::new(bytes.into())))
     }
 
-    /// Whether it may be hashed; else it is wrong wherever hashes are stored.
+    /// Returns true if it may be hashed; otherwise it fails against every hash.
     #[must_use]
     pub fn is_hashed(&self) -> bool {
         self.0.len() <= HASHED_BYTES_MAX
@@ -99,20 +99,20 @@ impl Stored {
         Ok(Stored(form))
     }
 
-    /// What a password of nobody is checked against, so that it takes as long: a hash of the kind
-    /// that `doveadm pw -s ARGON2ID` makes, which no password is known to have.
+    /// A stored password for unknown users, so that checking takes equally long. It is a hash of the kind of `doveadm
+    /// pw -s ARGON2ID` without a known password.
     #[must_use]
     pub fn of_nobody() -> Stored {
         Stored(PasswordScheme::Argon2(Argon2Hash::of_nobody()))
     }
 
-    /// Whether its text differs from all others, even of the same password.
+    /// Returns true if its text is unique even among equal passwords.
     #[must_use]
     pub fn is_salted(&self) -> bool {
         !matches!(self.0, PasswordScheme::Plain(_))
     }
 
-    /// Whether the password is the stored one. It takes long on purpose, whatever the answer.
+    /// Returns true if the password matches. Slow by design, whatever the result.
     #[must_use]
     pub fn is(&self, password: &Password) -> bool {
         match &self.0 {
@@ -147,7 +147,7 @@ fn bcrypt_hash(text: &str) -> Result<Box<str>, Unusable> {
     if cost > BCRYPT_COST_MAX {
         return Err(Unusable::Cost);
     }
-    // What is no hash is known by trying: nothing short of that reads all of it.
+    // Only trying reveals an invalid hash: no cheaper parser reads the whole text.
     let is_form = text.len() == 60 && text.parse::<bcrypt::HashParts>().is_ok();
     if is_form { Ok(text.into()) } else { Err(Unusable::Form) }
 }

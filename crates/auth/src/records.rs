@@ -1,4 +1,4 @@
-//! What the checks ask of the DNS: whoever runs them says how it is asked.
+//! DNS queries of the checks, performed by their caller.
 
 use std::fmt;
 use std::future::Future;
@@ -64,7 +64,7 @@ impl fmt::Display for Unanswered {
 /// The records of a name, none if it has none or doesn't exist.
 pub type DnsAnswer<T> = Result<Vec<T>, Unanswered>;
 
-/// Which kind of addresses of a host are wanted.
+/// Address family of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
     V4,
@@ -93,7 +93,7 @@ pub trait Records {
     fn names(&self, address: IpAddr) -> impl Future<Output = DnsAnswer<String>>;
 }
 
-/// Whether `name` is `domain` or lies below it.
+/// Returns true if `name` is `domain` or lies below it.
 pub(crate) fn is_at_or_below(name: &str, domain: &str) -> bool {
     let Some(before) = name.len().checked_sub(domain.len()) else { return false };
     name.get(before..).is_some_and(|end| end.eq_ignore_ascii_case(domain))

@@ -1,4 +1,4 @@
-//! What the checks came to, for those who read the message: Authentication-Results (RFC 8601).
+//! Authentication-Results (RFC 8601): the results of the checks, for readers of the message.
 
 use crate::checks::Verdicts;
 use crate::dnsbl::DnsblListings;
@@ -13,8 +13,8 @@ pub const FIELD: &str = "Authentication-Results";
 /// A reason is cut here.
 const REASON_BYTES_MAX: usize = 120;
 
-/// The field as lines that are to be folded: the first begins with the name of the field, and none is
-/// longer than 998 octets. `server` is our name.
+/// The field as lines to fold: the first begins with the field's name, and none is longer than 998 octets. `server` is
+/// the authserv-id.
 #[must_use]
 pub fn lines(server: &str, verdicts: &Verdicts) -> Vec<String> {
     lines_from(format!("{FIELD}: {};", value(server)), verdicts)
@@ -46,7 +46,7 @@ fn lines_from(first: String, verdicts: &Verdicts) -> Vec<String> {
     field(first, results)
 }
 
-/// A field of its own for the lists that speak for a client (RFC 8904); `None`: there is none.
+/// A separate field for lists that favour a client (RFC 8904); `None` without any.
 #[must_use]
 pub fn allowed(server: &str, standing: &DnsblListings) -> Option<Vec<String>> {
     let speak_for = standing.0.iter().filter(|listing| listing.score < 0);
@@ -141,7 +141,7 @@ fn add(text: &mut String, property: &str, of: &str) {
     }
 }
 
-/// A value as it may stand in the field (RFC 8601 §2.2), whatever a stranger wrote.
+/// A value, escaped for the field (RFC 8601 §2.2).
 fn value(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     if !text.is_empty() && text.len() <= 255 && text.bytes().all(is_plain) {
@@ -150,7 +150,7 @@ fn value(text: &str) -> String {
     quoted(&text[..text.floor_char_boundary(255)])
 }
 
-/// What strangers wrote, within quotes. Rules that look for a text in the field would find what looks like a result.
+/// Third-party text in quotes. Rules that search the field for a text could mistake it for a result.
 fn quoted(text: &str) -> String {
     let harmless = |c: char| match c {
         ';' | '=' | '(' | ')' => '?',

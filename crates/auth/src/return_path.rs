@@ -1,8 +1,8 @@
-//! Return paths that show what was sent from here: who answers one, has the message, or has seen it.
+//! Signed return paths: a reply to one comes from a party that has the message, or has seen it.
 //!
-//! `R400=TTTTTTTTTT=HHHHHHHHHH=local@domain` stands for `local@domain`. `T` is the beginning of a keyed hash over the
-//! identifier of the message, `H` of one over `T` and the address, so that neither can be made up, nor put before
-//! another address. Case counts for nothing in either, as servers on the way may change it.
+//! `R400=TTTTTTTTTT=HHHHHHHHHH=local@domain` stands for `local@domain`. `T` is the start of a keyed hash over the
+//! message's identifier, `H` of one over `T` and the address. Neither can be forged or put before another address. Both
+//! ignore case, since servers in transit may change it.
 
 use crate::digest::hmac_sha256;
 use crate::srs::mailbox;
@@ -10,18 +10,18 @@ use mail::Mailbox;
 use std::fmt;
 
 const PREFIX: &str = "R400=";
-/// Digits of each hash: 50 bits, against somebody who can only guess by sending.
+/// Digits of each hash: 50 bits, since an attacker can guess only by sending.
 const HASH_LEN: usize = 10;
 /// RFC 4648 §6.
 const DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 
-/// What return paths are made with.
+/// Generator of return paths.
 #[derive(Clone)]
 pub struct ReturnPaths {
     secret: Box<[u8]>,
 }
 
-/// The secret is nobody's to see.
+/// The secret is not shown.
 impl fmt::Debug for ReturnPaths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ReturnPaths")
@@ -31,7 +31,7 @@ impl fmt::Debug for ReturnPaths {
 /// A return path that was made here, apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Returned {
-    /// Whom it stands for.
+    /// The original address.
     pub address: Mailbox,
     tag: Box<str>,
 }
@@ -42,7 +42,7 @@ impl ReturnPaths {
         ReturnPaths { secret: secret.into() }
     }
 
-    /// What stands for an address as the sender of a message. `None`: it would be too long for an address.
+    /// The return path for an address and a message; `None` if it would be too long for an address.
     #[must_use]
     pub fn make(&self, address: &Mailbox, message: &str) -> Option<Mailbox> {
         let (local, domain) = (address.local_unquoted(), address.domain_str());
@@ -51,7 +51,7 @@ impl ReturnPaths {
         mailbox(&format!("{PREFIX}{tag}={hash}={local}"), domain)
     }
 
-    /// Whom an address stands for; `None`: it was not made here.
+    /// Decodes a return path; `None` if it was not made here.
     #[must_use]
     pub fn read(&self, address: &Mailbox) -> Option<Returned> {
         let (local, domain) = (address.local_unquoted(), address.domain_str());
@@ -65,7 +65,7 @@ impl ReturnPaths {
         Some(Returned { address: mailbox(meant, domain)?, tag: tag.into() })
     }
 
-    /// Whether it was made for a message with this identifier.
+    /// Returns true if it was made for a message with this identifier.
     #[must_use]
     pub fn is_of(&self, returned: &Returned, message: &str) -> bool {
         self.tag(message).eq_ignore_ascii_case(&returned.tag)

@@ -1,6 +1,5 @@
-//! SASL (RFC 4422), the server's side (the client's is in [`client`]): what a client says in an exchange, as bytes that the protocol
-//! has decoded, and what it is answered. Who the users are, and what is stored of them, comes in as
-//! values.
+//! SASL (RFC 4422), server side (the client side is in [`client`]): a client's messages, as bytes decoded by the
+//! protocol, and the answers. Users and their stored data are arguments.
 
 pub mod bearer;
 pub mod client;
@@ -13,7 +12,7 @@ use scram::{Challenged, Channel, First, ServerFirst};
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// How a client may prove who it is.
+/// Mechanisms of client authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mechanism {
     /// RFC 4616.
@@ -28,7 +27,7 @@ pub enum Mechanism {
     OauthBearer,
     /// The same as Google and Microsoft have it.
     Xoauth2,
-    /// RFC 4422 appendix A: what lies below has proved it, by a certificate.
+    /// RFC 4422 appendix A: authenticated by a lower layer, with a certificate.
     External,
 }
 
@@ -58,7 +57,7 @@ impl Mechanism {
     }
 }
 
-/// Who somebody says to be, and the proof.
+/// A claimed user and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     pub user: String,
@@ -73,21 +72,20 @@ impl Claim {
     }
 }
 
-/// What follows from what a client said.
+/// Next step after a client's message.
 #[derive(Debug)]
 pub enum ExchangeStep {
     /// This is sent, and the answer is given to [`Exchange::handle_response`].
     Challenge(Vec<u8>),
     /// The exchange is over, if the password is the user's.
     Check(Claim),
-    /// Which keys the user has is to be told to [`Exchange::handle_keys`].
+    /// Pass this user's keys to [`Exchange::handle_keys`].
     Keys(String),
     /// The exchange is over, and the client has proved to be this user.
     Proved(String),
     /// The exchange is over, if the token is good, and the user's; else [`Exchange::refuse_token`].
     Token(Presented),
-    /// The exchange is over, if what lies below has proved the client to be this user; without a name:
-    /// whomever it has proved it to be.
+    /// The exchange is over, if the lower layer has authenticated the client as this user; without a name, as any user.
     External(Option<String>),
     /// The exchange is over.
     Failed(LoginFailure),
@@ -106,7 +104,7 @@ enum State {
     Bearer {
         is_xoauth2: bool,
     },
-    /// The client has been told why, and says that it has heard.
+    /// The client was sent the reason, and acknowledges it.
     Refused,
     ScramFirst {
         nonce: String,
@@ -117,14 +115,14 @@ enum State {
         nonce: String,
     },
     ScramFinal(Box<Challenged>),
-    /// The server's proof is on its way; the client answers with nothing.
+    /// The server's proof was sent; the client answers with an empty message.
     ScramEnd(String),
     Over,
 }
 
 impl Exchange {
-    /// One that begins. `nonce` is of printable ASCII without commas, and nobody can guess it
-    /// (RFC 5802 §5.1); only SCRAM needs it, and the channel: SCRAM-SHA-256-PLUS one that is bound.
+    /// Begins an exchange. `nonce` is unguessable printable ASCII without commas (RFC 5802 §5.1). Only SCRAM needs it,
+    /// and the channel; SCRAM-SHA-256-PLUS needs a bound one.
     #[must_use]
     pub fn new(mechanism: Mechanism, channel: Channel, nonce: impl FnOnce() -> String) -> Exchange {
         Exchange(match mechanism {
@@ -144,7 +142,7 @@ impl Exchange {
         match (initial, &self.0) {
             (Some(response), _) => self.handle_response(response),
             (None, State::LoginUser) => ExchangeStep::Challenge(b"Username:".to_vec()),
-            // Clients speak first in the others: an empty challenge has them do so (RFC 4954 §4).
+            // The other mechanisms are client-first; an empty challenge prompts the client (RFC 4954 §4).
             (None, _) => ExchangeStep::Challenge(Vec::new()),
         }
     }
@@ -171,7 +169,7 @@ impl Exchange {
                     ExchangeStep::Token(presented)
                 })
             }
-            // RFC 7628 §3.2.3: whatever it says.
+            // RFC 7628 §3.2.3: whatever the response.
             State::Refused => Err(LoginFailure::Proof),
             State::External if response.is_empty() => Ok(ExchangeStep::External(None)),
             State::External => match user_of(response) {
@@ -193,8 +191,8 @@ impl Exchange {
         step.unwrap_or_else(ExchangeStep::Failed)
     }
 
-    /// The token of [`ExchangeStep::Token`] is not good, or not the user's: the client is told so, with what it must
-    /// be good for, and answers before it is refused (RFC 7628 §3.2.2).
+    /// The token of [`ExchangeStep::Token`] is invalid, or not the user's. The client is sent an error with the needed
+    /// scope, and responds before the login fails (RFC 7628 §3.2.2).
     pub fn refuse_token(&mut self, scope: Option<&str>) -> ExchangeStep {
         match std::mem::replace(&mut self.0, State::Refused) {
             State::Bearer { is_xoauth2 } => {
@@ -204,8 +202,8 @@ impl Exchange {
         }
     }
 
-    /// The keys that [`ExchangeStep::Keys`] asked for. For a user whom nobody knows they are such as no
-    /// password has; the client learns nothing of that before it has failed.
+    /// The keys requested by [`ExchangeStep::Keys`]. For an unknown user pass keys without a password; the client
+    /// cannot distinguish them before it has failed.
     pub fn handle_keys(&mut self, keys: Keys) -> ExchangeStep {
         match std::mem::replace(&mut self.0, State::Over) {
             State::ScramKeys { first, nonce } => {
@@ -218,8 +216,7 @@ impl Exchange {
     }
 }
 
-/// Whom the first message of an exchange is about, where another server speaks the mechanism and the
-/// message says so.
+/// The user named in the first message of an exchange, for mechanisms handled by another server.
 #[must_use]
 pub fn claimed_user(mechanism: &str, initial: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(initial).ok()?;
@@ -257,17 +254,17 @@ fn plain(message: &[u8]) -> Result<ExchangeStep, LoginFailure> {
 #[cfg(test)]
 mod tests;
 
-/// Why an exchange ends without a login.
+/// The reason why an exchange ends without a login.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginFailure {
-    /// What came is not what the mechanism has.
+    /// A message is invalid in the mechanism.
     Form,
     /// The client wants to act for another user than the one that it proves to be.
     OtherIdentity,
     /// It does not know the password.
     Proof,
-    /// It speaks through another channel than ours, or was told that none can be bound: somebody sits in
-    /// between (RFC 5802 §6).
+    /// Its channel differs from this one, or it believes that binding is not offered: a man in the middle (RFC 5802
+    /// §6).
     Channel,
 }
 
@@ -283,14 +280,14 @@ pub fn user_of(bytes: &[u8]) -> Option<String> {
     is_name.then(|| user.to_owned())
 }
 
-/// What a server has said that the mechanism does not have.
+/// An invalid message of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerMessageError {
     /// It asks for more than there is, or for the same again.
     Unexpected,
-    /// What it says is not what the mechanism has.
+    /// It is malformed.
     Form,
-    /// Its nonce is not made of ours: somebody answers with what another was told.
+    /// Its nonce does not extend the client's: a replay of another exchange.
     Nonce,
     /// The password would have to be hashed too seldom (RFC 7677 §4), or so often that it takes seconds.
     Iterations,

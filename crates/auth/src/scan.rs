@@ -1,5 +1,5 @@
-//! A message as it passes: its header is kept, and its body hashed as its signatures want it. Nothing
-//! else of it stays in memory.
+//! Scan of a passing message: keeps the header, and hashes the body as its signatures require. The body is not kept in
+//! memory.
 
 use crate::arc::sets::{Chain, Newest, Sets};
 use crate::dkim::canonical::{BodyDigest, BodyHash, Canonicalization, is_called};
@@ -13,17 +13,17 @@ pub const HEADER_BYTES_MAX: usize = 128 * 1024;
 pub const FIELDS_MAX: usize = 500;
 /// DKIM signatures that are looked at, the first ones.
 pub const SIGNATURES_MAX: usize = 10;
-/// Different ways to hash the body of one message.
+/// Maximum number of different body hashes of one message.
 const BODY_HASHES_MAX: usize = 4;
 
-/// What is wanted of a message.
+/// Data to collect from a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanOptions {
     /// DKIM signatures.
     pub dkim: bool,
     /// ARC sets.
     pub arc: bool,
-    /// What is signed of its body.
+    /// Body hash for signing.
     pub to_sign: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Scan {
 }
 
 enum State {
-    /// So many octets of the header were looked at.
+    /// Number of header octets examined.
     Header(usize),
     Body(Box<BodyScan>),
 }
@@ -45,16 +45,16 @@ struct BodyScan {
     hashes: Vec<(BodyForm, BodyHash)>,
 }
 
-/// How a body is hashed: form and length (`l=`).
+/// Form of a body hash: canonicalisation and length (`l=`).
 type BodyForm = (Canonicalization, Option<u64>);
 
-/// How our own signatures have it.
+/// The form used by this server's signatures.
 const SIGNED_BODY: BodyForm = (Canonicalization::Relaxed, None);
 
-/// What stands in a header.
+/// Content of a header.
 #[derive(Default)]
 struct ScannedHeader {
-    /// Why it can't be told what stands there, if so.
+    /// The reason why the header is ambiguous, if it is.
     unreadable: Option<&'static str>,
     fields: Vec<Range<usize>>,
     signatures: Vec<(usize, Result<Signature, &'static str>)>,
@@ -66,11 +66,11 @@ struct ScannedHeader {
 /// A message that was read.
 pub struct Scanned {
     pub(crate) header: Vec<u8>,
-    /// Why it can't be told what stands in the header, if so.
+    /// The reason why the header is ambiguous, if it is.
     pub(crate) unreadable: Option<&'static str>,
-    /// Where its fields are, with their line ends.
+    /// Ranges of its fields, with their line ends.
     pub(crate) fields: Vec<Range<usize>>,
-    /// DKIM signatures, each with the index of its field, or what is wrong with it.
+    /// DKIM signatures, each with the index of its field, or the error.
     pub(crate) signatures: Vec<(usize, Result<Signature, &'static str>)>,
     /// Signatures that were not looked at.
     pub(crate) signatures_left: usize,
@@ -125,7 +125,7 @@ impl Scan {
         let wanted = newest.into_iter().chain(parsed).map(body_form);
         for (form, limit) in to_sign.into_iter().chain(wanted) {
             let is_known = hashes.iter().any(|(known, _)| *known == (form, limit));
-            // What is signed takes nobody's place.
+            // The hash for signing does not count against the maximum.
             let max = BODY_HASHES_MAX + usize::from(self.wanted.to_sign);
             if !is_known && hashes.len() < max {
                 hashes.push(((form, limit), BodyHash::new(form, limit)));
@@ -166,7 +166,7 @@ fn body_form(signature: &Signature) -> BodyForm {
     (signature.body_form, signature.body_length)
 }
 
-/// Where the body starts, behind the empty line.
+/// Start of the body, after the empty line.
 fn end_of_header(header: &[u8], looked_at: usize) -> Option<usize> {
     if header.starts_with(b"\r\n") {
         return Some(2);
@@ -207,12 +207,12 @@ impl ScannedHeader {
     }
 }
 
-/// What some readers would take for a part of the header though it stands behind a line that is no field:
-/// whoever reads on finds another author there than whoever stops. `rest` begins with that line, or with the
-/// empty one that ends the header. `is_first`: no field stands before it.
+/// Finds fields that some readers would include in the header although they follow a line that is not a field: those
+/// readers would see a different author. `rest` begins with that line, or with the empty line that ends the header.
+/// `is_first`: no field precedes it.
 fn hidden(rest: &[u8], is_first: bool) -> Option<&'static str> {
     if is_first && matches!(rest, [b' ' | b'\t', ..]) {
-        // Behind fields that are put on top of it, it is the end of the last of them.
+        // After fields are added above, it would continue the last added field.
         return Some("the header begins with a blank");
     }
     let is_end = |line: &[u8]| matches!(line, b"" | b"\r");
@@ -240,7 +240,7 @@ fn hidden(rest: &[u8], is_first: bool) -> Option<&'static str> {
     None
 }
 
-/// Fields whose sense must not depend on where a reader takes the header to end.
+/// Fields with a meaning that must not depend on a reader's idea of the end of the header.
 const HIDDEN: [&str; 6] = [
     "From",
     "DKIM-Signature",
@@ -251,8 +251,8 @@ const HIDDEN: [&str; 6] = [
 ];
 
 impl Scanned {
-    /// As it is without parts of its header, which go nowhere: whole lines. False: some of it is not of the
-    /// header, and nothing is changed.
+    /// Removes parts of the header, in whole lines, that are not delivered. Returns false, and changes nothing, if a
+    /// part is outside the header.
     #[must_use]
     pub fn leave_out(&mut self, omitted: &Omitted) -> bool {
         let all = omitted.bytes();
@@ -267,7 +267,7 @@ impl Scanned {
             .collect::<Vec<_>>()
             .concat();
         self.fields = header::fields(&self.header).map(|field| field.range).collect();
-        // They stood elsewhere.
+        // Their field indexes are no longer valid.
         self.signatures.clear();
         true
     }
@@ -278,12 +278,12 @@ impl Scanned {
         range.and_then(|range| self.header.get(range)).unwrap_or_default()
     }
 
-    /// What the body comes to as a signature has it hashed; `None`: it was not hashed so.
+    /// The body digest for a signature; `None` if it was not computed in that form.
     pub(crate) fn body(&self, signature: &Signature) -> Option<&BodyDigest> {
         self.body_as(body_form(signature))
     }
 
-    /// What it comes to for our own signatures; `None`: that was not wanted.
+    /// The body digest for signing; `None` if not requested.
     pub(crate) fn body_to_sign(&self) -> Option<&BodyDigest> {
         self.body_as(SIGNED_BODY)
     }

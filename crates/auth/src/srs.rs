@@ -1,51 +1,51 @@
-//! The Sender Rewriting Scheme: what is forwarded has a sender at the forwarder's own domain, which
-//! allows it to send (SPF, RFC 7208 §D), and reports about it find their way back.
+//! The Sender Rewriting Scheme. Forwarded mail gets a sender at the forwarder's own domain, which authorises the
+//! forwarder (SPF, RFC 7208 §D), and reports can be returned through it.
 //!
-//! There is no RFC. What is written here is what Mail::SRS, libsrs2 and PostSRSd have in common:
+//! SRS has no RFC. This is the common format of Mail::SRS, libsrs2 and PostSRSd:
 //!
 //! - `SRS0=HHHH=TT=domain=local@forwarder` for `local@domain`;
-//! - `SRS1=HHHH=domain==…@forwarder` for `SRS0=…@domain`, which another forwarder has made: only the first
-//!   and the last one are in it, however many there were.
+//! - `SRS1=HHHH=domain==…@forwarder` for `SRS0=…@domain`, made by another forwarder: it contains only the first and the
+//!   last forwarder, however many there were.
 //!
-//! `HHHH` is the beginning of a keyed hash over what follows, `TT` the day on which it was made. Case counts
-//! for nothing in either, as servers on the way may change it.
+//! `HHHH` is the start of a keyed hash over the following text, `TT` the day of creation. Both ignore case, since
+//! servers in transit may change it.
 
 use crate::digest::hmac_sha1;
 use mail::{Domain, Mailbox, Wall};
 use std::fmt;
 
-/// So many days an address is good for.
+/// Lifetime of an address in days.
 pub const AGE_MAX_DAYS: u32 = 21;
 /// Days are counted modulo this: two digits of the alphabet.
 const DAYS: u32 = 1024;
 const DAY_DIGITS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
 /// RFC 4648 §4.
 const HASH_DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/// Digits of the hash that are written: 24 bits, against somebody who can only guess by sending.
+/// Digits of the hash that are written: 24 bits, since an attacker can guess only by sending.
 const HASH_LEN: usize = 4;
 /// Between the parts.
 const SEPARATOR: char = '=';
 /// May stand behind `SRS0` and `SRS1`.
 const FIRST_SEPARATORS: [char; 3] = ['=', '+', '-'];
 
-/// What senders are rewritten with.
+/// Rewriter of senders.
 #[derive(Clone)]
 pub struct Srs {
     domain: Domain,
     secrets: Box<[Box<[u8]>]>,
 }
 
-/// The secrets are nobody's to see.
+/// The secrets are not shown.
 impl fmt::Debug for Srs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Srs").field("domain", &self.domain).finish_non_exhaustive()
     }
 }
 
-/// Why an address leads nowhere.
+/// The reason why an address cannot be reversed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SrsError {
-    /// A part is missing, or what comes out is no address.
+    /// A part is missing, or the result is not an address.
     Form,
     /// We have not made it.
     Hash,
@@ -54,7 +54,7 @@ pub enum SrsError {
 }
 
 impl SrsError {
-    /// For whoever sends there.
+    /// Text for the sender.
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ enum SrsParts<'a> {
 }
 
 impl<'a> SrsParts<'a> {
-    /// `None`: it is no such address. `Some(None)`: it begins like one.
+    /// `None` if it is not a rewritten address; `Some(None)` if it only begins like one.
     fn of(local: &'a str) -> Option<Option<SrsParts<'a>>> {
         let (tag, behind) = local.split_at_checked(4)?;
         let rest = behind.strip_prefix(FIRST_SEPARATORS)?;
@@ -99,8 +99,8 @@ impl<'a> SrsParts<'a> {
             let mut next = || parts.next();
             return Some((|| {
                 let (hash, domain, rest) = (next()?, next()?, next()?);
-                // What stood behind `SRS0`: another address that begins like one is a sender like any other, or
-                // its reports would go nowhere.
+                // The text after `SRS0`. A different address that begins like one is an ordinary sender, or its reports
+                // would be lost.
                 let is_through = !domain.is_empty() && rest.starts_with(FIRST_SEPARATORS);
                 is_through.then_some(SrsParts::Through { hash, domain, rest })
             })());
@@ -110,15 +110,15 @@ impl<'a> SrsParts<'a> {
 }
 
 impl Srs {
-    /// With rewritten senders at `domain`. The first of `secrets` signs, all are good for what was signed
-    /// before. `None`: there is no secret.
+    /// Creates a rewriter for senders at `domain`. The first of `secrets` signs, all are accepted for older addresses.
+    /// `None` without a secret.
     #[must_use]
     pub fn new(domain: Domain, secrets: impl IntoIterator<Item = Box<[u8]>>) -> Option<Srs> {
         let secrets: Box<[Box<[u8]>]> = secrets.into_iter().collect();
         (!secrets.is_empty()).then_some(Srs { domain, secrets })
     }
 
-    /// Whether this is an address as they are made here, or looks like one.
+    /// Returns true if this is a rewritten address of this domain, or looks like one.
     #[must_use]
     pub fn is_rewritten(&self, address: &Mailbox) -> bool {
         address.domain() == self.domain && SrsParts::of(&address.local_unquoted()).is_some()
@@ -144,10 +144,10 @@ impl Srs {
         format!("SRS1={}={domain}={rest}", self.sign(&[domain, rest]))
     }
 
-    /// Whom an address stands for, at `at`.
+    /// The original address, as of `at`.
     ///
     /// # Errors
-    /// It stands for nobody.
+    /// Returns the reason if it cannot be reversed.
     pub fn reverse(&self, address: &Mailbox, at: Wall) -> Result<Mailbox, SrsError> {
         let local = address.local_unquoted();
         match SrsParts::of(&local).flatten().ok_or(SrsError::Form)? {
@@ -169,7 +169,7 @@ impl Srs {
 
     fn check(&self, hash: &str, parts: &[&str]) -> Result<(), SrsError> {
         let fits = |secret: &[u8]| hash_of(secret, parts).eq_ignore_ascii_case(hash);
-        // All are looked at: how long it takes says nothing of which one it was.
+        // All are compared, so that the time taken does not reveal the match.
         let count = self.secrets.iter().filter(|secret| fits(secret)).count();
         if count > 0 { Ok(()) } else { Err(SrsError::Hash) }
     }

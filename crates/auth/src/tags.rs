@@ -26,8 +26,8 @@ impl<'a> Tags<'a> {
         Some(Tags(tags))
     }
 
-    /// The same where mistakes count for nothing and the rest holds (RFC 7489 §6.3): what is no tag is passed
-    /// over, and so is what follows the last tag that is looked at. Of equal tags the first one counts.
+    /// The lenient form, for records with ignored errors (RFC 7489 §6.3): invalid tags are skipped, and so are tags
+    /// beyond the limit. Of equal tags the first one counts.
     pub(crate) fn parse_leniently(text: &'a str) -> Tags<'a> {
         let mut tags: Vec<(&str, &str)> = Vec::new();
         for (name, value) in text.split(';').filter_map(tag).take(TAGS_MAX) {
@@ -62,7 +62,7 @@ fn tag(piece: &str) -> Option<(&str, &str)> {
     is_name.then(|| (name, value.trim_start_matches(is_blank)))
 }
 
-/// What folds a list.
+/// Folding white space in a list.
 pub(crate) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n')
 }
@@ -72,12 +72,12 @@ pub(crate) fn without_blanks(value: &str) -> String {
     value.chars().filter(|c| !is_blank(*c)).collect()
 }
 
-/// What is listed with colons between.
+/// The items of a colon-separated list.
 pub(crate) fn listed(value: &str) -> impl Iterator<Item = &str> {
     value.split(':').map(|item| item.trim_matches(is_blank))
 }
 
-/// Replies and reasons to hold are text; what strangers wrote need not be.
+/// Replies and hold reasons are ASCII; third-party text may not be.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect()
 }

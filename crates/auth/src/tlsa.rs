@@ -1,4 +1,4 @@
-//! TLSA records: which certificate the DNS says that a host has (RFC 6698, for mail RFC 7672).
+//! TLSA records: DNS associations of certificates with hosts (RFC 6698, for mail RFC 7672).
 
 use crate::der::{SEQUENCE, element};
 use aws_lc_rs::digest::{SHA256, SHA512, digest};
@@ -20,14 +20,14 @@ const AS_IT_IS: u8 = 0;
 const SHA_256: u8 = 1;
 const SHA_512: u8 = 2;
 
-/// What is associated with a host (RFC 6698 §2.1).
+/// An association with a host (RFC 6698 §2.1).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tlsa {
-    /// Which certificate is meant.
+    /// Certificate usage.
     pub usage: u8,
-    /// Which part of it.
+    /// Selector.
     pub selector: u8,
-    /// What was made of that part.
+    /// Matching type.
     pub matching: u8,
     pub data: Box<[u8]>,
 }
@@ -71,7 +71,7 @@ impl Tlsa {
         has_it.then_some(&*self.data)
     }
 
-    /// Whether the record is about this certificate (DER), whatever its place in the chain.
+    /// Returns true if the record matches this certificate (DER), whatever its position in the chain.
     #[must_use]
     pub fn matches(&self, certificate: &[u8]) -> bool {
         let part = match self.selector {

@@ -5,10 +5,10 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::Poll;
 
-/// Work that one task does before others get their turn, in units of [`WorkBudget::spend`]: a few hundred microseconds.
+/// Maximum work of a task before it yields, in units of [`WorkBudget::spend`]: a few hundred microseconds.
 const WORK_MAX: u32 = 32;
 
-/// Lets the other tasks of the shard run between pieces of work: one message must not hold up the others.
+/// Yields to other tasks of the shard between pieces of work: one message must not delay the rest.
 #[derive(Debug, Default)]
 pub(crate) struct WorkBudget(Cell<u32>);
 
@@ -40,7 +40,7 @@ async fn give_way() {
     .await;
 }
 
-/// What both give; they wait together.
+/// Awaits both concurrently; returns both results.
 pub(crate) async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut of_a, mut of_b) = (None, None);
@@ -66,10 +66,10 @@ pub(crate) async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Out
     .await
 }
 
-/// A future, and what it gave.
+/// A future, and its result.
 type JoinedFuture<F> = (Pin<Box<F>>, Option<<F as Future>::Output>);
 
-/// What each gives, in their order; they wait together.
+/// Awaits all concurrently; returns the results in order.
 pub async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut waiting: Vec<JoinedFuture<F>> =
         futures.map(|future| (Box::pin(future), None)).collect();

@@ -1,4 +1,4 @@
-//! What others said of a message before they passed it on: ARC chains (RFC 8617).
+//! ARC chains (RFC 8617): authentication results recorded by earlier handlers of a message.
 
 mod sealing;
 pub(crate) mod sets;
@@ -28,13 +28,13 @@ verdicts! {
     }
 }
 
-/// What came of a chain.
+/// Result of validating a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArcValidation {
     pub verdict: ArcResult,
-    /// What is wrong with it; empty if nothing is.
+    /// The error; empty without one.
     pub reason: String,
-    /// Those who sealed it, the first one first, as far as it is whole.
+    /// Domains of the sealers, first one first, as far as the chain is whole.
     pub sealers: Vec<String>,
 }
 
@@ -79,14 +79,14 @@ pub const LOOKUPS_MAX: u32 = 1 + SETS_MAX;
 /// 4,096. Chains in use have three or four; a longer one costs us more than its seals are worth.
 const COST_MAX: u32 = 256;
 
-/// What is left of [`COST_MAX`].
+/// The rest of [`COST_MAX`].
 struct Budget {
     left: u32,
     pace: WorkBudget,
 }
 
 impl Budget {
-    /// Takes from it what a verification with this key costs.
+    /// Deducts the cost of a verification with this key.
     async fn spend(&mut self, key: &VerificationKey) -> Result<(), (SealVerdict, String)> {
         let cost = key.cost();
         self.left = self

@@ -9,13 +9,13 @@ use crate::dkim::{SigningError, SigningIdentity};
 use crate::results::lines_of_set;
 use crate::scan::Scanned;
 
-/// What is sealed.
+/// Input of sealing.
 #[derive(Clone, Copy)]
 pub struct Sealing<'a> {
     pub signer: &'a SigningIdentity,
-    /// Our name, by which we say what came of checks.
+    /// The authserv-id of this server, for its results.
     pub server: &'a str,
-    /// What came of them; ARC's among them.
+    /// Results of the checks, including ARC.
     pub verdicts: &'a Verdicts,
     /// The message as it came.
     pub message: &'a Scanned,
@@ -25,13 +25,12 @@ pub struct Sealing<'a> {
     pub now: u64,
 }
 
-/// Why a message gets no seal.
+/// The reason why a message gets no seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsealed {
     /// The chain was not verified, or not to an end.
     Unverified,
-    /// The newest seal says that the chain is broken, and nothing can be added to that (RFC 8617 §5.1,
-    /// step 2).
+    /// The newest seal marks the chain as broken, and no set may be added to it (RFC 8617 §5.1, step 2).
     Ended,
     /// It has fifty sets (RFC 8617 §4.2.1).
     Full,
@@ -63,16 +62,16 @@ impl From<SigningError> for Unsealed {
 /// A new set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sealed {
-    /// What it says of the chain before it (`cv`).
+    /// Its statement about the chain before it (`cv`).
     pub says: ArcResult,
-    /// Its three fields, each as lines that are to be folded, the one that goes lowest first.
+    /// Its three fields, each as lines to fold, the lowest field first.
     pub fields: [Vec<String>; 3],
 }
 
-/// Makes a new set.
+/// Creates a new set.
 ///
 /// # Errors
-/// Why there is none.
+/// Returns the reason why no set can be added.
 pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed, Unsealed> {
     let Sealing { signer, message, now, .. } = *sealing;
     let (instance, says) = place(sealing)?;
@@ -97,7 +96,7 @@ pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed, Unsealed> {
     Ok(Sealed { says, fields: [results, signature, seal] })
 }
 
-/// The instance of the new set, and what it says of those before (RFC 8617 §5.1, steps 2 and 3).
+/// The instance of the new set, and its statement about the earlier ones (RFC 8617 §5.1, steps 2 and 3).
 fn place(sealing: &Sealing<'_>) -> Result<(u32, ArcResult), Unsealed> {
     let message = sealing.message;
     if message.unreadable.is_some() {
@@ -106,7 +105,7 @@ fn place(sealing: &Sealing<'_>) -> Result<(u32, ArcResult), Unsealed> {
     let verdict = sealing.verdicts.arc.as_ref().map(|outcome| outcome.verdict);
     let says = match verdict {
         Some(says @ (ArcResult::None | ArcResult::Pass | ArcResult::Fail)) => says,
-        // Whatever was said of it would stand for ever.
+        // A statement in a seal would be permanent.
         Some(ArcResult::TempError | ArcResult::CutShort) | None => {
             return Err(Unsealed::Unverified);
         }

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 /// Sets of one chain; one more makes it fail (RFC 8617 §4.2.1).
 pub const SETS_MAX: u32 = 50;
 
-/// The set with the highest instance, whatever is wrong with the others.
+/// The set with the highest instance, whatever errors the rest has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Newest {
     pub(super) instance: u32,
-    /// Its seal says that the chain before it is broken: nothing more is to be said of it.
+    /// Its seal marks the chain before it as broken: no set may follow.
     pub(super) says_fail: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Sets {
     mistake: Option<&'static str>,
 }
 
-/// A chain whose form is looked at.
+/// A chain with a checked structure.
 pub(crate) enum Chain {
     None,
     /// By its form it is none, and why.
@@ -110,7 +110,7 @@ impl Sets {
         }
     }
 
-    /// The one whose body hash counts (RFC 8617 §5.2, step 4).
+    /// The signature with the body hash that counts (RFC 8617 §5.2, step 4).
     pub(crate) fn newest_signature(&self) -> Option<&Signature> {
         let (_, newest) = self.by_instance.last_key_value()?;
         newest.signature.as_ref().and_then(|(_, parsed)| parsed.as_ref().ok())
@@ -151,7 +151,7 @@ impl Sets {
 
 /// RFC 8617 §4.1.2: as of DKIM, but without a version, and it may not sign seals.
 fn message_signature(tags: &Tags<'_>) -> Result<Signature, &'static str> {
-    // `i` is the instance here, not who signs.
+    // `i` is the instance here, not the identity.
     let signature = Signature::of_tags(&tags.without("i"))?;
     if signature.fields.iter().any(|field| field.eq_ignore_ascii_case("ARC-Seal")) {
         return Err("a seal is signed");

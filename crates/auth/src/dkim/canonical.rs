@@ -1,8 +1,8 @@
-//! What is hashed of a message (RFC 6376 §3.4).
+//! Canonical forms for hashing a message (RFC 6376 §3.4).
 
 use aws_lc_rs::digest;
 
-/// How much may change on the way.
+/// Changes in transit that a form tolerates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Canonicalization {
     Simple,
@@ -51,22 +51,21 @@ pub(crate) struct BodyHash {
     length: u64,
     /// Line ends that count once something follows them.
     line_ends: u64,
-    /// A CR whose LF may come.
+    /// The last octet was CR: an LF may follow.
     is_after_cr: bool,
     /// Blanks that count once something follows them in their line.
     is_after_blank: bool,
     gathered: Vec<u8>,
 }
 
-/// So many octets are hashed at once.
+/// Octets hashed at once.
 const GATHERED_BYTES: usize = 4096;
 
-/// So many octets are looked at together for what is not in canonical form.
+/// Octets examined together for a deviation from canonical form.
 const LOOKED_AT_BYTES: usize = 64;
 
-/// How many octets at the start of `text`, at least one, are in canonical form as they stand, whatever comes
-/// behind them: most of most bodies is, and goes into the hash in one piece. `text` begins with what is
-/// neither a blank nor the CR of a line end.
+/// Number of octets at the start of `text`, at least one, that are in canonical form, whatever follows. That is true
+/// for most of most bodies, which are hashed in one piece. `text` begins with neither a blank nor the CR of a line end.
 fn canonical_bytes(text: &[u8]) -> usize {
     let mut clean = 0;
     // The last octet has nothing behind it to be judged by.
@@ -74,7 +73,7 @@ fn canonical_bytes(text: &[u8]) -> usize {
     while clean < judged {
         let end = (clean + LOOKED_AT_BYTES).min(judged);
         let (firsts, seconds) = (&text[clean..end], &text[clean + 1..=end]);
-        // Without a branch: the compiler makes vectors of it.
+        // Without a branch, so that the compiler can vectorise.
         let is_any = firsts
             .iter()
             .zip(seconds)
@@ -92,14 +91,14 @@ fn canonical_bytes(text: &[u8]) -> usize {
     run.iter().rposition(|byte| !is_open(byte)).map_or(1, |last| last + 1)
 }
 
-/// Whether the first of two octets may be another, or none, in canonical form, or what it begins may.
+/// Returns true if canonicalisation may change or remove the first of two octets, or a sequence that it begins.
 fn is_changed(first: u8, second: u8) -> bool {
     let is_blank = (second == b' ') | (second == b'\t') | (second == b'\r');
     let is_double = ((first == b' ') | (first == b'\n')) & is_blank;
     is_double | (first == b'\t') | ((first == b'\r') & (second != b'\n'))
 }
 
-/// What came of a body.
+/// Digest of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BodyDigest {
     pub(crate) hash: Vec<u8>,
@@ -203,7 +202,7 @@ impl BodyHash {
     }
 }
 
-/// Whether a line, or a whole field, begins with this name and a colon.
+/// Returns true if a line, or a whole field, begins with this name and a colon.
 pub(crate) fn is_called(field: &[u8], name: &[u8]) -> bool {
     let rest = match field.split_at_checked(name.len()) {
         Some((start, rest)) if start.eq_ignore_ascii_case(name) => rest,

@@ -10,7 +10,7 @@ use aws_lc_rs::signature::{
 
 /// RFC 8301 §3.2: verifiers take keys of 1,024 to 4,096 bits. Larger ones cost more than they are worth.
 const RSA_BITS: std::ops::RangeInclusive<u32> = 1_024..=4_096;
-/// The exponents in use: each further bit is one more multiplication, at the will of whoever signs.
+/// Accepted exponents: each further bit is one more multiplication, chosen by the signer.
 const RSA_EXPONENTS: std::ops::RangeInclusive<u64> = 3..=65_537;
 /// Of one verification with an Ed25519 key, in units of [`crate::together::Pace`].
 const ED25519_COST: u32 = 5;
@@ -92,10 +92,10 @@ impl VerificationKey {
         }
     }
 
-    /// Whether it made this signature of what has this hash (SHA-256).
+    /// Returns true if the key made this signature over data with this hash (SHA-256).
     ///
     /// # Errors
-    /// When it is no key for the algorithm.
+    /// Returns an error if the key does not fit the algorithm.
     pub(crate) fn verify(
         &self,
         algorithm: Algorithm,
@@ -119,7 +119,7 @@ impl VerificationKey {
                 Ok(key.verify_digest_sig(hash, signature).is_ok())
             }
             Algorithm::Ed25519Sha256 => {
-                // RFC 8463 §3: what is signed is the hash.
+                // RFC 8463 §3: the hash is signed.
                 let key = ParsedPublicKey::new(&ED25519, &self.bytes)
                     .map_err(|_| "the key is no Ed25519 key")?;
                 Ok(key.verify_sig(hash.as_ref(), signature).is_ok())

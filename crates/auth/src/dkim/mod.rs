@@ -1,4 +1,4 @@
-//! Who answers for content: DKIM signatures (RFC 6376, RFC 8301, RFC 8463).
+//! DKIM signatures (RFC 6376, RFC 8301, RFC 8463).
 
 pub(crate) mod canonical;
 pub(crate) mod key;
@@ -21,7 +21,7 @@ use key::VerificationKey;
 use signature::{Seal, Signature, without_signature};
 
 verdicts! {
-    /// What came of a signature, by the names of RFC 8601 §2.7.1.
+    /// Result of a signature, with the names of RFC 8601 §2.7.1.
     enum DkimResult {
         /// There is none.
         None = "none",
@@ -41,13 +41,13 @@ verdicts! {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DkimVerification {
     pub verdict: DkimResult,
-    /// What is wrong with it; empty if nothing is.
+    /// The error; empty without one.
     pub reason: String,
-    /// Who signed; `None` where that can't be read.
+    /// The signer; `None` if unreadable.
     pub signer: Option<Signer>,
 }
 
-/// Who signed.
+/// Identity of a signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signer {
     /// `d`, in ASCII and lower case.
@@ -63,8 +63,8 @@ impl DkimVerification {
     }
 }
 
-/// What the signatures of a message come to together: pass if one passes, else what may yet become of
-/// one, else what is wrong with the first.
+/// The combined result of a message's signatures: pass if one passes, else an unfinished result, else that of the
+/// first.
 #[must_use]
 pub fn overall(outcomes: &[DkimVerification]) -> DkimResult {
     let has = |verdict| outcomes.iter().any(|outcome| outcome.verdict == verdict);
@@ -80,7 +80,7 @@ pub fn overall(outcomes: &[DkimVerification]) -> DkimResult {
 /// Questions to the DNS about one message: a key for each signature.
 pub const LOOKUPS_MAX: u32 = SIGNATURES_MAX as u32;
 
-/// What comes of a signature, and why.
+/// Result of a signature, and its reason.
 type ResultReason = (DkimResult, String);
 
 /// Verifies the first signatures of a message; none if it has none. `now` is in seconds since 1970.
@@ -95,7 +95,7 @@ pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec
         author.as_deref().is_some_and(|author| is_same_branch(&signature.seal.domain, author))
     };
     signatures.sort_by_key(|(_, (_, read))| !read.as_ref().is_ok_and(is_of_author));
-    // All at once: a name server that is slow to give one key must not take the time of the others.
+    // All queries are concurrent: a slow name server for one key must not delay the rest.
     let keys = signatures.iter().map(|(_, (_, read))| key_for(records, message, read, now));
     let keys = all(keys).await;
     let pace = WorkBudget::default();
@@ -117,12 +117,12 @@ fn author_of(message: &Scanned) -> Option<String> {
     crate::authors::domains(field).into_iter().next().flatten()
 }
 
-/// Whether one of two domains is the other, or below it.
+/// Returns true if two domains are equal or one is below the other.
 fn is_same_branch(one: &str, other: &str) -> bool {
     is_at_or_below(one, other) || is_at_or_below(other, one)
 }
 
-/// The key of a signature, and whether it covers the whole body; nothing is asked for one that can't be good.
+/// The key of a signature, and true if the signature covers the whole body. No query is made for an invalid signature.
 async fn key_for<R: Records>(
     records: &R,
     message: &Scanned,
@@ -156,7 +156,7 @@ async fn verify_one(
         Err(wrong) => Err(wrong),
     };
     let (verdict, reason) = match verified {
-        // RFC 6376 §8.15: one that was added is what readers may show.
+        // RFC 6376 §8.15: readers may display an added From.
         Ok(_) if has_unsigned_author(message, signature) => {
             (DkimResult::Policy, "there is a From that is not signed".into())
         }
@@ -183,7 +183,7 @@ fn has_unsigned_author(message: &Scanned, signature: &Signature) -> bool {
     message.values("From").count() > signature.fields.iter().filter(is_from).count()
 }
 
-/// Whether the body is the one that was signed (RFC 6376 §6.1.3), and all of it.
+/// Checks that the body is the signed one (RFC 6376 §6.1.3). Returns true if all octets are covered.
 pub(crate) fn fits_body(
     message: &Scanned,
     signature: &Signature,
@@ -198,8 +198,8 @@ pub(crate) fn fits_body(
     Ok(length == body.length)
 }
 
-/// What is signed of the header: the fields that are named, from the bottom up, and the signature's own
-/// without its value (RFC 6376 §3.7, §5.4.2).
+/// The signed data of the header: the named fields, from the bottom up, and the signature's own field without its value
+/// (RFC 6376 §3.7, §5.4.2).
 pub(crate) fn signed_header(message: &Scanned, own: usize, signature: &Signature) -> Vec<u8> {
     let mut signed = Vec::with_capacity(1024);
     let fields: Vec<&[u8]> = (0..message.fields.len()).map(|index| message.field(index)).collect();
@@ -209,8 +209,7 @@ pub(crate) fn signed_header(message: &Scanned, own: usize, signature: &Signature
     signed
 }
 
-/// Those of the fields that are named, from the bottom up; a name once more than there are fields of it
-/// stands for none.
+/// Writes the named fields, from the bottom up. A name repeated more often than its field writes no further field.
 fn write_named<'n>(
     fields: &[&[u8]],
     names: impl Iterator<Item = &'n str>,
@@ -248,14 +247,14 @@ pub(crate) async fn find_key<R: Records>(
     VerificationKey::find(&found).map_err(|wrong| (DkimResult::PermError, wrong.to_owned()))
 }
 
-/// Whether what has this hash fits the key. `signature`: with what else it must fit.
+/// Checks the signature over this hash. `signature`: further constraints.
 pub(crate) fn verify_seal(
     key: &VerificationKey,
     seal: &Seal,
     hash: &Digest,
     signature: Option<&Signature>,
 ) -> Result<(), ResultReason> {
-    // RFC 6376 §3.6.1: what fails while its domain is testing is as good as unsigned.
+    // RFC 6376 §3.6.1: a failed signature of a testing domain counts as none.
     let of_key = |(verdict, reason): ResultReason| match key.is_testing {
         true => (DkimResult::None, format!("{reason}; its domain is testing")),
         false => (verdict, reason),

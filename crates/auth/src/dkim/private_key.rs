@@ -22,10 +22,10 @@ enum Pair {
     Ed25519(Box<Ed25519KeyPair>),
 }
 
-/// Why something is no key to sign with.
+/// The reason why a text is not a usable signing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// RFC 8301 §3.2: who signs should have 2,048 bits.
+    /// RFC 8301 §3.2: signing keys should have 2,048 bits.
     TooSmall,
     /// It is neither an RSA nor an Ed25519 key.
     Unknown,
@@ -87,7 +87,7 @@ impl SigningKey {
         Ok(SigningKey(pair))
     }
 
-    /// It as PKCS #8 in PEM, to be kept where nobody sees it; `None`: the library does not give it.
+    /// PKCS #8 in PEM, for protected storage; `None` if the library does not export the key.
     #[must_use]
     pub fn pem(&self) -> Option<Zeroizing<String>> {
         let der: Pkcs8V1Der<'_> = match &self.0 {
@@ -104,8 +104,8 @@ impl SigningKey {
         Some(pem)
     }
 
-    /// The TXT record by which others know it (RFC 6376 §3.6.1, RFC 8463 §4.2); `None`: the library
-    /// doesn't give its public half.
+    /// The TXT record for verifiers (RFC 6376 §3.6.1, RFC 8463 §4.2); `None` if the library does not export the public
+    /// half.
     #[must_use]
     pub fn record(&self) -> Option<String> {
         let (kind, public) = match &self.0 {
@@ -126,7 +126,7 @@ impl SigningKey {
         }
     }
 
-    /// The signature of what is signed.
+    /// Signs data.
     pub(crate) fn sign(&self, signed: &[u8]) -> Result<Vec<u8>, SigningError> {
         match &self.0 {
             Pair::Rsa(pair) => {
@@ -136,7 +136,7 @@ impl SigningKey {
                 Ok(signature)
             }
             Pair::Ed25519(pair) => {
-                // RFC 8463 §3: what is signed is the hash.
+                // RFC 8463 §3: the hash is signed.
                 let hash = digest::digest(&digest::SHA256, signed);
                 Ok(pair.sign(hash.as_ref()).as_ref().to_vec())
             }

@@ -1,24 +1,24 @@
-//! What the DNS has of a key that signs.
+//! Checks of the DNS records of a signing key.
 
 use super::key::VerificationKey;
 use super::private_key::SigningKey;
 use aws_lc_rs::digest::{SHA256, digest};
 use std::fmt;
 
-/// What is wrong with the records of a key.
+/// Errors in the records of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFinding {
     /// There is no TXT record.
     Missing,
-    /// There are several: which of them is the key nobody can tell (RFC 6376 §3.6.2.2).
+    /// Several records exist, and verifiers cannot choose (RFC 6376 §3.6.2.2).
     Several,
     /// The record is no key that could be used, and why.
     Malformed(&'static str),
     /// It is another key.
     Differs,
-    /// `t=y`: what is signed counts as unsigned (RFC 6376 §3.6.1).
+    /// `t=y`: signed mail counts as unsigned (RFC 6376 §3.6.1).
     Testing,
-    /// An RSA key of less than 2,048 bits, which some take for none (RFC 8301 §3.2).
+    /// An RSA key of less than 2,048 bits, which some verifiers ignore (RFC 8301 §3.2).
     Short,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for KeyFinding {
 /// A SubjectPublicKeyInfo with an RSA key of 2,048 bits has no fewer octets.
 const RSA_2048_BYTES: usize = 290;
 
-/// What is wrong with the TXT records by which others should know a key; nothing, if that is empty.
+/// Errors in the TXT records that publish a key; empty without errors.
 #[must_use]
 pub fn findings(records: &[Vec<u8>], ours: &SigningKey) -> Vec<KeyFinding> {
     let key = match records {
@@ -54,7 +54,7 @@ pub fn findings(records: &[Vec<u8>], ours: &SigningKey) -> Vec<KeyFinding> {
     if key.is_rsa() && key.bytes().len() < RSA_2048_BYTES {
         findings.push(KeyFinding::Short);
     }
-    // Whatever form it has there: whether what is signed verifies.
+    // Tests by a signature, which is independent of the record's form.
     let probe = b"probe";
     let signature = ours.sign(probe).unwrap_or_default();
     match key.verify(ours.algorithm(), &digest(&SHA256, probe), &signature) {

@@ -13,7 +13,7 @@ const SIGNED_FIELDS_MAX: usize = 100;
 /// A name in the DNS is no longer (RFC 1035 §3.1, written with dots).
 const NAME_BYTES_MAX: usize = 253;
 
-/// With what is signed. RFC 8301 §3.1 knows no other: rsa-sha1 counts for nothing.
+/// Signature algorithms. RFC 8301 §3.1 allows no other: rsa-sha1 is ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     RsaSha256,
@@ -39,7 +39,7 @@ impl Algorithm {
     }
 }
 
-/// What is said by tags that all kinds have.
+/// Tags common to all kinds of signatures.
 #[derive(Clone, Debug)]
 pub(crate) struct Seal {
     pub(crate) algorithm: Algorithm,
@@ -70,7 +70,7 @@ impl Seal {
         }
     }
 
-    /// Where its key is (RFC 6376 §3.6.2.1).
+    /// DNS name of its key (RFC 6376 §3.6.2.1).
     pub(crate) fn key_name(&self) -> String {
         format!("{}._domainkey.{}", self.selector, self.domain)
     }
@@ -109,7 +109,7 @@ impl Signature {
         Signature::of_tags(&tags)
     }
 
-    /// What is said of content, here and in ARC-Message-Signature.
+    /// Parses the tags about content, here and in ARC-Message-Signature.
     pub(crate) fn of_tags(tags: &Tags<'_>) -> Result<Signature, &'static str> {
         let seal = Seal::parse(tags)?;
         let forms = tags.get("c").unwrap_or("simple/simple");

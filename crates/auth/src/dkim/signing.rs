@@ -1,5 +1,5 @@
-//! Signing: what a signature of ours covers, and the fields that carry it (RFC 6376 §5). ARC's sets are
-//! made of the same (RFC 8617 §4.1).
+//! Signing: the signed content and the fields that carry the signature (RFC 6376 §5). ARC sets use the same functions
+//! (RFC 8617 §4.1).
 
 use super::canonical::{BodyDigest, Canonicalization, is_called, write_field};
 use super::private_key::{SigningError, SigningKey};
@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use mail::header;
 use std::sync::Arc;
 
-/// Named once more than they are there: one that somebody adds breaks the signature (RFC 6376 §8.15).
+/// Named once more than present, so that an added field breaks the signature (RFC 6376 §8.15).
 const OVERSIGNED: [&str; 6] = ["From", "To", "Cc", "Subject", "Date", "Reply-To"];
 
 /// Named as often as they are there.
@@ -41,13 +41,13 @@ const SIGNED: [&str; 23] = [
     "TLS-Report-Submitter",
 ];
 
-/// Fields that one signature of ours names; those beyond are not signed. Verifiers stop at a hundred.
+/// Maximum number of fields named by one signature; further ones are not signed. Verifiers stop at a hundred.
 const NAMED_MAX: usize = 90;
 
 /// A line of a field has no more octets, with the tab that folds it (RFC 5322 §2.1.1).
 const LINE_BYTES_MAX: usize = 76;
 
-/// In whose name something is signed, and with what.
+/// Signing domain and key.
 #[derive(Clone, Debug)]
 pub struct SigningIdentity {
     /// `d`, in ASCII and lower case.
@@ -65,11 +65,11 @@ impl SigningIdentity {
         [format!("a={algorithm}; t={now}; d={domain};"), format!("s={selector};")]
     }
 
-    /// Ends a field, whose first line has its name and which goes on line by line, with the signature
-    /// over `before` (what else is signed, in canonical form) and over itself.
+    /// Completes a field, given as lines with its name in the first, by the signature. It covers `before` (other signed
+    /// data in canonical form) and the field itself.
     ///
     /// # Errors
-    /// The key does not sign.
+    /// Returns an error if the key fails to sign.
     pub(crate) fn end(
         &self,
         mut lines: Vec<String>,
@@ -84,13 +84,13 @@ impl SigningIdentity {
     }
 }
 
-/// Signs a message for each of these, in their order: the `DKIM-Signature` fields, each as lines that are
-/// to be folded. What they cover is made ready once, for all of them. `added`: whole fields that go above
-/// those of the message, in the order in which they will stand. `now` is in seconds since 1970.
+/// Signs a message for each signer, in order. Returns the `DKIM-Signature` fields, each as lines to fold. The canonical
+/// data is computed once for all. `added`: whole fields that will precede those of the message, in final order. `now`
+/// is in seconds since 1970.
 ///
 /// # Errors
-/// A key does not sign, or the message was not read to be signed, or its header can't be read; then
-/// nothing is signed.
+/// Returns an error, and no signature, if a key fails to sign, if the message was not scanned for signing, or if its
+/// header is unreadable.
 pub fn sign(
     signers: &[SigningIdentity],
     message: &Scanned,
@@ -109,8 +109,8 @@ pub fn sign(
     signers.iter().map(field).collect()
 }
 
-/// The tags about content, with both forms relaxed: what is signed of the header, which comes in parts,
-/// each of whole fields, the upper ones first. `more`: a field to be signed beside the usual ones.
+/// The tags about content, with both forms relaxed, and the signed data of the header. The header comes in parts, each
+/// of whole fields, the upper ones first. `more`: a field to sign beside the usual ones.
 pub(crate) fn content_tags(
     header: [&[u8]; 2],
     more: &str,
@@ -129,7 +129,7 @@ pub(crate) fn content_tags(
     (lines, signed)
 }
 
-/// The fields that a signature names, each as often as it is to be.
+/// The names of a signature's fields, each with the number of its repetitions.
 fn names_of(fields: &[&[u8]], more: &str) -> Vec<&'static str> {
     let count =
         |name: &str| fields.iter().filter(|field| is_called(field, name.as_bytes())).count();

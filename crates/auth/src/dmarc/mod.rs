@@ -1,6 +1,5 @@
-//! Whether a message comes from the domain of its author, and what that domain asks for if not: DMARC
-//! (RFC 7489). Where domains end that belong together is found by walking up the tree (RFC 9989 §4.10),
-//! without a list of public suffixes.
+//! DMARC (RFC 7489): checks that a message comes from its author's domain, and finds that domain's policy.
+//! Organizational domains are found by walking up the tree (RFC 9989 §4.10), without a list of public suffixes.
 
 mod published;
 mod record;
@@ -17,10 +16,10 @@ use crate::spf;
 use record::{Record, Registry};
 use reporting::Applied;
 
-/// Names that are asked about on the way from one domain up (RFC 9989 §4.10).
+/// Maximum number of names queried while walking up from one domain (RFC 9989 §4.10).
 pub const STEPS_MAX: usize = 8;
-/// Questions to the DNS about one message: the way up from the author, whether its domain exists, and the way up from
-/// each that passed for it.
+/// Maximum DNS queries about one message: the walk from the author's domain, its existence, and a walk from each domain
+/// with a pass.
 pub const LOOKUPS_MAX: u32 = (STEPS_MAX + 3 + (1 + SIGNERS_MAX) * STEPS_MAX) as u32;
 /// Good signatures of the author's organization that are looked at: of each further domain it is asked where its
 /// own organization ends.
@@ -33,22 +32,22 @@ verdicts! {
         None = "none",
         Pass = "pass",
         Fail = "fail",
-        /// Whose policy it would be can't be told.
+        /// The author is ambiguous, and with it the policy.
         PermError = "permerror",
     }
 }
 
-/// What came of it.
+/// Result of the evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DmarcEvaluation {
     pub verdict: DmarcResult,
     /// The author's domain, if there is one.
     pub domain: Option<String>,
-    /// What the policy asks for this message, if it fails.
+    /// The policy's request for this message, if it fails.
     pub wish: RequestedPolicy,
-    /// What led there.
+    /// Explanation of the result.
     pub reason: String,
-    /// What whoever published the policy wants to hear of; `None`: nothing.
+    /// Data for the aggregate report; `None` if none is requested.
     pub applied: Option<Box<Applied>>,
 }
 
@@ -60,18 +59,18 @@ pub struct Discovered {
 
 struct Policy {
     record: Record,
-    /// Whose record it is.
+    /// The domain of the record.
     of: String,
-    /// What belongs to the author's domain is at or below it.
+    /// The organizational domain: domains at or below it may align.
     organization: String,
-    /// Why nothing is known of a domain above those with records, if so: the organization may end there.
+    /// The failed query for a domain above those with records, if any: the organizational domain may be that one.
     unanswered: Option<Unanswered>,
 }
 
 /// Finds the author's domain and its policy.
 ///
 /// # Errors
-/// What comes of the message when neither can be found.
+/// Returns the result for the message if either cannot be found.
 pub async fn discover<R: Records>(
     records: &R,
     message: &Scanned,
@@ -88,7 +87,7 @@ pub async fn discover<R: Records>(
         Err(unanswered) => Err(DmarcEvaluation {
             verdict: DmarcResult::of(&unanswered),
             domain: Some(domain),
-            // Where it was not asked for enough, it may be the strictest.
+            // Beyond the query limits the policy may be the strictest.
             wish: if unanswered.is_our_limit() {
                 RequestedPolicy::Reject
             } else {
@@ -100,8 +99,8 @@ pub async fn discover<R: Records>(
     }
 }
 
-/// RFC 7489 §6.6.1. Several domains are refused an answer: whose policy counts would be the forger's
-/// choice. Without an author there is nobody whose name could be misused.
+/// RFC 7489 §6.6.1. Several domains get no policy: a forger could choose among them. Without an author no domain can be
+/// misused.
 fn author(message: &Scanned) -> Result<String, (DmarcResult, &'static str)> {
     let wrong = |reason| Err((DmarcResult::PermError, reason));
     if let Some(why) = message.unreadable {
@@ -134,17 +133,17 @@ async fn policy<R: Records>(records: &R, domain: &str) -> Result<Option<Policy>,
     }))
 }
 
-/// What was found on the way up from a domain.
+/// Result of a walk up from a domain.
 struct TreeWalk {
     /// The policies, the longest name first.
     found: Vec<(String, Record)>,
-    /// Why the way was not gone to its end.
+    /// The failed query that ended the walk early.
     unanswered: Option<Unanswered>,
 }
 
 impl TreeWalk {
     /// # Errors
-    /// The way was not gone to its end.
+    /// Returns the failed query if the walk ended early.
     fn whole(self) -> Result<Vec<(String, Record)>, Unanswered> {
         self.unanswered.map_or(Ok(self.found), Err)
     }
@@ -183,7 +182,7 @@ async fn walk<R: Records>(records: &R, domain: &str) -> Result<TreeWalk, Unanswe
     Ok(TreeWalk { found, unanswered: None })
 }
 
-/// Below which name a domain's organization has all of its own (RFC 9989 §4.10.2).
+/// The organizational domain of a domain (RFC 9989 §4.10.2).
 fn organization(found: &[(String, Record)], domain: &str) -> String {
     for (name, record) in found {
         match record.registry {
@@ -202,7 +201,7 @@ fn one_label_below<'d>(above: &str, domain: &'d str) -> &'d str {
     domain.get(start..).unwrap_or(domain)
 }
 
-/// What the policy says of a message that came to these verdicts. `chance` is a random number below 100.
+/// Applies the policy to a message with these results. `chance` is a random number below 100.
 pub async fn evaluate<R: Records>(
     records: &R,
     discovered: Discovered,
@@ -239,8 +238,8 @@ pub async fn evaluate<R: Records>(
     DmarcEvaluation { verdict, domain: Some(domain), wish, reason, applied }
 }
 
-/// What the policy asks for mail of a domain that fails. Where a limit of ours kept us from knowing, the strictest
-/// that it may be, and why that is not known.
+/// The policy's request for failing mail of a domain. If a query limit hides it, returns the strictest possible request
+/// and the reason.
 async fn wish<R: Records>(
     records: &R,
     policy: &Policy,
@@ -255,7 +254,7 @@ async fn wish<R: Records>(
     }
     match is_absent(records, domain).await {
         Ok(true) => (record.wish_absent, None),
-        // What gets no answer exists.
+        // A name without an answer counts as existing.
         Err(unanswered) if unanswered.is_our_limit() => {
             (record.wish_absent.max(record.wish_below), Some(unanswered.to_string()))
         }
@@ -263,7 +262,7 @@ async fn wish<R: Records>(
     }
 }
 
-/// Whether nothing at a name could have to do with mail (RFC 9989 §3.2.8).
+/// Returns true if a name has no records related to mail (RFC 9989 §3.2.8).
 async fn is_absent<R: Records>(records: &R, domain: &str) -> Result<bool, Unanswered> {
     for family in [Family::V4, Family::V6] {
         if !records.addresses(domain, family).await?.is_empty() {
@@ -273,19 +272,19 @@ async fn is_absent<R: Records>(records: &R, domain: &str) -> Result<bool, Unansw
     Ok(records.mail_hosts(domain).await?.is_empty())
 }
 
-/// What passed for the author's domain.
+/// Results aligned with the author's domain.
 #[derive(Default)]
 struct Alignment {
-    /// For which domain.
+    /// The aligned domain.
     spf: Option<String>,
-    /// For which domain.
+    /// The aligned domain.
     dkim: Option<String>,
     /// It could be found out later, and why not now.
     unknown: Option<(DmarcResult, String)>,
 }
 
 impl Alignment {
-    /// Takes note of what is not known; what our own limits kept from being known stays.
+    /// Records an unknown result; one caused by query limits takes precedence.
     fn note_unknown(&mut self, verdict: DmarcResult, reason: String) {
         if !matches!(self.unknown, Some((DmarcResult::CutShort, _))) {
             self.unknown = Some((verdict, reason));
@@ -339,7 +338,7 @@ async fn aligned<R: Records>(
     found
 }
 
-/// Signatures that may count for the author, with who made them, those of the author's own domain first.
+/// Signatures that may align with the author, with their domains, those of the author's own domain first.
 fn near<'o>(
     policy: &Policy,
     author: &str,
@@ -360,12 +359,12 @@ fn near<'o>(
 }
 
 impl Policy {
-    /// Whether a domain is the organization's or below it.
+    /// Returns true if a domain is at or below the organizational domain.
     fn is_over(&self, domain: &str) -> bool {
         is_at_or_below(domain, &self.organization)
     }
 
-    /// Whether it could be, of the author's organization, where nobody knows where that ends.
+    /// Returns true if a domain may share the author's organizational domain, in case that is not known.
     fn may_be_over(&self, domain: &str, author: &str) -> bool {
         let last_two = |name: &str| name.rmatch_indices('.').nth(1).map_or(0, |(dot, _)| dot + 1);
         let registered = |name: &str| name[last_two(name)..].to_owned();
@@ -373,7 +372,7 @@ impl Policy {
     }
 }
 
-/// Whether a domain is the author's, or of its organization where that is enough.
+/// Returns true if a domain is the author's, or in relaxed mode of the same organization.
 async fn belongs<R: Records>(
     records: &R,
     policy: &Policy,
@@ -392,7 +391,7 @@ async fn belongs<R: Records>(
         Some(unanswered) if !is_over => return Err(unanswered.clone()),
         _ => {}
     }
-    // A domain below may be an organization of its own.
+    // A domain below may be a separate organization.
     let walked = walk(records, domain).await?;
     match walked.unanswered {
         _ if organization(&walked.found, domain) == policy.organization => Ok(true),

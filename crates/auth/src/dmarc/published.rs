@@ -1,11 +1,11 @@
-//! What the DNS has of a domain's policy, for those who send in its name.
+//! Checks of a domain's published policy, for senders.
 
 use super::record::{Record, is_policy};
 use super::{Policy, RequestedPolicy, belongs, policy};
 use crate::records::{Records, Unanswered};
 use std::fmt;
 
-/// Why no policy holds for a domain's mail.
+/// The reason why a domain has no effective policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyFinding {
     /// Neither the domain nor one above it has one.
@@ -40,11 +40,11 @@ pub struct Published {
 }
 
 impl Published {
-    /// Looks it up. A record of the domain's own that is none is a mistake, though those who check mail pass over
-    /// it to the domains above.
+    /// Looks up the policy. An invalid record of the domain itself is an error here, although receivers skip it and use
+    /// a domain above.
     ///
     /// # Errors
-    /// There is none.
+    /// Returns the reason if no policy applies.
     pub async fn find<R: Records>(records: &R, domain: &str) -> Result<Published, PolicyFinding> {
         let own =
             records.txt(&format!("_dmarc.{domain}")).await.map_err(PolicyFinding::Unanswered)?;
@@ -59,42 +59,42 @@ impl Published {
         Ok(Published { domain: domain.to_owned(), policy })
     }
 
-    /// Whose record it is: the domain's own, or that of one above it.
+    /// The domain of the record: the domain itself, or one above it.
     #[must_use]
     pub fn of(&self) -> &str {
         &self.policy.of
     }
 
-    /// What it asks for mail that is not the domain's.
+    /// The policy's request for mail that fails.
     #[must_use]
     pub fn wish(&self) -> RequestedPolicy {
         let record = &self.policy.record;
         if self.policy.of == self.domain { record.wish } else { record.wish_below }
     }
 
-    /// Whether somebody wants to hear what became of mail in the domain's name.
+    /// Returns true if aggregate reports are requested.
     #[must_use]
     pub fn is_reported(&self) -> bool {
         self.policy.record.report_to.is_some()
     }
 
-    /// Whether something in the record is no tag, or stands twice: that counts for nothing here, but others may
-    /// pass over all of it.
+    /// Returns true if the record has an invalid or repeated tag. It is ignored here, but other receivers may ignore
+    /// the whole record.
     #[must_use]
     pub fn has_mistakes(&self) -> bool {
         self.policy.record.has_mistakes
     }
 
-    /// Whether signatures must be the author's domain's own (`adkim=s`).
+    /// Returns true if signatures must have exactly the author's domain (`adkim=s`).
     #[must_use]
     pub fn is_strict(&self) -> bool {
         self.policy.record.is_strict_dkim
     }
 
-    /// Whether a good signature of this domain counts for the author (RFC 7489 §3.1.1).
+    /// Returns true if a valid signature of this domain aligns with the author (RFC 7489 §3.1.1).
     ///
     /// # Errors
-    /// There was no answer.
+    /// Returns an error if a query failed.
     pub async fn is_aligned<R: Records>(
         &self,
         records: &R,

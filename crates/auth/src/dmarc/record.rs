@@ -5,14 +5,14 @@ use crate::tags::{Tags, is_blank};
 /// Addresses in `rua` that are looked at, the first ones.
 pub(super) const ADDRESSES_MAX: usize = 10;
 
-/// Octets of `rua` that are kept, in whole addresses: what is counted for a day has those of each domain, and a
-/// stranger's record may have 60 KiB.
+/// Bytes of `rua` kept, in whole addresses. The counts of a day hold them for each domain, and a record may have 60
+/// KiB.
 const REPORT_TO_BYTES_MAX: usize = 2_048;
 
-/// A longer `fo` counts for nothing: there are four letters to say in it.
+/// A longer `fo` is ignored: it has only four letters.
 const FAILURE_OPTIONS_BYTES_MAX: usize = 64;
 
-/// What a domain asks for mail that is not its own.
+/// Requested handling of failing mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RequestedPolicy {
     None,
@@ -36,7 +36,7 @@ impl RequestedPolicy {
         }
     }
 
-    /// What is done to mail that the policy is not applied to in full (RFC 7489 §6.6.4).
+    /// The next milder handling, for mail outside the policy's percentage (RFC 7489 §6.6.4).
     pub(super) fn milder(self) -> RequestedPolicy {
         match self {
             RequestedPolicy::Reject => RequestedPolicy::Quarantine,
@@ -45,7 +45,7 @@ impl RequestedPolicy {
     }
 }
 
-/// Whether a domain is one below which others register theirs.
+/// States if a domain is a public suffix, below which third parties register domains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Registry {
     Yes,
@@ -53,7 +53,7 @@ pub(super) enum Registry {
     Unsaid,
 }
 
-/// Whether a TXT record says that it is a policy.
+/// Returns true if a TXT record is a policy by its version.
 pub(super) fn is_policy(txt: &[u8]) -> bool {
     let version = txt.split(|byte| *byte == b';').next().unwrap_or_default();
     let (tag, value) = match version.iter().position(|byte| *byte == b'=') {
@@ -70,7 +70,7 @@ pub(super) struct Record {
     pub(super) wish: RequestedPolicy,
     /// `sp`, or `p`.
     pub(super) wish_below: RequestedPolicy,
-    /// `np`, or what `sp` says: for names below that do not exist.
+    /// `np`, or the value of `sp`: for names below that do not exist.
     pub(super) wish_absent: RequestedPolicy,
     /// `adkim=s`.
     pub(super) is_strict_dkim: bool,
@@ -80,7 +80,7 @@ pub(super) struct Record {
     pub(super) registry: Registry,
     /// `pct`: of a hundred messages, to so many it applies in full; `t=y`: to none.
     pub(super) percent: u8,
-    /// `rua`, the first addresses of it as they are written: who wants to hear of it.
+    /// `rua`, its first addresses as written: destinations of reports.
     pub(super) report_to: Option<Box<str>>,
     /// `fo`, as it is written.
     pub(super) failure_options: Option<Box<str>>,
@@ -89,8 +89,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// The policy among the TXT records of a name: one that stands alone (RFC 7489 §6.6.3). What is
-    /// none is passed over, and several are none.
+    /// The policy among the TXT records of a name, if there is exactly one (RFC 7489 §6.6.3). Records that are not
+    /// policies are skipped; several policies count as none.
     pub(super) fn find(records: &[Vec<u8>]) -> Option<Record> {
         let mut policies = records.iter().filter(|txt| is_policy(txt));
         let only = policies.next().filter(|_| policies.next().is_none())?;
@@ -105,7 +105,7 @@ impl Record {
         let is = |tag, expected: &str| {
             value(tag).is_some_and(|value: &str| value.eq_ignore_ascii_case(expected))
         };
-        // RFC 7489 §6.6.3, step 6: without a valid wish, but with somebody to report to, none.
+        // RFC 7489 §6.6.3, step 6: without a valid request but with a report address, the request is none.
         let wish = value("p").and_then(RequestedPolicy::parse);
         let wish = wish.or_else(|| value("rua").map(|_| RequestedPolicy::None))?;
         let percent = value("pct").filter(|percent| !percent.starts_with('+'));

@@ -1,4 +1,4 @@
-//! What owners of domains are told of mail in their name: aggregate reports (RFC 7489 §7.2).
+//! Aggregate reports to owners of domains (RFC 7489 §7.2).
 
 use super::record::{ADDRESSES_MAX, Record};
 use super::{RequestedPolicy, organization, walk};
@@ -8,16 +8,16 @@ use mail::Mailbox;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// Signatures that one row tells of.
+/// Maximum number of signatures in one row.
 const SIGNATURES_MAX: usize = 10;
 
-/// What is said in a report of one value is cut after so many octets.
+/// A value in a report is cut after this many octets.
 const VALUE_BYTES_MAX: usize = 255;
 
-/// How a policy was applied to a message.
+/// Application of a policy to a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// Whose policy it is.
+    /// The domain of the policy.
     pub of: String,
     pub(super) record: Record,
     pub is_spf_aligned: bool,
@@ -33,7 +33,7 @@ impl Applied {
         self.record.report_to.as_deref().unwrap_or_default()
     }
 
-    /// The policy as XML: what is in `policy_published`.
+    /// The policy as XML: the content of `policy_published`.
     #[must_use]
     pub fn published(&self) -> String {
         let record = &self.record;
@@ -55,9 +55,9 @@ impl Applied {
 pub struct ReportedMessage {
     pub applied: Box<Applied>,
     pub source: IpAddr,
-    /// What was done about it: [`RequestedPolicy::None`] where nothing was.
+    /// The action taken; [`RequestedPolicy::None`] if none.
     pub disposition: RequestedPolicy,
-    /// What the policy asked for.
+    /// The action requested by the policy.
     pub wish: RequestedPolicy,
     /// The author's domain.
     pub author: String,
@@ -68,7 +68,7 @@ pub struct ReportedMessage {
 }
 
 impl ReportedMessage {
-    /// What follows the count in a row, as XML: messages with the same are one row.
+    /// The rest of a row after its count, as XML: messages with equal text share a row.
     #[must_use]
     pub fn rest_of_row(&self) -> String {
         let applied = &self.applied;
@@ -108,7 +108,7 @@ impl ReportedMessage {
         out
     }
 
-    /// Why it was not done as the policy asks (RFC 7489 §7.2, appendix C).
+    /// The reason for deviating from the policy (RFC 7489 §7.2, appendix C).
     fn reason(&self) -> Option<&'static str> {
         let is_pass = self.applied.is_dkim_aligned || self.applied.is_spf_aligned;
         let asked = if is_pass { RequestedPolicy::None } else { self.wish };
@@ -120,7 +120,7 @@ impl ReportedMessage {
     }
 }
 
-/// Who wants a report.
+/// Destination of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
     pub mailbox: Mailbox,
@@ -128,8 +128,7 @@ pub struct Destination {
     pub bytes_max: Option<u64>,
 }
 
-/// The addresses of `rua` (RFC 7489 §6.2): those of other schemes than mailto count for nothing, as what
-/// is no address.
+/// The addresses of `rua` (RFC 7489 §6.2). Schemes other than mailto, and invalid addresses, are ignored.
 #[must_use]
 pub fn destinations(report_to: &str) -> Vec<Destination> {
     let listed = report_to.split(',').take(ADDRESSES_MAX);
@@ -154,8 +153,8 @@ fn destination(uri: &str) -> Option<Destination> {
     Some(Destination { mailbox: mailbox_of(address)?, bytes_max: limit })
 }
 
-/// The mailbox of a mailto URI, from what follows the scheme. Header fields that a stranger would have in our
-/// mail (RFC 6068 §2) are none of his business.
+/// The mailbox of a mailto URI, from the text after the scheme. Header fields that it requests (RFC 6068 §2) are
+/// ignored.
 pub(crate) fn mailbox_of(address: &str) -> Option<Mailbox> {
     let address = address.split('?').next().unwrap_or_default();
     let mailbox = Mailbox::parse(address, false).ok()?;
@@ -175,11 +174,11 @@ fn bytes_of(text: &str) -> Option<u64> {
     number.checked_mul(1 << (10 * unit))
 }
 
-/// Whether reports about one domain may go to another (RFC 7489 §7.1): both are of one organization, or the
-/// other says that it wants them.
+/// Returns true if reports about one domain may go to another (RFC 7489 §7.1): both have one organizational domain, or
+/// the other domain consents.
 ///
 /// # Errors
-/// There is no answer now.
+/// Returns an error if a query failed.
 pub async fn may_report<R: Records>(
     records: &R,
     about: &str,
@@ -201,7 +200,7 @@ pub async fn may_report<R: Records>(
     Ok(txt.iter().any(is_consent))
 }
 
-/// An element with text, whatever a stranger wrote there.
+/// An element with text, escaped.
 pub fn tag(out: &mut String, name: &str, text: &str) {
     let _ = write!(out, "<{name}>");
     for c in text[..text.floor_char_boundary(VALUE_BYTES_MAX)].chars() {

@@ -6,13 +6,13 @@ use std::net::Ipv4Addr;
 /// No list weighs more, for or against.
 pub const SCORE_MAX: i32 = 100;
 
-/// A list, what is wanted of it and what that weighs.
+/// A list, with the answers that count and their score.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsblEntry {
     /// In lower case, without a dot at its end.
     pub zone: Box<str>,
     pub wanted: AnswerFilter,
-    /// Below 0 it speaks for the client.
+    /// Negative scores favour the client.
     pub score: i32,
 }
 
@@ -61,17 +61,17 @@ fn is_zone(zone: &str) -> bool {
 /// Numbers that an octet may have, from and to.
 type Octet = Vec<(u8, u8)>;
 
-/// Which answers count.
+/// The answers that count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnswerFilter {
-    /// All that say that something is listed.
+    /// All answers that are listings.
     Any,
     /// Those that fit.
     Pattern([Octet; 4]),
 }
 
-/// 127.0.0.1 is never a listing (RFC 5782 §5), and by 127.255.255.0/24 lists say that they were asked
-/// wrongly, too often, or through a resolver that they don't answer.
+/// 127.0.0.1 is never a listing (RFC 5782 §5). With 127.255.255.0/24 lists report a wrong query, too many queries, or a
+/// refused resolver.
 pub(super) fn is_refusal(answer: Ipv4Addr) -> bool {
     matches!(answer.octets(), [127, 0, 0, 1] | [127, 255, 255, _])
 }
@@ -90,7 +90,7 @@ impl AnswerFilter {
         rest.is_empty().then_some(AnswerFilter::Pattern(octets))
     }
 
-    /// Whether an answer counts. RFC 5782 §2.1: only those in 127.0.0.0/8 are answers of a list.
+    /// Returns true if an answer counts. RFC 5782 §2.1: only addresses in 127.0.0.0/8 are answers of a list.
     pub(super) fn has(&self, answer: Ipv4Addr) -> bool {
         match self {
             _ if !answer.is_loopback() => false,
@@ -104,7 +104,7 @@ impl AnswerFilter {
     }
 }
 
-/// A number, or `[` numbers and ranges `]`; and what follows.
+/// Parses a number, or `[` numbers and ranges `]`; also returns the text after it.
 fn one_octet(text: &str) -> Option<(Octet, &str)> {
     if let Some(inner) = text.strip_prefix('[') {
         let (inner, rest) = inner.split_once(']')?;

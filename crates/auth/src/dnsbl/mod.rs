@@ -1,4 +1,4 @@
-//! Lists of clients and domains in the DNS (RFC 5782): who is on one, and how much that weighs.
+//! DNS lists of clients and domains (RFC 5782), with scores.
 
 mod entry;
 mod name;
@@ -9,10 +9,10 @@ pub use name::{DnsblSubject, NAME_BYTES_MAX, TestPoint, ZONE_BYTES_MAX};
 use crate::tags;
 use std::net::Ipv4Addr;
 
-/// What lists say in words is cut here, in octets.
+/// Length at which a list's text is cut, in octets.
 pub const TEXT_BYTES_MAX: usize = 200;
 
-/// What is looked up in a list.
+/// The identity looked up in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DnsblIdentity {
     /// The client's address.
@@ -28,16 +28,16 @@ pub enum DnsblIdentity {
 pub struct DnsList {
     pub zone: Box<str>,
     pub by: DnsblIdentity,
-    /// What answers weigh; at least one.
+    /// Scores of answers; at least one.
     weights: Vec<(AnswerFilter, i32)>,
 }
 
-/// What the answers of a list come to.
+/// Evaluation of a list's answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weighed {
-    /// The first answer that weighs something, and what all do together.
+    /// The first answer with a score, and the total score.
     pub listed: Option<(Ipv4Addr, i32)>,
-    /// The first answer that no list may give, or that says that the list does not answer us.
+    /// The first answer that is invalid, or that refuses the query.
     pub senseless: Option<Ipv4Addr>,
 }
 
@@ -55,13 +55,13 @@ impl DnsList {
         lists
     }
 
-    /// Whether it could speak for a client.
+    /// Returns true if it can favour a client.
     #[must_use]
     pub fn may_allow(&self) -> bool {
         self.weights.iter().any(|(_, score)| *score < 0)
     }
 
-    /// What its answers weigh. Each of its entries counts once, however many answers it wants.
+    /// Scores its answers. Each entry counts once, however many answers match it.
     #[must_use]
     pub fn weigh(&self, answers: &[Ipv4Addr]) -> Weighed {
         let mut weighed = Weighed::default();
@@ -80,14 +80,14 @@ impl DnsList {
     }
 }
 
-/// What came of asking lists, in a word.
+/// Combined result of the lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DnsblResult {
     /// None has the client, or none answered.
     None,
-    /// Lists speak for it more than against it.
+    /// The score favours the client.
     Allowed,
-    /// Lists speak against it, and not enough.
+    /// The score is against the client, but below the threshold.
     Below,
     /// They do.
     Listed,
@@ -105,7 +105,7 @@ impl DnsblResult {
     }
 }
 
-/// A list that has what was looked up.
+/// A match in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     pub zone: Box<str>,
@@ -119,13 +119,13 @@ pub struct Listing {
 pub struct DnsblListings(pub Vec<Listing>);
 
 impl DnsblListings {
-    /// What all of them weigh.
+    /// The total score.
     #[must_use]
     pub fn score(&self) -> i32 {
         self.0.iter().fold(0, |sum, listing| sum.saturating_add(listing.score))
     }
 
-    /// What follows where `threshold` is enough.
+    /// The result, given `threshold`.
     #[must_use]
     pub fn verdict(&self, threshold: i32) -> DnsblResult {
         match self.score() {
@@ -136,7 +136,7 @@ impl DnsblListings {
         }
     }
 
-    /// The list that speaks against the client most, the first of several.
+    /// The list with the highest score against the client, the first of several.
     #[must_use]
     pub fn worst(&self) -> Option<&Listing> {
         let against = self.0.iter().filter(|listing| listing.score > 0);
@@ -144,8 +144,8 @@ impl DnsblListings {
     }
 }
 
-/// What a list says in words, fit for a reply: printable ASCII, not too long. It may repeat what a
-/// stranger wrote, and lands in a report of the client's server. `None`: it says nothing.
+/// A list's text, made fit for a reply: printable ASCII of limited length. It may contain third-party text, and is
+/// included in reports by the client's server. `None` if empty.
 #[must_use]
 pub fn printable(text: &[u8]) -> Option<String> {
     let said = text.get(..TEXT_BYTES_MAX).unwrap_or(text);

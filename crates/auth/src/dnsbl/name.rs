@@ -9,7 +9,7 @@ pub const NAME_BYTES_MAX: usize = 253;
 /// The longest name of a list: an IPv6 address of 64 octets goes before it.
 pub const ZONE_BYTES_MAX: usize = NAME_BYTES_MAX - 64;
 
-/// What is looked up.
+/// The queried identity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DnsblSubject {
     Address(IpAddr),
@@ -17,7 +17,7 @@ pub enum DnsblSubject {
     Domain(Box<str>),
 }
 
-/// What every list has, or none.
+/// Test entries that every list must have, or must not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestPoint {
     /// RFC 5782 §5: no list of addresses has 127.0.0.1, whatever else it has.

@@ -1,4 +1,4 @@
-//! Everything that is known, in memory, and what of it is to be written down.
+//! All greylist records, in memory, and the changes to store.
 
 use super::key::{of_client, of_triplet};
 use super::{GreylistPolicy, GreylistResult, Key, Record, State, Triplet};
@@ -10,13 +10,13 @@ use std::time::Duration;
 /// Triplets and clients that are known at once. About a hundred octets each.
 pub const ENTRIES_MAX: usize = 500_000;
 
-/// So many are looked at when one more is to be kept: which they are is chance, as their keys are.
+/// Number of records examined for each new one. Keys are hashes, so the choice is random.
 const LOOKED_AT: usize = 8;
 
-/// A client's triplets count once in so long: a flood of them shows nothing.
+/// Minimum interval for counting a client's triplets: a burst proves no more than one.
 const COUNTED_EVERY: Duration = Duration::from_secs(3_600);
 
-/// What is known is written down again when it has not been for so long: not each time.
+/// Minimum interval for storing a renewed record.
 const RENEWED_EVERY: Duration = Duration::from_secs(86_400);
 
 /// All triplets and clients.
@@ -26,11 +26,11 @@ pub struct GreylistLedger {
     entries_max: usize,
     /// Those that were looked at last.
     looked_at: Key,
-    /// Keys whose records differ from those that are written down.
+    /// Keys with records that differ from the stored ones.
     changed: BTreeSet<Key>,
 }
 
-/// Records that are to be written down; without one a key is forgotten.
+/// Records to store; a key without one is deleted.
 pub type Changes = Vec<(Key, Option<Record>)>;
 
 impl Default for GreylistLedger {
@@ -45,8 +45,7 @@ impl GreylistLedger {
         GreylistLedger { entries, entries_max, looked_at: Key::default(), changed }
     }
 
-    /// With what was written down and holds, as much as there is room for. Where that is nothing, the
-    /// file may have all of it taken out.
+    /// Loads stored records that are valid, up to the maximum. The rest is marked for deletion from the file.
     pub fn read(&mut self, records: impl IntoIterator<Item = (Key, Option<Record>)>, now: Wall) {
         for (key, record) in records {
             let record = record.filter(|record| now < record.until);
@@ -57,7 +56,7 @@ impl GreylistLedger {
         }
     }
 
-    /// How many triplets and clients are known.
+    /// Number of known triplets and clients.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -68,7 +67,7 @@ impl GreylistLedger {
         self.entries.is_empty()
     }
 
-    /// What has changed since it was asked last, no more than `count` records of it.
+    /// Returns changes since the last call, at most `count` records.
     pub fn take_changes(&mut self, count: usize) -> Changes {
         let mut changes = Changes::new();
         while let Some(key) = (changes.len() < count).then(|| self.changed.pop_first()).flatten() {
@@ -77,7 +76,7 @@ impl GreylistLedger {
         changes
     }
 
-    /// What becomes of a recipient.
+    /// Decides about a recipient.
     pub fn judge(
         &mut self,
         rules: &GreylistPolicy,
@@ -117,7 +116,7 @@ impl GreylistLedger {
         }
     }
 
-    /// What is known and holds.
+    /// State of a valid record.
     fn state(&self, key: &Key, now: Wall) -> Option<State> {
         let record = self.entries.get(key).filter(|record| now < record.until)?;
         Some(record.state)
@@ -152,8 +151,8 @@ impl GreylistLedger {
         }
     }
 
-    /// Forgets a few that no longer hold. When there is no room, and none of them was such, the one that
-    /// has shown least goes: whoever floods us with new ones drives out such.
+    /// Deletes some expired records. If the ledger is full and none was expired, the least proven record is dropped: a
+    /// flood of new triplets displaces only new ones.
     fn make_room(&mut self, kept: &Key, now: Wall) {
         let from = (Bound::Excluded(self.looked_at), Bound::Unbounded);
         let some = self.entries.range(from).chain(self.entries.iter()).take(LOOKED_AT);

@@ -1,22 +1,21 @@
-//! What is the same triplet, and the same client, whatever differs between two tries.
+//! Keys of triplets and clients, independent of details that vary between two attempts.
 
 use super::Triplet;
 use crate::digest::Sha256;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Octets of a key: a part of a hash, so that strangers choose neither its length nor its place.
+/// Bytes of a key: part of a hash, so that clients control neither its length nor its position.
 pub const KEY_BYTES: usize = 16;
 
 /// Stands for a triplet or a client.
 pub type Key = [u8; KEY_BYTES];
 
-/// By what a client is known.
+/// Identity of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientIdentity<'a> {
     /// The network that it is in, see [`network`].
     Network(IpAddr),
-    /// The domain of the sender, which says that the client may send for it (SPF): pools of servers
-    /// come again from other addresses.
+    /// The sender's domain, if SPF authorises the client: server pools retry from different addresses.
     Domain(&'a str),
 }
 
@@ -71,8 +70,8 @@ fn hash(kind: u8, parts: &[&str]) -> Key {
     key
 }
 
-/// A sender's local part without what differs from message to message, or from try to try: tags, signatures
-/// and time stamps of rewritten senders (SRS, BATV), numbers and codes of lists (VERP).
+/// A sender's local part without the parts that vary between messages or attempts: tags, signatures and time stamps of
+/// rewritten senders (SRS, BATV), numbers and codes of lists (VERP).
 fn sender_local(local: &str) -> String {
     let local = local.to_lowercase();
     let local = original(&local);
@@ -85,7 +84,7 @@ fn sender_local(local: &str) -> String {
         let end = word.trim_end_matches(char::is_alphanumeric);
         let (name, delimiter) = match end.len() {
             0 => (word, ""),
-            // A word and what ends it.
+            // An alphanumeric run and its delimiter.
             _ => word.split_at(word.len() - word.chars().next_back().map_or(0, char::len_utf8)),
         };
         let is_code = name.contains(|c: char| c.is_numeric());
@@ -95,7 +94,7 @@ fn sender_local(local: &str) -> String {
     steady
 }
 
-/// What stands behind a signature and a time stamp.
+/// The local part without a signature and time stamp.
 fn original(local: &str) -> &str {
     let behind = |text, fields| -> Option<&str> { str::splitn(text, fields, '=').last() };
     if let Some(rest) = local.strip_prefix("srs0").and_then(|rest| rest.get(1..)) {

@@ -1,5 +1,5 @@
-//! Greylisting: who comes for the first time is put off, and whoever is a mail server comes again. Time
-//! comes in as an argument; what is known is kept by whoever asks.
+//! Greylisting: defers the first attempt of a triplet; a real mail server retries. Time is an argument, and the caller
+//! stores the records.
 
 mod book;
 mod key;
@@ -9,20 +9,20 @@ pub use key::{ClientIdentity, KEY_BYTES, Key, network};
 use mail::Wall;
 use std::time::Duration;
 
-/// How greylisting is done.
+/// Parameters of greylisting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GreylistPolicy {
-    /// Whoever comes again earlier is put off again.
+    /// Earlier retries are deferred again.
     pub delay: Duration,
-    /// Whoever comes again later comes for the first time.
+    /// Later retries count as a first attempt.
     pub retry_window: Duration,
-    /// So long after they were last seen triplets and clients are known.
+    /// Time after their last use for which triplets and clients are remembered.
     pub remember: Duration,
     /// A client that has come again for so many triplets is asked about none; 0: none ever is.
     pub clients_after: u32,
 }
 
-/// Who sends to whom.
+/// Client, sender and recipient.
 #[derive(Clone, Copy, Debug)]
 pub struct Triplet<'a> {
     pub client: ClientIdentity<'a>,
@@ -32,10 +32,10 @@ pub struct Triplet<'a> {
     pub recipient: &'a str,
 }
 
-/// What becomes of a recipient.
+/// Decision about a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GreylistResult {
-    /// The triplet is new: put off for so long.
+    /// The triplet is new: deferred for this time.
     New(Duration),
     /// It came again too early: for so long.
     Early(Duration),
@@ -53,7 +53,7 @@ mod tests;
 /// Octets of a record in a file.
 pub const RECORD_BYTES: usize = 21;
 
-/// What is known of a triplet or a client.
+/// State of a triplet or a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     state: State,
@@ -89,7 +89,7 @@ impl Record {
         bytes
     }
 
-    /// Reads what [`Record::to_bytes`] made; `None`: it is something else.
+    /// The reverse of [`Record::to_bytes`]; `None` if invalid.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Record> {
         let (kind, rest) = bytes.split_first()?;

@@ -15,7 +15,7 @@ const LANES_MAX: u32 = 16;
 const HASH_BYTES: std::ops::RangeInclusive<usize> = 16..=128;
 const SALT_BYTES: std::ops::RangeInclusive<usize> = 8..=128;
 
-/// One hash with what it was made of.
+/// A hash with its parameters.
 #[derive(Clone)]
 pub(super) struct Argon2Hash {
     algorithm: Algorithm,

@@ -1,8 +1,8 @@
-//! Which scheme a stored password has.
+//! Schemes of stored passwords.
 
 use std::fmt;
 
-/// How a password is stored.
+/// Form of a stored password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scheme {
     Plain,
@@ -12,7 +12,7 @@ pub(super) enum Scheme {
     Scram,
 }
 
-/// What is wrong with a stored password. Of its text nothing is shown.
+/// An error in a stored password. Its text is not shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
     /// It is locked: no password is this one (crypt(5)).
@@ -21,7 +21,7 @@ pub enum Unusable {
     NoScheme,
     /// A scheme that is not known here.
     Scheme(String),
-    /// It is not what its scheme has.
+    /// Invalid for its scheme.
     Form,
     /// Checking it would take too long, or too much memory.
     Cost,
@@ -39,10 +39,10 @@ impl fmt::Display for Unusable {
     }
 }
 
-/// So much of a scheme's name is shown.
+/// Maximum length shown of a scheme's name.
 const NAME_CHARS_MAX: usize = 24;
 
-/// The scheme, and what stands behind its name.
+/// The scheme, and the text after its name.
 pub(super) fn of(text: &str) -> Result<(Scheme, &str), Unusable> {
     let Some((name, rest)) = text.strip_prefix('{').and_then(|text| text.split_once('}')) else {
         if is_locked(text) {
@@ -68,7 +68,7 @@ pub(super) fn of(text: &str) -> Result<(Scheme, &str), Unusable> {
         if is_locked(rest) {
             return Err(Unusable::Locked);
         }
-        // A name that says another thing than the text is a mistake of whoever wrote it.
+        // A scheme that contradicts the text is an error by the author.
         if crypt(rest) != Some(scheme) {
             return Err(Unusable::Form);
         }
@@ -76,8 +76,8 @@ pub(super) fn of(text: &str) -> Result<(Scheme, &str), Unusable> {
     Ok((scheme, rest))
 }
 
-/// How accounts are locked in shadow(5), with what was their hash behind it or not: `!`, `*`, `*LK*`,
-/// `!$6$…`. No hash begins so (crypt(5)).
+/// Markers of locked accounts in shadow(5), with or without the old hash after them: `!`, `*`, `*LK*`, `!$6$…`. No hash
+/// begins like this (crypt(5)).
 fn is_locked(text: &str) -> bool {
     text.starts_with(['!', '*'])
 }

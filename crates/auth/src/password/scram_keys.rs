@@ -1,4 +1,4 @@
-//! What SCRAM-SHA-256 keeps of a password (RFC 5802 §3, RFC 7677).
+//! Stored keys of SCRAM-SHA-256 (RFC 5802 §3, RFC 7677).
 
 use super::Password;
 use crate::digest::{hmac_sha256 as hmac, sha256};
@@ -12,19 +12,19 @@ use zeroize::Zeroizing;
 
 /// RFC 7677 §4: at least so many.
 pub const ITERATIONS_MIN: u32 = 4_096;
-/// What deriving keys from a password costs grows with it; about two seconds.
+/// Limits the cost of deriving keys from a password to about two seconds.
 pub const ITERATIONS_MAX: u32 = 5_000_000;
 /// Bytes of a salt.
 pub const SALT_BYTES_MAX: usize = 256;
 
 pub(crate) type ScramKey = [u8; 32];
 
-/// What everybody is shown of a salt, but for its bytes.
+/// The public parameters of a salt, without its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SaltForm {
     /// From [`ITERATIONS_MIN`] to [`ITERATIONS_MAX`].
     pub iterations: u32,
-    /// How long it is, up to [`SALT_BYTES_MAX`].
+    /// Its length, up to [`SALT_BYTES_MAX`].
     pub bytes: usize,
 }
 
@@ -35,7 +35,7 @@ impl Default for SaltForm {
     }
 }
 
-/// What a password is salted with.
+/// Salt and iterations for a password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Salted {
     pub(crate) salt: Box<[u8]>,
@@ -43,8 +43,8 @@ pub struct Salted {
 }
 
 impl Salted {
-    /// With a salt that is the same for a user each time, as whoever asks twice must not learn that
-    /// nothing is stored for him (RFC 5802 §9), and unknown to whoever lacks the `secret`.
+    /// A constant salt per user, derived from `secret`. Repeated attempts thus do not reveal that no keys are stored
+    /// for a user (RFC 5802 §9), and the salt cannot be predicted without the secret.
     #[must_use]
     pub fn for_user(secret: &[u8], user: &str, form: SaltForm) -> Salted {
         let blocks = 0..form.bytes.div_ceil(size_of::<ScramKey>()) as u64;
@@ -66,7 +66,7 @@ impl Salted {
         }
     }
 
-    /// What a client proves with that it knows the password.
+    /// The client's proof of the password.
     #[cfg(test)]
     pub(crate) fn proof(&self, password: &Password, message: &str) -> ScramKey {
         let salted = self.salted_password(password.bytes());
@@ -93,7 +93,7 @@ impl Salted {
     }
 }
 
-/// What is stored for a user: the password can't be had from it, nor may a client log in with it.
+/// Stored keys of a user: they reveal neither the password nor allow a login as a client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Keys {
     pub(crate) salted: Salted,
@@ -109,7 +109,7 @@ impl fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// How they are salted.
+    /// Parameters of the salt.
     #[must_use]
     pub fn form(&self) -> SaltForm {
         SaltForm { iterations: self.salted.iterations, bytes: self.salted.salt.len() }
@@ -131,7 +131,7 @@ impl Keys {
         is_form.then_some(Keys { salted, stored, server })
     }
 
-    /// Whether they were made of this password.
+    /// Returns true if they were derived from this password.
     pub(crate) fn are_of(&self, password: &Password) -> bool {
         verify_slices_are_equal(&self.salted.keys_of(password).stored, &self.stored).is_ok()
     }

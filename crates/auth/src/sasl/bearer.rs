@@ -14,7 +14,7 @@ pub const TOKEN_BYTES_MAX: usize = 8_192;
 /// Between the parts of a message, and alone the answer to a refusal (RFC 7628 §3.1, §3.2.3).
 const END: char = '\u{1}';
 
-/// What somebody shows in place of a password. It is shown nowhere, and overwritten when it is dropped.
+/// A bearer token, used in place of a password. It is never shown, and overwritten when dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(Zeroizing<Box<str>>);
 
@@ -27,13 +27,13 @@ impl Token {
         fits.then(|| Token(Zeroizing::new(text.into())))
     }
 
-    /// What it is remembered by.
+    /// Its key in a cache.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         crate::digest::sha256(self.0.as_bytes())
     }
 
-    /// The body of a request that asks whose it is (RFC 7662 §2.1).
+    /// The body of an introspection request (RFC 7662 §2.1).
     #[must_use]
     pub fn question(&self) -> Zeroizing<String> {
         let token = Zeroizing::new(form_encoded(&self.0));
@@ -47,10 +47,10 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A token, and whose it is said to be.
+/// A token, and its claimed user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Presented {
-    /// `None`: the token says it alone.
+    /// `None`: only the token identifies the user.
     pub user: Option<String>,
     pub token: Token,
 }
@@ -85,7 +85,7 @@ pub(super) fn xoauth2(message: &[u8]) -> Result<Presented, LoginFailure> {
     Ok(Presented { user: Some(user.ok_or(LoginFailure::Form)?), token: token_in(pairs)? })
 }
 
-/// The token of pairs that each end, as all of them do.
+/// The token in a list of terminated pairs.
 fn token_in(pairs: &str) -> Result<Token, LoginFailure> {
     let pairs = pairs.strip_suffix(END).ok_or(LoginFailure::Form)?;
     if !pairs.is_empty() && !pairs.ends_with(END) {
@@ -107,8 +107,8 @@ fn token_in(pairs: &str) -> Result<Token, LoginFailure> {
     token.ok_or(LoginFailure::Form)
 }
 
-/// What a client is told of a token that is not taken (RFC 7628 §3.2.2). It answers with nothing of
-/// interest, and is refused then.
+/// The error sent to a client with a rejected token (RFC 7628 §3.2.2). Its response is ignored, and then the login
+/// fails.
 #[must_use]
 pub fn refusal(is_xoauth2: bool, scope: Option<&str>) -> String {
     let status = if is_xoauth2 { "401" } else { "invalid_token" };
@@ -121,7 +121,7 @@ pub fn refusal(is_xoauth2: bool, scope: Option<&str>) -> String {
     }
 }
 
-/// What says who asks, in the field Authorization (RFC 6749 §2.3.1).
+/// The requester's credentials in the field Authorization (RFC 6749 §2.3.1).
 #[must_use]
 pub fn authorization(client_id: &str, secret: &str) -> Zeroizing<String> {
     let pair = Zeroizing::new(format!("{}:{}", form_encoded(client_id), form_encoded(secret)));

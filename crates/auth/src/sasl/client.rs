@@ -1,5 +1,4 @@
-//! SASL, the client's side: what it says to prove to a server who it is, as bytes that the protocol has
-//! still to encode.
+//! SASL, client side: authenticates this server to another one. Messages are bytes that the protocol still must encode.
 
 pub use super::ServerMessageError;
 use super::scram::{ClientFinal, ClientFirst};
@@ -9,7 +8,7 @@ use zeroize::Zeroizing;
 /// Bytes of a password or a token.
 pub const SECRET_BYTES_MAX: usize = 8 * 1024;
 
-/// How we may prove who we are.
+/// Mechanisms for authenticating to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
     /// RFC 7677: the password itself is never sent, and the server proves that it knows it.
@@ -18,7 +17,7 @@ pub enum Mechanism {
     Plain,
     /// Older than all RFCs.
     Login,
-    /// RFC 7628: a token that somebody else gave us.
+    /// RFC 7628: a token issued by a third party.
     OauthBearer,
     /// The same as Google and Microsoft have it.
     XOauth2,
@@ -44,7 +43,7 @@ impl Mechanism {
     }
 }
 
-/// Who we are, and what proves it.
+/// User name and secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     user: Box<str>,
@@ -52,8 +51,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// `None`: a name or a secret is empty, too long, or has what no mechanism can say (NUL, other control
-    /// characters).
+    /// `None` if a name or a secret is empty, too long, or has characters not allowed in any mechanism (NUL, other
+    /// control characters).
     #[must_use]
     pub fn new(user: &str, secret: &[u8]) -> Option<Credentials> {
         super::user_of(user.as_bytes())?;
@@ -79,19 +78,19 @@ pub struct Exchange {
 
 #[derive(Debug)]
 enum State {
-    /// All is said.
+    /// All messages were sent.
     Told,
     LoginUser,
     LoginPassword,
     ScramFirst(ClientFirst),
     ScramFinal(ClientFinal),
-    /// A server that does not like a token says why before it refuses it, and is answered with this.
+    /// A server that rejects a token sends the reason before it fails, and gets this response.
     Token(&'static [u8]),
 }
 
 impl Exchange {
-    /// One that begins, with an initial response for those mechanisms in which the client speaks first.
-    /// `nonce` is of printable ASCII without commas, and nobody can guess it; only SCRAM needs it.
+    /// Begins an exchange, with an initial response if the mechanism is client-first. `nonce` is unguessable printable
+    /// ASCII without commas; only SCRAM needs it.
     #[must_use]
     pub fn new(
         mechanism: Mechanism,
@@ -124,10 +123,10 @@ impl Exchange {
         (exchange, initial.map(Zeroizing::new))
     }
 
-    /// What is answered to a challenge. With SCRAM that takes as long as hashing a password.
+    /// The response to a challenge. With SCRAM this takes as long as hashing a password.
     ///
     /// # Errors
-    /// What is wrong with it: the exchange is to be cancelled.
+    /// Returns the error of an invalid challenge: cancel the exchange.
     pub fn handle_challenge(
         &mut self,
         challenge: &[u8],
@@ -135,7 +134,7 @@ impl Exchange {
         let secret = &self.credentials.secret;
         let (response, next) = match std::mem::replace(&mut self.state, State::Told) {
             State::Told => return Err(ServerMessageError::Unexpected),
-            // What servers ask with is not written down anywhere: `Username:`, `User Name\0` and others.
+            // Prompts are not standardised: `Username:`, `User Name\0` and similar.
             State::LoginUser if asks(challenge) == Some(LoginPrompt::Password) => {
                 return Err(ServerMessageError::Form);
             }
@@ -158,10 +157,10 @@ impl Exchange {
         Ok(Zeroizing::new(response))
     }
 
-    /// The server has said yes.
+    /// The server accepted the login.
     ///
     /// # Errors
-    /// It has not proved what it had to, or was not told all.
+    /// Returns an error if the server has not proved its knowledge, or the exchange is incomplete.
     pub fn handle_success(&self) -> Result<(), ServerMessageError> {
         match self.state {
             State::Told | State::Token(_) => Ok(()),
@@ -171,7 +170,7 @@ impl Exchange {
     }
 }
 
-/// What a challenge of LOGIN is after.
+/// The prompt in a challenge of LOGIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LoginPrompt {
     User,

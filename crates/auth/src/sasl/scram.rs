@@ -13,27 +13,27 @@ use zeroize::Zeroizing;
 /// Bytes of a client's nonce.
 const NONCE_BYTES_MAX: usize = 256;
 
-/// What a client may bind its proof to: that nobody sits between it and us.
+/// Channel binding, by which a client detects a man in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Nothing was offered.
     Unbound,
     /// SCRAM-SHA-256-PLUS was offered, and the client has chosen the mechanism without it.
     Declined,
-    /// SCRAM-SHA-256-PLUS was chosen: this is what TLS exports (`tls-exporter`, RFC 9266).
+    /// SCRAM-SHA-256-PLUS was chosen, with the exported TLS value (`tls-exporter`, RFC 9266).
     Bound([u8; 32]),
 }
 
-/// The name by which clients call what they bind to (RFC 9266 §2).
+/// The clients' name of the binding (RFC 9266 §2).
 const BINDING: &str = "p=tls-exporter";
 
 /// The client's first message (RFC 5802 §7: client-first-message).
 #[derive(Debug)]
 pub(super) struct First {
-    /// `n,,` and the like, and what the channel exports: the last message repeats it (RFC 5802 §7:
+    /// The header, for example `n,,`, and the exported channel value: the last message repeats both (RFC 5802 §7:
     /// cbind-input).
     binding: Vec<u8>,
-    /// What of the message is signed.
+    /// The signed part of the message.
     bare: String,
     user: String,
     nonce: String,
@@ -46,7 +46,7 @@ pub(super) struct ServerFirst {
     pub(super) challenged: Challenged,
 }
 
-/// An exchange whose client is to prove itself.
+/// An exchange that awaits the client's proof.
 #[derive(Debug)]
 pub(super) struct Challenged {
     first: First,
@@ -55,7 +55,7 @@ pub(super) struct Challenged {
     keys: Keys,
 }
 
-/// A client that has proved itself, and what proves the server to it.
+/// An authenticated client, and the server's own proof.
 #[derive(Debug)]
 pub(super) struct Proved {
     pub(super) user: String,
@@ -71,13 +71,13 @@ impl First {
         else {
             return Err(LoginFailure::Form);
         };
-        // RFC 5802 §6: `y` says that the client could bind the channel, and that we don't offer it. If we
-        // do, somebody has taken the offer away.
+        // RFC 5802 §6: `y` means that the client supports channel binding, and believes that this server does not. If
+        // it was offered, a third party removed the offer.
         let exported: &[u8] = match (binding, channel) {
             ("n", Channel::Unbound | Channel::Declined) | ("y", Channel::Unbound) => &[],
             ("y", Channel::Declined) => return Err(LoginFailure::Channel),
             (BINDING, Channel::Bound(exported)) => exported,
-            // What RFC 5929 has for older TLS is not offered.
+            // RFC 5929's bindings for older TLS are not offered.
             _ => return Err(LoginFailure::Form),
         };
         let mut fields = bare.split(',');
@@ -121,7 +121,7 @@ impl Challenged {
     /// The client's last message (RFC 5802 §7: client-final-message).
     pub(super) fn handle_final(self, message: &[u8]) -> Result<Proved, LoginFailure> {
         let text = std::str::from_utf8(message).map_err(|_| LoginFailure::Form)?;
-        // The proof is the last field, and what stands before it is signed.
+        // The proof is the last field, and the text before it is signed.
         let (signed, proof) = text.rsplit_once(",p=").ok_or(LoginFailure::Form)?;
         let mut fields = signed.split(',');
         let binding = fields.next().and_then(|field| field.strip_prefix("c="));
@@ -150,7 +150,7 @@ impl Challenged {
     }
 }
 
-/// A client that has said who it is.
+/// A client after its first message.
 #[derive(Debug)]
 pub(super) struct ClientFirst {
     bare: String,
@@ -163,7 +163,7 @@ pub(super) struct ClientFinal {
     signature: ScramKey,
 }
 
-/// RFC 5801 §4: no channel binding, and nobody else's identity.
+/// RFC 5801 §4: no channel binding, and no other identity.
 const GS2_HEADER: &str = "n,,";
 
 impl ClientFirst {

@@ -16,7 +16,7 @@ pub const VOID_LOOKUPS_MAX: u32 = 2;
 /// Hosts of one `mx`, beyond which it is permerror, and names of one `ptr` that are looked at (RFC 7208
 /// §4.6.4).
 pub const EXCHANGES_MAX: usize = 10;
-/// What a domain explains is cut here.
+/// Length at which a domain's explanation is cut.
 const EXPLANATION_BYTES_MAX: usize = 200;
 
 /// Asks whether the client may send for the domain of the sender, or for the one it named itself.
@@ -27,7 +27,7 @@ pub async fn check<R: Records>(records: &R, question: SpfQuery<'_>) -> SpfEvalua
         Some(sender) => (Identity::MailFrom, sender.local, sender.domain),
         None => (Identity::Helo, "", question.helo),
     };
-    // RFC 7208 §4.3: without a local part it is the postmaster who sends.
+    // RFC 7208 §4.3: an empty local part counts as `postmaster`.
     let local = if local.is_empty() { "postmaster" } else { local };
     let domain = domain.strip_suffix('.').unwrap_or(domain);
     let check = Check {
@@ -50,11 +50,11 @@ pub async fn check<R: Records>(records: &R, question: SpfQuery<'_>) -> SpfEvalua
     SpfEvaluation { verdict, identity, domain: domain.to_owned(), reason, explanation }
 }
 
-/// What a record says.
+/// Result of a record.
 struct RecordResult {
     verdict: SpfResult,
     reason: String,
-    /// The name of the explanation, and the domain whose record names it.
+    /// The name of the explanation, and the domain of the record naming it.
     explanation: Option<(MacroString, String)>,
 }
 
@@ -85,9 +85,8 @@ struct Check<'a, R> {
 }
 
 impl<R: Records> Check<'_, R> {
-    /// The policy of `domain`, and what it says. One that includes another waits for it here; that
-    /// they are no more than [`LOOKUPS_MAX`] deep follows from the count of lookups. Never inline: what
-    /// one of them takes of the stack would be there for each.
+    /// Evaluates the policy of `domain`. A policy with an include waits for it here; the count of lookups limits the
+    /// depth to [`LOOKUPS_MAX`]. Never inlined: each level would use the stack of one evaluation.
     #[inline(never)]
     fn evaluate(
         &self,
@@ -222,8 +221,7 @@ impl<R: Records> Check<'_, R> {
         Ok(same.or_else(below).or_else(|| names.first()).cloned())
     }
 
-    /// The names of the client that lead back to its address (RFC 7208 §5.5). What the DNS does not answer
-    /// is none.
+    /// The client's names that resolve back to its address (RFC 7208 §5.5). Names without a DNS answer are skipped.
     async fn client_names(&self) -> Result<&[String], Stop> {
         if let Some(known) = self.client_names.get() {
             return Ok(known);
@@ -293,7 +291,7 @@ impl<R: Records> Check<'_, R> {
         }
     }
 
-    /// RFC 7208 §6.2: whatever is wrong with it, there is none then.
+    /// RFC 7208 §6.2: any error means no explanation.
     async fn explain(&self, name: &MacroString, domain: &str) -> Option<String> {
         let name = self.expand(name, domain).await.ok()?;
         let texts = if is_name(&name) { self.records.txt(&name).await.ok()? } else { return None };
@@ -307,18 +305,18 @@ impl<R: Records> Check<'_, R> {
     }
 }
 
-/// What a host is to the client.
+/// Relation of a host to the client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Host {
     /// It has the client's address.
     Client,
-    /// It has others.
+    /// It has other addresses.
     Other,
     /// It has none of the client's family.
     Void,
 }
 
-/// What the DNS does not answer is nothing; where a limit of ours kept it from being asked, the check is over.
+/// A DNS error counts as no records; a query limit ends the check.
 fn found_of<T>(answer: DnsAnswer<T>) -> Result<Vec<T>, Stop> {
     match answer {
         Err(unanswered) if unanswered.is_our_limit() => Err(unanswered.into()),
@@ -326,14 +324,14 @@ fn found_of<T>(answer: DnsAnswer<T>) -> Result<Vec<T>, Stop> {
     }
 }
 
-/// Whether the DNS could have a name: no label is empty or too long, and neither is the whole.
+/// Returns true if a name is valid in the DNS: labels and the whole have valid lengths.
 fn is_name(name: &str) -> bool {
     let label_max = mail::address::LABEL_BYTES_MAX;
     name.len() <= mail::address::DNS_NAME_BYTES_MAX
         && name.split('.').all(|label| (1..=label_max).contains(&label.len()))
 }
 
-/// Whether the first bits of two addresses of one family are the same.
+/// Returns true if the first bits of two addresses of one family are equal.
 fn is_within(client: IpAddr, network: IpAddr, bits: u8) -> bool {
     match (client, network) {
         (IpAddr::V4(client), IpAddr::V4(network)) => {

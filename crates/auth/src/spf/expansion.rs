@@ -4,10 +4,10 @@ use super::SpfQuery;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// A name is no longer than this; what expands to more loses labels on the left (RFC 7208 §7.3).
+/// Maximum length of a name; a longer expansion loses labels on the left (RFC 7208 §7.3).
 const NAME_BYTES_MAX: usize = 253;
 
-/// What expands to more is cut, and no name any more.
+/// A longer expansion is cut, and is no longer a name.
 const EXPANDED_BYTES_MAX: usize = 4 * 1024;
 
 /// Text with macros in it.
@@ -31,12 +31,12 @@ struct Macro {
     delimiters: String,
 }
 
-/// What macros stand for.
+/// Values of the macros.
 pub(super) struct Values<'a> {
     pub(super) question: &'a SpfQuery<'a>,
     /// Local part and domain of the sender.
     pub(super) sender: (&'a str, &'a str),
-    /// The domain whose record it is.
+    /// The domain of the record.
     pub(super) domain: &'a str,
     /// The validated name of the client, where `p` occurs.
     pub(super) client_name: Option<&'a str>,
@@ -121,7 +121,7 @@ impl MacroString {
         let Some(cut) = name.len().checked_sub(NAME_BYTES_MAX).filter(|cut| *cut > 0) else {
             return name;
         };
-        // What is left begins behind a dot, and is no longer than allowed.
+        // The rest begins after a dot, and has a valid length.
         match name.bytes().skip(cut - 1).position(|byte| byte == b'.') {
             Some(dot) if name.len() <= EXPANDED_BYTES_MAX => name.split_off(cut + dot),
             _ => name,
@@ -152,7 +152,7 @@ impl Macro {
         let digits = &rest[..rest.len() - after.len()];
         let keep = match digits {
             "" => 0,
-            // More labels than a name can have are all of them.
+            // More labels than a name can have select all labels.
             _ => digits.parse::<u64>().map_or(128, |n| usize::try_from(n.min(128)).unwrap_or(128)),
         };
         if !digits.is_empty() && keep == 0 {

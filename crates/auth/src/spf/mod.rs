@@ -1,4 +1,4 @@
-//! Which addresses a domain sends from: the Sender Policy Framework (RFC 7208).
+//! SPF: the addresses that a domain sends from (RFC 7208).
 
 mod evaluation;
 mod expansion;
@@ -9,12 +9,12 @@ pub use evaluation::{EXCHANGES_MAX, LOOKUPS_MAX, VOID_LOOKUPS_MAX, check};
 use crate::records::verdicts;
 use std::net::IpAddr;
 
-/// What is asked.
+/// Input of the check.
 #[derive(Clone, Copy, Debug)]
 pub struct SpfQuery<'a> {
     /// The client's address.
     pub client: IpAddr,
-    /// The reverse-path; `None` is `<>`, and then the name in EHLO is what is asked about.
+    /// The reverse-path; for `None`, that is `<>`, the name in EHLO is checked.
     pub sender: Option<Sender<'a>>,
     /// The client's name in EHLO.
     pub helo: &'a str,
@@ -44,7 +44,7 @@ verdicts! {
     }
 }
 
-/// Who was asked about (RFC 7208 §2.3, §2.4).
+/// The checked identity (RFC 7208 §2.3, §2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
     /// The name in EHLO, as there is no sender.
@@ -52,16 +52,16 @@ pub enum Identity {
     MailFrom,
 }
 
-/// What came of it.
+/// Result of the check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpfEvaluation {
     pub verdict: SpfResult,
     pub identity: Identity,
     /// The domain that was asked about.
     pub domain: String,
-    /// What led there: the term that matched, or what is wrong.
+    /// Explanation of the result: the matching term, or the error.
     pub reason: String,
-    /// What the domain has to say of a failure (RFC 7208 §6.2), in printable ASCII.
+    /// The domain's explanation of a failure (RFC 7208 §6.2), in printable ASCII.
     pub explanation: Option<String>,
 }
 

@@ -12,7 +12,7 @@ pub(super) struct Record {
     pub(super) explanation: Option<MacroString>,
 }
 
-/// A mechanism, and what it says of who matches.
+/// A mechanism, and the result of a match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Directive {
     pub(super) verdict: SpfResult,
@@ -34,7 +34,7 @@ pub(super) enum Mechanism {
     Exists(MacroString),
 }
 
-/// How many bits of an address count, by family.
+/// Number of significant address bits, by family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Prefixes {
     pub(super) v4: u8,
@@ -45,7 +45,7 @@ pub(super) struct Prefixes {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TermError(pub(super) String);
 
-/// Whether a TXT record is a policy at all (RFC 7208 §4.5).
+/// Returns true if a TXT record is a policy (RFC 7208 §4.5).
 pub(super) fn is_policy(txt: &[u8]) -> bool {
     let Some((version, rest)) = txt.split_at_checked(6) else { return false };
     version.eq_ignore_ascii_case(b"v=spf1") && rest.first().is_none_or(|byte| *byte == b' ')
@@ -87,7 +87,7 @@ impl Record {
         Some(())
     }
 
-    /// RFC 7208 §6: those that are known stand once, others are passed over.
+    /// RFC 7208 §6: known modifiers appear once, unknown ones are ignored.
     fn take_modifier(&mut self, name: &str, value: &str) -> Option<()> {
         let place = match name.to_ascii_lowercase().as_str() {
             "redirect" => &mut self.redirect,
@@ -151,7 +151,7 @@ fn hosts(rest: &str) -> Option<(Option<MacroString>, Prefixes)> {
     }
 }
 
-/// What stands before digits at the end that follow `slashes`, and they.
+/// The text before the final `slashes` and digits, and the digits.
 fn split_bits<'a>(text: &'a str, slashes: &str) -> Option<(&'a str, &'a str)> {
     let before = text.trim_end_matches(|c: char| c.is_ascii_digit());
     let bits = &text[before.len()..];

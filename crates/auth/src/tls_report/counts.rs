@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 /// Policies of one domain: hosts with TLSA records of their own are one each.
 pub const POLICIES_MAX: usize = 64;
 
-/// Kinds of failures that are told of one policy.
+/// Maximum number of failure kinds reported per policy.
 pub const DETAILS_MAX: usize = 100;
 
-/// What was counted of one domain.
+/// Counts for one domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     pub(super) policies: Vec<PolicyCounts>,
@@ -23,19 +23,19 @@ pub(super) struct PolicyCounts {
     pub(super) details: Vec<(Details, u64)>,
 }
 
-/// What became of a session that was to be counted.
+/// Result of counting a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
     /// It is counted, and takes so many octets more than before.
     Whole(usize),
-    /// It is counted, and there was no room for how it failed.
+    /// Counted, but the failure's details did not fit.
     InPart,
-    /// There was no room for it.
+    /// Not counted: it did not fit.
     Nothing,
 }
 
 impl Counts {
-    /// Counts a session, where what is new of it takes no more than `room`.
+    /// Counts a session, if its new data fits into `room` bytes.
     pub fn add(&mut self, session: &TlsSession, room: usize) -> Added {
         let known = self.policies.iter().position(|counted| counted.policy == session.policy);
         let (at, added) = match known {
@@ -65,7 +65,7 @@ impl Counts {
         }
     }
 
-    /// Octets that all of it takes, about.
+    /// Approximate size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of = |counted: &PolicyCounts| {

@@ -1,4 +1,4 @@
-//! TLS reports: what owners of domains are told of TLS to their hosts (RFC 8460).
+//! TLS reports to owners of domains about TLS to their hosts (RFC 8460).
 
 mod counts;
 mod record;

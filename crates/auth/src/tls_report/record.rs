@@ -6,20 +6,19 @@ use mail::Mailbox;
 /// Octets of a record that is looked at; a longer one is none.
 pub const RECORD_BYTES_MAX: usize = 4_096;
 
-/// Places in `rua` that get a report, the first ones: a record must not have us send to as many as
-/// there is room for.
+/// Maximum number of `rua` destinations that get a report, the first ones: a record must not cause reports to many.
 pub const DESTINATIONS_MAX: usize = 5;
 
 /// Octets of a URI.
 pub const URI_BYTES_MAX: usize = 1_024;
 
-/// Where a domain's record is.
+/// Name of a domain's record.
 #[must_use]
 pub fn record_name(domain: &str) -> String {
     format!("_smtp._tls.{domain}")
 }
 
-/// Where a report goes.
+/// Destination of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
     /// By mail.
@@ -44,8 +43,8 @@ impl std::fmt::Display for WebAddress {
     }
 }
 
-/// Where a domain wants its reports, by its TXT records, each with its strings joined. Empty: nowhere, for it
-/// has no such record, or several, or one that is malformed.
+/// A domain's report destinations in its TXT records, each with its strings joined. Empty if no record is valid, or
+/// several are.
 #[must_use]
 pub fn destinations(records: &[impl AsRef<[u8]>]) -> Vec<Destination> {
     let is_record = |record: &&[u8]| fields(record).is_some();
@@ -54,7 +53,7 @@ pub fn destinations(records: &[impl AsRef<[u8]>]) -> Vec<Destination> {
     report_to(record).unwrap_or_default()
 }
 
-/// What follows the version, in a record that has it.
+/// The text after a valid version.
 fn fields(record: &[u8]) -> Option<&[u8]> {
     let at = record.iter().position(|byte| *byte == b';')?;
     let (version, fields) = record.split_at(at);
@@ -66,7 +65,7 @@ fn report_to(record: &[u8]) -> Option<Vec<Destination>> {
         return None;
     }
     let text = std::str::from_utf8(fields(record)?).ok()?;
-    // Fields that nobody knows are extensions; of `rua` the first counts.
+    // Unknown fields are extensions; the first `rua` counts.
     let rua = text.split(';').find_map(|field| field.trim().strip_prefix("rua="))?;
     let mut destinations = Vec::new();
     for destination in rua.split(',').filter_map(|uri| destination(uri.trim())) {
@@ -99,8 +98,7 @@ fn destination(uri: &str) -> Option<Destination> {
     }
 }
 
-/// RFC 3986 §3.2. An address in place of a name has no certificate, and who asks for a user's name would
-/// have it sent to strangers.
+/// RFC 3986 §3.2. An address instead of a name has no certificate, and a URL with user information would disclose it.
 fn web_address(rest: &str) -> Option<WebAddress> {
     let rest = rest.split('#').next().unwrap_or_default();
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
@@ -122,7 +120,7 @@ fn number(port: &str) -> Option<u16> {
     port.parse().ok().filter(|port| is_number && *port > 0)
 }
 
-/// A name whose last label is none of digits: those are addresses.
+/// A name with a last label that is not numeric: those are addresses.
 fn is_host(host: &str) -> bool {
     let is_label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -148,6 +146,6 @@ fn decoded(text: &str) -> Option<String> {
             byte => byte,
         });
     }
-    // What could end a line of our mail is no part of an address.
+    // Characters that could end a header line are not part of an address.
     String::from_utf8(out).ok().filter(|text| !text.contains(char::is_control))
 }

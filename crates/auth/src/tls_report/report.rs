@@ -8,14 +8,14 @@ use serde::Serialize;
 /// One domain's report about one day.
 #[derive(Clone, Copy, Debug)]
 pub struct TlsReport<'a> {
-    /// Who reports.
+    /// The reporting organization.
     pub organization: &'a str,
     /// An address to ask.
     pub contact: &'a str,
     pub id: &'a str,
     /// First and last second of the day.
     pub range: (Wall, Wall),
-    /// Whom it is about.
+    /// The reported domain.
     pub domain: &'a str,
     pub counts: &'a Counts,
 }

@@ -1,4 +1,4 @@
-//! What a session with a host has shown of TLS (RFC 8460 §4.3, §4.4).
+//! TLS result of a session with a host (RFC 8460 §4.3, §4.4).
 
 use crate::mta_sts;
 use crate::tlsa::Tlsa;
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::net::IpAddr;
 
-/// Octets of what a policy is told with: a file of MTA-STS fits but for its longest names, TLSA records
-/// that have whole certificates are left out beyond.
+/// Bytes kept of a policy. An MTA-STS file fits except for its longest names; TLSA records with whole certificates are
+/// omitted beyond.
 pub const POLICY_BYTES_MAX: usize = 4_096;
 
-/// Octets of what a host called itself, or of why a session failed.
+/// Bytes kept of a host's name or of a failure reason.
 pub const VALUE_BYTES_MAX: usize = 255;
 
-/// What a session failed for, by its registered name (RFC 8460 §4.3, §6.6).
+/// Failure type of a session, by its registered name (RFC 8460 §4.3, §6.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResultType {
@@ -23,9 +23,9 @@ pub enum ResultType {
     CertificateHostMismatch,
     /// Its certificate has ended, or has not begun.
     CertificateExpired,
-    /// Its certificate comes from nobody who counts.
+    /// Its certificate is not from a trusted issuer.
     CertificateNotTrusted,
-    /// Whatever has no name of its own here.
+    /// Any failure without its own name.
     ValidationFailure,
     /// None of its TLSA records can be used.
     TlsaInvalid,
@@ -41,7 +41,7 @@ pub enum ResultType {
     StsWebpkiInvalid,
 }
 
-/// By what a session was judged.
+/// The type of policy that a session was judged by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum PolicyType {
     #[serde(rename = "tlsa")]
@@ -52,7 +52,7 @@ pub enum PolicyType {
     NoPolicyFound,
 }
 
-/// The same, with what it says.
+/// The same, with the policy's content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Policy {
@@ -64,7 +64,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Nobody says anything of the host's TLS.
+    /// The host has no TLS policy.
     #[must_use]
     pub fn none() -> Policy {
         Policy::of(PolicyType::NoPolicyFound)
@@ -74,7 +74,7 @@ impl Policy {
         Policy { policy_type, policy_string: Vec::new(), mx_host: Vec::new() }
     }
 
-    /// What the domain promises; `None`: that could not be found out.
+    /// The domain's policy; `None` if it could not be obtained.
     #[must_use]
     pub fn sts(policy: Option<&mta_sts::Policy>) -> Policy {
         let mut told = Policy::of(PolicyType::Sts);
@@ -93,13 +93,13 @@ impl Policy {
         told
     }
 
-    /// What it is.
+    /// The type.
     #[must_use]
     pub fn kind(&self) -> PolicyType {
         self.policy_type
     }
 
-    /// Octets of its texts, and about what keeping them costs.
+    /// Approximate memory of its texts.
     pub(super) fn bytes(&self) -> usize {
         self.policy_string.iter().chain(&self.mx_host).map(|text| text.len() + 16).sum()
     }
@@ -114,7 +114,7 @@ fn presented(record: &Tlsa) -> Box<str> {
     text.into()
 }
 
-/// The first ones that there is room for.
+/// The texts that fit, first ones first.
 fn fitting(texts: impl Iterator<Item = Box<str>>) -> Vec<Box<str>> {
     let mut left = POLICY_BYTES_MAX;
     let fitting = texts.filter(|text| {
@@ -125,7 +125,7 @@ fn fitting(texts: impl Iterator<Item = Box<str>>) -> Vec<Box<str>> {
     fitting.collect()
 }
 
-/// How a session failed.
+/// Details of a failed session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Details {
@@ -135,12 +135,12 @@ pub struct Details {
     pub sending_mta_ip: Option<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiving_mx_hostname: Option<Box<str>>,
-    /// What the host called itself.
+    /// The host's name in its greeting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiving_mx_helo: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiving_ip: Option<IpAddr>,
-    /// Why, in words.
+    /// The reason as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_reason_code: Option<Box<str>>,
 }
@@ -178,7 +178,7 @@ impl Details {
     }
 }
 
-/// What a peer may have written, as far as it is told: so long, and printable.
+/// A peer's text, cut and made printable.
 fn value(text: &str) -> Option<Box<str>> {
     let text = &text[..text.floor_char_boundary(VALUE_BYTES_MAX)];
     let clean: String =
@@ -189,7 +189,7 @@ fn value(text: &str) -> Option<Box<str>> {
 /// A session that counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsSession {
-    /// Whose mail it carried, or would have carried: in A-labels and lower case.
+    /// The recipient domain of the session, in A-labels and lower case.
     pub domain: Box<str>,
     pub policy: Policy,
     /// `None`: it is as it should be.
