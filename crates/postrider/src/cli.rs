@@ -1,5 +1,5 @@
-//! The command line: one table from which the parser, the help, the man pages and the shell
-//! completions are made.
+//! The command line: one clap table from which the parser, the help, the man pages and the shell completions are
+//! generated.
 
 mod dkim;
 mod queue;
@@ -23,9 +23,9 @@ use mail::{Domain, Mailbox};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Exit codes, as the help states them.
+/// Exit codes, as documented in the help.
 pub(crate) mod exit {
-    /// The command found what it looks for to be wrong, or could not be carried out.
+    /// The command found an error in its subject, or could not be carried out.
     pub(crate) const FAILED: u8 = 1;
     /// The command line or the configuration is wrong.
     pub(crate) const USAGE: u8 = 2;
@@ -63,86 +63,81 @@ Exit codes:
 
 /// Postrider, a mail switch.
 ///
-/// It accepts messages over SMTP, makes each one durable before it says 250, decides by recipient
-/// where it goes, and delivers it: relayed to given hosts, to the hosts that DNS names, or kept
-/// in Maildirs. What can't be delivered now is tried again; what can't be delivered at all is
-/// reported to its sender.
+/// Accepts messages over SMTP and commits each one to disk before it replies 250. Routes select by recipient where a
+/// message goes: to configured hosts, to the MX hosts of its domain, or into Maildirs. A recipient that cannot be
+/// delivered now is retried; a permanent failure is reported to the sender in a bounce.
 #[derive(Debug, Parser)]
 #[command(name = "postrider", version, after_long_help = FIRST_STEPS, after_help = EXIT_CODES)]
 #[command(propagate_version = false, max_term_width = 100, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do.
+/// Commands of `postrider`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the server
     ///
-    /// Runs in the foreground; the console log goes to standard error.
+    /// Runs in the foreground and logs to standard error.
     ///
-    /// SIGTERM and SIGINT stop it: transactions that are running may finish within 5 seconds, the
-    /// rest get 421, and the queue stays on disk for the next start. SIGHUP makes it read its
-    /// configuration again; if the file has mistakes, the old configuration stays and the log says
-    /// why.
+    /// SIGTERM and SIGINT stop the server. Transactions in progress may finish within 5 seconds, and all other sessions
+    /// get a 421 reply. The queue stays on disk for the next start. SIGHUP reloads the configuration. If the new file
+    /// has errors, the old configuration stays in force and the errors are logged.
     Serve(ServeArgs),
     /// Check a configuration file
     ///
-    /// Reads a configuration file as `serve` would and shows all that is wrong with it, each mistake
-    /// with file, line and column. Warnings (what is hardly meant, such as an open relay) do not fail
-    /// the check.
+    /// Reads a configuration file as `serve` would and prints every error with file, line and column. Warnings, for
+    /// example about an open relay, do not fail the check.
     ///
-    /// With --dns the DNS is asked for what mailbox providers ask of those who send: that each address that mail
-    /// goes from has a name that leads back to it, and says that name; and of each domain that a [[signer]] names
-    /// that SPF passes for these addresses, that the records of its keys are right, that there is a DMARC policy
-    /// with which a signature is aligned, and that replies have somewhere to go. What is wrong is shown with the
-    /// record that would be right.
+    /// With --dns, also checks the DNS records that mailbox providers require from senders. For each source address: a
+    /// PTR record, a name that resolves back to the address, and an EHLO name equal to it. For each domain of a
+    /// [[signer]]: SPF passes for these addresses, the DKIM key records are correct, a DMARC policy exists and a
+    /// signature aligns with it, and the domain accepts mail (replies and reports). Each finding comes with the correct
+    /// record.
     Check(CheckArgs),
-    /// Show what would happen to a recipient, without sending anything
+    /// Show how a recipient would be handled, without sending anything
     ///
-    /// Shows whether a recipient would be accepted and from whom, the route it takes, the channel and
-    /// next hop, the queues it stands in, limits and TLS policy, and when it is tried again. Beside
-    /// each stands the line of the configuration that decided it. Nothing is sent; for `mx` routes
-    /// the DNS is asked.
+    /// Prints the clients from which the recipient would be accepted, its route, channel, next hop, queues, limits, TLS
+    /// policy and retry times. Each is shown with the line of the configuration that decides it. Nothing is sent; for
+    /// `mx` routes the DNS is queried.
     Explain(ExplainArgs),
-    /// Look at the queue of a running server, and change it
+    /// Inspect and change the queue of a running server
     ///
-    /// Talks to a running server over its control socket. `list`, `show` and `why` look; `retry`,
-    /// `hold`, `release` and `remove` change something, and what hold, release and remove do survives
-    /// a restart.
+    /// Connects to the control socket of a running server. `list`, `summary`, `show` and `why` only read; the other
+    /// commands change the queue. The effects of `hold`, `release`, `remove`, `fail`, `move`, `suspend` and `resume`
+    /// survive a restart.
     Queue(Box<QueueArgs>),
-    /// Make a running server read its configuration again
+    /// Reload the configuration of a running server
     Reload(ServerArgs),
-    /// Show how a running server is
+    /// Show the state and the problems of a running server
     Status(ServerArgs),
-    /// Show the sources of a running server, and how far those have come that warm up
+    /// Show the sources of a running server, and the progress of their warm-up
     ///
-    /// For each provider, or set of hosts, that a source which warms up has sent to: the day of its warm-up, the
-    /// recipients of that day and how many of them are used, and how many recipients were delivered to, or held
-    /// back as blocked or rate limited, of those that were tried.
+    /// Prints a line per source in warm-up and provider (or set of hosts). USED shows the used part of the limit of the
+    /// day. DELIVERED and HELD BACK show how many of the attempted recipients were delivered, or refused as blocked or
+    /// rate limited.
     Sources(ServerArgs),
-    /// Look at a spool on disk
+    /// Inspect a spool on disk
     Spool(SpoolArgs),
-    /// Say what a peer's refusal means
+    /// Classify a refusal of a peer
     ///
-    /// Shows the class and the kind of a reply, as they stand in events and metrics, and the line of the
-    /// rules that says so: of the files that the configuration names, or of those that are built in.
+    /// Prints the class and the kind of a reply, as in events and metrics. Also prints the matching rule, with its line
+    /// in the files of the configuration or in the built-in rules.
     Classify(ClassifyArgs),
-    /// What rules of shaping do at present
+    /// Inspect and lift the effects of shaping rules
     Shaping(ShapingArgs),
-    /// Lookup tables
+    /// Build databases for lookup tables; inspect and flush tables of a running server
     Table(TableArgs),
-    /// Who sends
+    /// Check the authentication of a message (SPF, DKIM, DMARC, ARC)
     Auth(AuthArgs),
-    /// Keys that sign mail (DKIM)
+    /// Create and check DKIM keys
     Dkim(DkimArgs),
-    /// How connections to next hops are encrypted
+    /// Check the TLS policy and records of a domain
     Tls(TlsArgs),
-    /// Peers of X.400, addresses and what is sent there
+    /// Inspect, test, stop and start X.400 peers; convert and decode X.400 data
     X400(X400Args),
-    /// The configuration's reference, schema and default
+    /// Print the configuration reference, schema or default
     Config(ConfigArgs),
     /// Print shell completions
     ///
@@ -157,7 +152,7 @@ pub(crate) enum Command {
 /// `--config`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConfigFile {
-    /// The configuration file. Without it: the built-in default (see `postrider config default`).
+    /// The configuration file. Default: the built-in configuration (see `postrider config default`).
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
 }
@@ -169,11 +164,9 @@ Examples:
   postrider serve
   postrider serve --config /etc/postrider.toml")]
 pub(crate) struct ServeArgs {
-    /// The file.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
-    /// How many shards run, for experiments. Without it: `shards` in the configuration, else one
-    /// per CPU core.
+    /// Number of shards, for experiments. Default: `shards` in the configuration, else one per CPU core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) shards: Option<u16>,
 }
@@ -192,17 +185,16 @@ Examples:
   postrider check --config new.toml && mv new.toml /etc/postrider.toml && postrider reload \\
       --config /etc/postrider.toml")]
 pub(crate) struct CheckArgs {
-    /// The file.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
-    /// Ask the DNS about addresses, domains and keys of those who send.
+    /// Check the DNS records of source addresses, domains and DKIM keys.
     #[arg(long)]
     pub(crate) dns: bool,
-    /// A domain of authors that the file does not name, as it is in a table, say, or below another one; more
-    /// than once for several.
+    /// An additional domain to check with --dns that the configuration does not name, for example one from a table or a
+    /// subdomain. May be repeated.
     #[arg(long, value_name = "DOMAIN", requires = "dns", value_parser = parse_domain)]
     pub(crate) domain: Vec<String>,
-    /// Print mistakes and warnings as JSON.
+    /// Print errors and warnings as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -222,23 +214,22 @@ pub(crate) struct ExplainArgs {
     /// The recipient's address, or `postmaster`.
     #[arg(value_name = "RCPT", value_parser = parse_mailbox, value_hint = ValueHint::EmailAddress)]
     pub(crate) recipient: Mailbox,
-    /// The sender's address. Without it: the null sender of reports, `<>`.
+    /// The sender's address. Default: the null sender, `<>`.
     #[arg(long, value_name = "ADDR", value_parser = parse_mailbox)]
     #[arg(value_hint = ValueHint::EmailAddress)]
     pub(crate) from: Option<Mailbox>,
-    /// The client's IP address. Without it: a stranger.
+    /// The client's IP address. Default: an unauthenticated client of any address.
     #[arg(long, value_name = "IP")]
     pub(crate) client: Option<IpAddr>,
-    /// The name that the client gives itself, for access rules. Without it: none.
+    /// The client's HELO or EHLO name, for access rules. Default: none.
     #[arg(long, value_name = "NAME")]
     pub(crate) helo: Option<String>,
-    /// The listener it comes through, by name. Without it: the first one.
+    /// The name of the listener. Default: the first one.
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,
-    /// Do not ask the DNS, nor any table.
+    /// Query neither the DNS nor any table.
     #[arg(long)]
     pub(crate) offline: bool,
-    /// The file.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
     /// Print JSON.
@@ -246,14 +237,14 @@ pub(crate) struct ExplainArgs {
     pub(crate) json: bool,
 }
 
-/// How a running server is reached.
+/// The control socket of a running server.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServerArgs {
-    /// The server's configuration file, which says where its control socket is. Without it: the
-    /// built-in default.
+    /// The server's configuration file, which determines the path of the control socket. Default: the built-in
+    /// configuration.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// The control socket itself, instead of the configuration file.
+    /// The path of the control socket, instead of a configuration file.
     #[arg(long, value_name = "SOCKET", value_hint = ValueHint::FilePath)]
     #[arg(conflicts_with = "config")]
     pub(crate) control: Option<PathBuf>,
@@ -265,19 +256,17 @@ pub(crate) struct ServerArgs {
 /// `postrider spool`.
 #[derive(Debug, Args)]
 pub(crate) struct SpoolArgs {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: SpoolCommand,
 }
 
-/// What to do with a spool.
+/// Commands of `postrider spool`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SpoolCommand {
     /// Check every record of a stopped or copied spool
     ///
-    /// Reads a spool whose server is stopped, or a copy of one, and changes nothing. It checks every
-    /// checksum and that every message went only through states that the design allows, and prints
-    /// how many records are live, settled and damaged.
+    /// Reads the spool of a stopped server, or a copy, and changes nothing. Checks every checksum, checks that every
+    /// message went only through valid states, and prints the numbers of live, settled and damaged records.
     Verify(VerifyArgs),
 }
 
@@ -306,19 +295,18 @@ pub(crate) struct VerifyArgs {
 /// `postrider config`.
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
-    /// What to print.
     #[command(subcommand)]
     pub(crate) command: ConfigCommand,
 }
 
-/// What to print about the configuration.
+/// Commands of `postrider config`.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Print the JSON schema of the file, for editors
+    /// Print the JSON schema of the configuration file, for editors
     Schema,
     /// Print the reference of every key, as Markdown
     Reference,
-    /// Print the built-in default, a start for a file of your own
+    /// Print the built-in configuration, a starting point for your own file
     Default,
 }
 
@@ -341,12 +329,12 @@ pub(crate) struct CompletionsArgs {
 Examples:
   postrider man --out /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
-    /// The directory to write to; it is made if it is missing.
+    /// The output directory; created if missing.
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) out: PathBuf,
 }
 
-/// A name for the DNS, in ASCII.
+/// Parses a domain name to its ASCII form for DNS queries.
 fn parse_domain(text: &str) -> Result<String, String> {
     Domain::dns_name(text).ok_or_else(|| "not a domain".to_owned())
 }

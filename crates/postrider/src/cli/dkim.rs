@@ -1,4 +1,4 @@
-//! `postrider dkim`: keys that sign.
+//! Arguments of `postrider dkim`.
 
 use super::ConfigFile;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
@@ -7,24 +7,22 @@ use std::path::PathBuf;
 /// `postrider dkim`.
 #[derive(Debug, Args)]
 pub(crate) struct DkimArgs {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: DkimCommand,
 }
 
-/// What to do about keys that sign.
+/// Commands of `postrider dkim`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DkimCommand {
-    /// Make a key, and show the DNS record by which others know it
+    /// Create a key, and print its DNS record
     ///
-    /// Writes a private key to a file that nobody but its owner can read, and prints the TXT record of its
-    /// public half as zone files have it. A file that is there is not overwritten.
+    /// Writes a private key to a file that only its owner can read, and prints the TXT record of the public key in zone
+    /// file format. An existing file is not overwritten.
     New(DkimNewArgs),
-    /// Hold the DNS against the keys that sign for a domain
+    /// Compare the DNS with the keys that sign for a domain
     ///
-    /// Asks the DNS for the record of each key with which mail from the domain is signed, now or later, and says
-    /// what is wrong with it: it is not there, is no key, is another one, is of a test, or too short. Keys that a
-    /// table has are not looked at.
+    /// Looks up the record of each key that signs mail from the domain, now or later, and reports errors: missing,
+    /// invalid, a different key, in test mode, or too short. Keys in tables are not checked.
     Check(DkimCheckArgs),
 }
 
@@ -40,19 +38,19 @@ Examples:
   postrider dkim new example.org s2026a --out /etc/postrider/s2026a.pem
   postrider dkim new example.org e2026a --out /etc/postrider/e2026a.pem --algorithm ed25519")]
 pub(crate) struct DkimNewArgs {
-    /// The domain that signs.
+    /// The signing domain.
     pub(crate) domain: String,
-    /// The selector: one name for each key, as keys change.
+    /// The selector; use a new one for each key.
     pub(crate) selector: String,
-    /// The file to write.
+    /// The private key file to write.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) out: PathBuf,
-    /// The kind of key: RSA (of 2,048 bits), which all can verify, or Ed25519, which few can.
+    /// The key type: RSA (2,048 bits), which every verifier supports, or Ed25519, which few support.
     #[arg(long, value_enum, default_value_t = KeyKind::Rsa)]
     pub(crate) algorithm: KeyKind,
 }
 
-/// The kind of a key.
+/// The type of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeyKind {
     Rsa,
@@ -70,12 +68,12 @@ Exit codes:
 Example:
   postrider dkim check example.org --config /etc/postrider.toml")]
 pub(crate) struct DkimCheckArgs {
-    /// The domain of authors.
+    /// The domain of From addresses.
     pub(crate) domain: String,
-    /// The configuration, for the signers and the resolver.
+    /// For the signers and the resolver.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
-    /// Show it as JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

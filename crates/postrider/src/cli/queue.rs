@@ -1,4 +1,4 @@
-//! `postrider queue`: what an operator may ask about queued mail.
+//! Arguments of `postrider queue`, and the control requests made from them.
 
 mod changing;
 mod selecting;
@@ -36,18 +36,17 @@ Examples:
   postrider queue move --campaign spring-2026 --to-pool warm --to-priority -3
   postrider queue summary")]
 pub(crate) struct QueueArgs {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: QueueCommand,
 }
 
-/// The command line of a queue command.
+/// The arguments of a queue command.
 trait ControlCommandArgs {
-    /// What is put on the control socket.
+    /// The request for the control socket.
     fn request(&self) -> ControlRequest;
 }
 
-/// Its arguments, and how the server is reached.
+/// The arguments of a queue command, with the server's control socket.
 #[derive(Debug, Args)]
 pub(crate) struct QueueCommandArgs<A: Args> {
     #[command(flatten)]
@@ -56,17 +55,17 @@ pub(crate) struct QueueCommandArgs<A: Args> {
     server: ServerArgs,
 }
 
-/// Makes the subcommands of their names, help and arguments.
+/// Generates the subcommands from their names, help and arguments.
 macro_rules! commands {
     ($($(#[$help:meta])* $name:ident($args:ty),)*) => {
-        /// What to do with the queue.
+        /// Commands of `postrider queue`.
         #[derive(Debug, Subcommand)]
         pub(crate) enum QueueCommand {
             $($(#[$help])* $name(QueueCommandArgs<$args>),)*
         }
 
         impl QueueCommand {
-            /// The request to put on the control socket, and how the server is reached.
+            /// The request for the control socket, and the server's address.
             #[must_use]
             pub(crate) fn ask(&self) -> (ControlRequest, &ServerArgs) {
                 match self {
@@ -80,43 +79,42 @@ macro_rules! commands {
 commands! {
     /// List queued messages, oldest first
     List(ListArgs),
-    /// Count what is queued by domain, next hop, tenant, provider, source, reason, age and more
+    /// Count queued recipients by domain, next hop, tenant, provider, source, reason, age and more
     Summary(SummaryArgs),
-    /// Show everything known about one message
+    /// Show all details of one message
     Show(ShowArgs),
-    /// Say what one message waits for, and until when
+    /// Show the conditions that one message waits for, and until when
     Why(WhyArgs),
-    /// Try recipients now, whenever they were due; those on hold stay there
+    /// Make recipients due for delivery now; recipients on hold stay on hold
     Retry(RetryArgs),
-    /// Keep messages from being tried until they are released; they don't expire meanwhile
+    /// Hold messages until they are released; they do not expire on hold
     ///
-    /// What matches is the message as a whole. Holding it again changes the reason.
+    /// Holds whole messages, even if only some of the recipients match. Holding a message again replaces the reason.
     Hold(HoldArgs),
-    /// End a hold; what became too old meanwhile is tried once more
+    /// Release messages from hold; a message past its maximum age gets one more delivery attempt
     Release(ReleaseArgs),
-    /// Remove recipients for good; nobody is told
+    /// Remove recipients from the queue without a bounce
     ///
-    /// Of a message only the recipients that match are removed.
+    /// Removes only the recipients of a message that match. This cannot be undone.
     Remove(RemoveArgs),
-    /// Give recipients up now, and tell their senders
+    /// Fail recipients now, and send bounces to their senders
     ///
-    /// Of a message only the recipients that match are given up; those that are being tried are
-    /// left alone.
+    /// Fails only the recipients of a message that match. Recipients in flight are skipped.
     Fail(FailArgs),
-    /// Send messages by another route, from another pool, with another campaign or priority
+    /// Change the route, pool, campaign or priority of messages
     ///
-    /// What matches is the message as a whole. It holds until it is undone or another move says
-    /// otherwise, over restarts and reloads. Recipients that are being tried are left alone.
+    /// Moves whole messages, even if only some of the recipients match. A move stays in force over restarts and reloads
+    /// until it is undone or replaced by another move. Recipients in flight are skipped.
     Move(MoveArgs),
-    /// Stop delivery of some mail, or of all, until it is resumed
+    /// Suspend delivery of some or all mail until it is resumed
     ///
-    /// It stands for mail to come as well, survives restarts, and nothing expires meanwhile. What
-    /// is being tried is finished. Of several options all must apply, such as a tenant's mail to
-    /// one provider.
+    /// Also applies to mail accepted later, survives restarts, and suspended mail does not expire. Delivery attempts in
+    /// progress are finished. If several options are given, all must match, for example a tenant's mail to one
+    /// provider.
     Suspend(SuspendArgs),
     /// End a suspension
     Resume(ResumeArgs),
-    /// Say that the clock is right, when the server doubts it, so that mail expires again
+    /// Confirm a clock that the server distrusts, so that mail expires again
     TrustClock(TrustClockArgs),
 }
 

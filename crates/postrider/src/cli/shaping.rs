@@ -1,4 +1,4 @@
-//! `postrider shaping`: what rules of shaping do.
+//! Arguments of `postrider shaping` and `postrider classify`.
 
 use super::{ConfigFile, ServerArgs};
 use clap::{ArgGroup, Args, Subcommand};
@@ -7,20 +7,19 @@ use mta::control::Lift;
 /// `postrider shaping`.
 #[derive(Debug, Args)]
 pub(crate) struct ShapingArgs {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: ShapingCommand,
 }
 
-/// What to do with what rules of shaping do.
+/// Commands of `postrider shaping`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ShapingCommand {
-    /// List what rules have set in force: for whom, since when, how long, and what was said
+    /// List effects of rules now in force: provider, source, start, end and the reply that caused each
     List(ServerArgs),
-    /// End what rules have set in force, and forget that it was
+    /// End effects of rules, and forget them
     ///
-    /// All that match are lifted. If the provider says the same again, the rule takes effect again, as if for
-    /// the first time.
+    /// Lifts all effects that match. After another matching reply of the provider, the rule takes effect as if for the
+    /// first time.
     Lift(LiftArgs),
 }
 
@@ -36,25 +35,24 @@ Examples:
   postrider shaping lift unusual-rate --provider google --config /etc/postrider.toml
   postrider shaping lift --all")]
 pub(crate) struct LiftArgs {
-    /// What the rule of this name has set.
+    /// Effects of the rule of this name.
     #[arg(value_name = "RULE")]
     pub(crate) rule: Option<String>,
-    /// What rules of this provider have set.
+    /// Effects of rules of this provider.
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
-    /// What is set for this source.
+    /// Effects on this source.
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
-    /// Everything.
+    /// All effects.
     #[arg(long, conflicts_with_all = ["rule", "provider", "source"])]
     pub(crate) all: bool,
-    /// The server.
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
 
 impl LiftArgs {
-    /// As the server is asked.
+    /// The selection for the control request.
     pub(crate) fn lift(&self) -> Lift {
         let LiftArgs { rule, provider, source, all, .. } = self;
         match all {
@@ -79,16 +77,16 @@ Examples:
   postrider classify --mx gmail-smtp-in.l.google.com '421 4.7.0 Try again later, closing connection.'
   postrider classify --provider yahoo --config /etc/postrider.toml --json '554 5.7.9 Message not accepted'")]
 pub(crate) struct ClassifyArgs {
-    /// The reply, with its code; `-` reads it from standard input. Several lines are one reply.
+    /// The reply, with its code; `-` reads it from standard input. Several lines form one reply.
     #[arg(value_name = "REPLY")]
     pub(crate) reply: String,
-    /// Who said it, as rules name providers.
+    /// The provider that sent the reply, as named in the rules.
     #[arg(long, value_name = "NAME", conflicts_with = "mx")]
     pub(crate) provider: Option<String>,
-    /// The host that said it, by which rules know the provider.
+    /// The host that sent the reply, from which the rules determine the provider.
     #[arg(long, value_name = "HOST")]
     pub(crate) mx: Option<String>,
-    /// Whose rules go first.
+    /// For its rules, which take precedence over the built-in ones.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
     /// Print JSON.

@@ -1,4 +1,4 @@
-//! `postrider table`: lookup tables.
+//! Arguments of `postrider table`.
 
 use super::ServerArgs;
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
@@ -7,31 +7,29 @@ use std::path::PathBuf;
 /// `postrider table`.
 #[derive(Debug, Args)]
 pub(crate) struct TableArgs {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: TableCommand,
 }
 
-/// What to do with tables.
+/// Commands of `postrider table`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TableCommand {
     /// Build a constant database from a file of keys and values
     ///
-    /// Writes a database for `database = { path = "…" }` in `[[table]]`: looked up in a microsecond,
-    /// however many keys there are, without being read into memory. It is written beside the old one,
-    /// made durable and then put in its place in one step: a running server finds the old answers or the
-    /// new ones. Needs room on the disk for both, and for 24 bytes for each key.
+    /// Writes a database for `database = { path = "…" }` in `[[table]]`. A lookup takes a microsecond for any number of
+    /// keys, and the database is not loaded into memory. The new file is written beside the old one, synced and renamed
+    /// over it, so a running server uses either the old or the new one as a whole. Needs disk space for both files, and
+    /// 24 bytes per key.
     Build(BuildArgs),
-    /// List the tables of a running server, and how they are
+    /// List the tables of a running server, with their state
     List(ServerArgs),
-    /// Show what a table of a running server says of a key
+    /// Look up a key in a table of a running server
     ///
-    /// Shows the answer, and each lookup that led to it: which table, by which key, and where it had
-    /// its answer.
+    /// Prints the result, and each lookup on the path to it: the table, the key and the source of the answer.
     Get(GetArgs),
-    /// Have a running server forget what it has cached of a table
+    /// Flush cached answers of a table in a running server
     ///
-    /// Whoever asks next gets what the table's server says then.
+    /// The next lookup queries the table's server again.
     Flush(FlushArgs),
 }
 
@@ -49,7 +47,6 @@ pub(crate) struct GetArgs {
     pub(crate) table: String,
     /// The key.
     pub(crate) key: String,
-    /// The server.
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
@@ -59,9 +56,8 @@ pub(crate) struct GetArgs {
 pub(crate) struct FlushArgs {
     /// The table's name.
     pub(crate) table: String,
-    /// Forget this key only.
+    /// Flush only the answer for this key.
     pub(crate) key: Option<String>,
-    /// The server.
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
@@ -84,13 +80,13 @@ pub(crate) struct BuildArgs {
     /// The file with keys and values; `-` is standard input.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) from: PathBuf,
-    /// The database to build.
+    /// The database file to write.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) to: PathBuf,
-    /// How keys and values are written.
+    /// The format of the input file.
     #[arg(long, value_enum, default_value_t = Format::Postfix)]
     pub(crate) format: Format,
-    /// Tell upper from lower case in keys.
+    /// Keep the case of keys: lookups are case-sensitive.
     #[arg(long)]
     pub(crate) keep_case: bool,
     /// Print JSON.
@@ -98,12 +94,12 @@ pub(crate) struct BuildArgs {
     pub(crate) json: bool,
 }
 
-/// How keys and values are written.
+/// The format of the input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// As for Postfix's postmap: a key, blanks and a value; lines that begin with a blank go on, `#`
-    /// begins a comment.
+    /// Postfix's postmap format: a key, blanks and a value; a line that begins with a blank continues the previous one;
+    /// `#` begins a comment
     Postfix,
-    /// A key, a tab and a value on each line, and nothing else.
+    /// A key, a tab and a value per line, without comments or continuation lines
     Tsv,
 }

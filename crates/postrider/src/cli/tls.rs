@@ -1,4 +1,4 @@
-//! `postrider tls`: how connections are encrypted.
+//! Arguments of `postrider tls` and `postrider auth`.
 
 use super::{ConfigFile, parse_mailbox};
 use clap::{Args, Subcommand, ValueHint};
@@ -9,20 +9,18 @@ use std::path::PathBuf;
 /// `postrider tls`.
 #[derive(Debug, Args)]
 pub(crate) struct TlsArgs {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: TlsCommand,
 }
 
-/// What to do about TLS.
+/// Commands of `postrider tls`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TlsCommand {
-    /// Show what is said of TLS to the hosts of a domain, and what comes of it
+    /// Show the TLS records of a domain's MX hosts, and the resulting TLS policy
     ///
-    /// Asks the DNS for the MX records of a domain, whether DNSSEC vouches for them, and for the TLSA
-    /// records of each host, and fetches the domain's MTA-STS policy; then shows for each host how mail
-    /// would be encrypted by the route that the domain takes, and why, or why the host would be left out.
-    /// No host is connected to.
+    /// Looks up the MX records of a domain, their DNSSEC status and the TLSA records of each host, and fetches the
+    /// domain's MTA-STS policy. Then prints for each host how the route of the domain would encrypt mail, and why, or
+    /// why it would skip the host. Connects to no MX host.
     Check(TlsCheckArgs),
 }
 
@@ -37,12 +35,12 @@ Exit codes:
 Example:
   postrider tls check example.org --config /etc/postrider.toml")]
 pub(crate) struct TlsCheckArgs {
-    /// The domain of recipients.
+    /// The recipients' domain.
     pub(crate) domain: String,
-    /// The configuration, for the resolver and the route.
+    /// For the resolver and the route.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
-    /// Show it as JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -50,18 +48,17 @@ pub(crate) struct TlsCheckArgs {
 /// `postrider auth`.
 #[derive(Debug, Args)]
 pub(crate) struct AuthArgs {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: AuthCommand,
 }
 
-/// What to do about who sends.
+/// Commands of `postrider auth`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuthCommand {
-    /// Check who sent a message
+    /// Authenticate a message in a file
     ///
-    /// Makes all checks that a listener can make of a message in a file, and shows what comes of them and
-    /// the DNS records that led there. Nothing is sent and nothing kept.
+    /// Runs the SPF, DKIM, DMARC and ARC checks of a listener on a message in a file, and prints the results and the
+    /// DNS records used. Nothing is sent or stored.
     Check(AuthCheckArgs),
 }
 
@@ -80,20 +77,20 @@ Examples:
   postrider auth check message.eml --client-ip 192.0.2.1 --helo mx.example.com \\
       --from someone@example.com --json")]
 pub(crate) struct AuthCheckArgs {
-    /// The message, as it came: with all its header fields.
+    /// The message as received, with all header fields.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) message: PathBuf,
-    /// The address of the client that brought it.
+    /// The IP address of the client that sent the message.
     #[arg(long, value_name = "IP")]
     pub(crate) client_ip: Option<IpAddr>,
-    /// The name that the client gave itself.
+    /// The client's HELO or EHLO name.
     #[arg(long, value_name = "NAME", requires = "client_ip", default_value = "")]
     pub(crate) helo: String,
-    /// The sender's address (MAIL FROM). Without it: none, `<>`.
+    /// The sender's address (MAIL FROM). Default: the null sender, `<>`.
     #[arg(long, value_name = "ADDRESS", value_parser = parse_mailbox, requires = "client_ip")]
     #[arg(value_hint = ValueHint::EmailAddress)]
     pub(crate) from: Option<Mailbox>,
-    /// The file, which says which name servers are asked.
+    /// For the name servers.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
     /// Print JSON.

@@ -1,4 +1,4 @@
-//! `postrider x400`: peers of X.400, and what they send.
+//! Arguments of `postrider x400`.
 
 use super::{ConfigFile, ServerArgs};
 use clap::{Args, Subcommand, ValueHint};
@@ -7,44 +7,42 @@ use std::path::PathBuf;
 /// `postrider x400`.
 #[derive(Debug, Args)]
 pub(crate) struct X400Args {
-    /// What to do.
     #[command(subcommand)]
     pub(crate) command: X400Command,
 }
 
-/// What to do about X.400.
+/// Commands of `postrider x400`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum X400Command {
-    /// List the peers of a configuration, and the routes that lead to each
+    /// List the peers of a configuration, and the routes to each
     Peers(X400PeersArgs),
     /// Open an association to a peer, and release it
     ///
-    /// Connects to the peer's hosts in their order, shows it our name and password, and tells what it answers. No
-    /// message is transferred, and no running server is asked.
+    /// Connects to the peer's hosts in their order, binds with the configured name and password, and prints the
+    /// response. No message is transferred, and no running server is involved.
     Ping(X400PingArgs),
-    /// Hold what goes to a peer
+    /// Suspend delivery to a peer
     ///
-    /// Suspends the routes that lead to it in a running server, until `start`, also over a restart. What comes
-    /// from the peer is accepted as before.
+    /// Suspends the routes to the peer in a running server until `start`, also over a restart. Messages from the peer
+    /// are still accepted.
     Stop(X400PeerArgs),
-    /// Let what goes to a peer go on
+    /// Resume delivery to a peer
     Start(X400PeerArgs),
-    /// Show the forms of an O/R address, and the route it takes
+    /// Show the forms of an O/R address, and its route
     ///
-    /// Also what stands for it in internet mail, and of an address of internet mail the O/R address that stands for it, as
-    /// MIXER maps them (RFC 2156) without tables.
+    /// Also prints the internet address that represents an O/R address, or the O/R address that represents an internet
+    /// address, as mapped by MIXER (RFC 2156) without tables.
     Address(X400AddressArgs),
-    /// Show what an MTS-APDU (a message, probe or report) in a file says
+    /// Print the contents of an MTS-APDU (a message, probe or report) in a file
     Decode(X400DecodeArgs),
 }
 
 /// `postrider x400 peers`.
 #[derive(Debug, Args)]
 pub(crate) struct X400PeersArgs {
-    /// The configuration.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
-    /// Show it as JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -62,7 +60,6 @@ Example:
 pub(crate) struct X400PingArgs {
     /// The peer's name in the configuration.
     pub(crate) peer: String,
-    /// The configuration.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
 }
@@ -72,7 +69,6 @@ pub(crate) struct X400PingArgs {
 pub(crate) struct X400PeerArgs {
     /// The peer's name in the configuration.
     pub(crate) peer: String,
-    /// The server.
     #[command(flatten)]
     pub(crate) server: ServerArgs,
 }
@@ -83,9 +79,9 @@ pub(crate) struct X400PeerArgs {
 Example:
   postrider x400 address 'G=Carol; S=Sender; O=Gamma; P=TestC; C=GB'")]
 pub(crate) struct X400AddressArgs {
-    /// The address, as `/S=…/C=gb/` or `S=…; C=gb`, or one of internet mail.
+    /// The address, as `/S=…/C=gb/` or `S=…; C=gb`, or an internet address.
     pub(crate) text: String,
-    /// The configuration, for the route.
+    /// For the route.
     #[command(flatten)]
     pub(crate) file: ConfigFile,
 }
@@ -93,7 +89,7 @@ pub(crate) struct X400AddressArgs {
 /// `postrider x400 decode`.
 #[derive(Debug, Args)]
 pub(crate) struct X400DecodeArgs {
-    /// The file, with the octets of one APDU.
+    /// The file with the octets of one APDU.
     #[arg(value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 }

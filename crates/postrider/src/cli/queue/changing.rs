@@ -1,4 +1,4 @@
-//! `queue retry`, `hold`, `release`, `remove` and `fail`.
+//! Arguments of the `postrider queue` commands that list or change messages.
 
 use super::ControlCommandArgs;
 use super::selecting::{FilterArgs, SelectArgs, parse_id};
@@ -13,7 +13,6 @@ use mta::overrides::Overrides;
 /// `queue retry`.
 #[derive(Debug, Args)]
 pub(crate) struct RetryArgs {
-    /// Which.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }
@@ -27,10 +26,9 @@ impl ControlCommandArgs for RetryArgs {
 /// `queue hold`.
 #[derive(Debug, Args)]
 pub(crate) struct HoldArgs {
-    /// Which.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
-    /// Why, for whoever looks at the queue later.
+    /// The reason, shown by `queue show`.
     #[arg(long, value_name = "TEXT", default_value = "held by an operator")]
     pub(crate) reason: String,
 }
@@ -44,7 +42,6 @@ impl ControlCommandArgs for HoldArgs {
 /// `queue release`.
 #[derive(Debug, Args)]
 pub(crate) struct ReleaseArgs {
-    /// Which.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }
@@ -58,7 +55,6 @@ impl ControlCommandArgs for ReleaseArgs {
 /// `queue remove`.
 #[derive(Debug, Args)]
 pub(crate) struct RemoveArgs {
-    /// Which.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
 }
@@ -72,16 +68,15 @@ impl ControlCommandArgs for RemoveArgs {
 /// `queue fail`.
 #[derive(Debug, Args)]
 pub(crate) struct FailArgs {
-    /// Which.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
-    /// What the sender is told.
+    /// The reason for the sender, in the bounce.
     #[arg(long, value_name = "TEXT", default_value = "given up by an operator")]
     pub(crate) reason: String,
-    /// The enhanced status code of the report (RFC 3463), which begins with 5.
+    /// The enhanced status code in the bounce (RFC 3463), beginning with 5.
     #[arg(long, value_name = "5.X.Y", default_value = "5.0.0")]
     pub(crate) status: String,
-    /// Tell nobody. There are events all the same.
+    /// Send no bounce. Events are still written.
     #[arg(long)]
     pub(crate) silent: bool,
 }
@@ -101,32 +96,31 @@ impl ControlCommandArgs for FailArgs {
 /// `queue move`.
 #[derive(Debug, Args)]
 pub(crate) struct MoveArgs {
-    /// Which.
     #[command(flatten)]
     pub(crate) select: SelectArgs,
-    /// Where to.
     #[command(flatten)]
     pub(crate) to: TargetArgs,
 }
 
-/// What is chosen; what is left out stays as it is.
+/// The changes of `queue move`. A property without an option stays unchanged.
 #[derive(Clone, Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct TargetArgs {
-    /// By the route of this name, whatever the recipients' domains; "" by the configuration again.
+    /// Use the route of this name, regardless of the recipients' domains; "" restores the route of the configuration.
     #[arg(long, value_name = "NAME")]
     pub(crate) to_route: Option<String>,
-    /// From the sources of this pool; "" from those of its tenant or route.
+    /// Send from the sources of this pool; "" restores the pool of the tenant or route.
     #[arg(long, value_name = "NAME")]
     pub(crate) to_pool: Option<String>,
-    /// With the mail of this campaign; "" with none.
+    /// Assign this campaign; "" removes the campaign.
     #[arg(long, value_name = "NAME")]
     pub(crate) to_campaign: Option<String>,
-    /// With this priority, from -9 to 9.
+    /// Assign this priority, from -9 to 9.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(i8).range(-9..=9))]
     pub(crate) to_priority: Option<i8>,
-    /// As the messages, their tenants and routes say: all that was chosen before is taken back.
+    /// Undo all earlier moves: route, pool, campaign and priority are those of the message, its tenant and its route
+    /// again.
     #[arg(long, conflicts_with_all = ["to_route", "to_pool", "to_campaign", "to_priority"])]
     pub(crate) undo: bool,
 }
@@ -146,10 +140,9 @@ impl ControlCommandArgs for MoveArgs {
 /// `queue list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArgs {
-    /// Which.
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
-    /// At most this many messages.
+    /// Maximum number of messages to list.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(mta::control::ITEMS_MAX)))]
     pub(crate) limit: u32,
@@ -164,10 +157,9 @@ impl ControlCommandArgs for ListArgs {
 /// `queue summary`.
 #[derive(Debug, Args)]
 pub(crate) struct SummaryArgs {
-    /// Which.
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
-    /// Lines per table.
+    /// Maximum number of lines per table.
     #[arg(long, value_name = "N", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) top: u32,

@@ -1,4 +1,4 @@
-//! Which queued mail a command is about.
+//! Options of `postrider queue` that select messages and recipients.
 
 use ::classes::ReplyClass;
 use clap::{Args, ValueEnum};
@@ -6,55 +6,55 @@ use mail::MessageId;
 use mta::control::{Filter, RecipientState, Select};
 use std::time::Duration;
 
-/// Which recipients a command is about: all that is given must match.
+/// A filter of recipients: all given options must match.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FilterArgs {
     /// Only recipients in this domain.
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) domain: Option<String>,
-    /// Only messages from this sender; `<>` for reports.
+    /// Only messages from this sender; `<>` for DSNs and other messages with the null sender.
     #[arg(long, value_name = "ADDR")]
     pub(crate) sender: Option<String>,
     /// Only this recipient.
     #[arg(long, value_name = "ADDR")]
     pub(crate) recipient: Option<String>,
-    /// Only messages that this client handed in: its IP address or EHLO name.
+    /// Only messages from this client: its IP address or EHLO name.
     #[arg(long, value_name = "CLIENT")]
     pub(crate) client: Option<String>,
     /// Only recipients in this state.
     #[arg(long, value_enum)]
     pub(crate) state: Option<StateArg>,
-    /// Only recipients whose route has this name.
+    /// Only recipients with the route of this name.
     #[arg(long, value_name = "NAME")]
     pub(crate) route: Option<String>,
-    /// Only recipients with this next hop, or with this host in it.
+    /// Only recipients with this next hop, or with a next hop that includes this host.
     #[arg(long, value_name = "HOST")]
     pub(crate) next_hop: Option<String>,
-    /// Only mail of this tenant; "" for nobody's.
+    /// Only mail of this tenant; "" for mail without a tenant.
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// Only mail with this campaign.
+    /// Only mail of this campaign.
     #[arg(long, value_name = "NAME")]
     pub(crate) campaign: Option<String>,
-    /// Only mail that is sent from this pool: its own, or else its tenant's or its route's.
+    /// Only mail sent from this pool: the pool of the message, else of its tenant or its route.
     #[arg(long, value_name = "NAME")]
     pub(crate) pool: Option<String>,
-    /// Only recipients whose hosts are this provider's, as far as that is known.
+    /// Only recipients with hosts of this provider, if the hosts are known already.
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
-    /// Only recipients that are sent to from this source, as far as that was chosen.
+    /// Only recipients to be sent from this source, if a source is chosen already.
     #[arg(long, value_name = "NAME")]
     pub(crate) source: Option<String>,
-    /// Only recipients whose last failure, or reason of hold, has these words.
+    /// Only recipients with this text in the last failure or in the reason of the hold.
     #[arg(long, value_name = "WORDS")]
     pub(crate) failure: Option<String>,
-    /// Only recipients whose last failure is a reply of this class, such as rate_limited.
+    /// Only recipients with a reply of this class as last failure, for example rate_limited.
     #[arg(long, value_name = "CLASS")]
     pub(crate) class: Option<ReplyClass>,
-    /// Only messages that are at least so old, such as 2h.
+    /// Only messages of at least this age, for example 2h.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) older_than: Option<Duration>,
-    /// Only messages that are younger than this.
+    /// Only messages younger than this, for example 2h.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) younger_than: Option<Duration>,
 }
@@ -83,7 +83,7 @@ impl FilterArgs {
     }
 }
 
-/// What a change is about. There is no default: "all" must be said.
+/// The selection for a change. There is no default: all messages need an explicit `--all`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SelectArgs {
     /// The message's ID: 16 hexadecimal digits.
@@ -93,12 +93,11 @@ pub(crate) struct SelectArgs {
     /// All messages.
     #[arg(long, conflicts_with_all = &OTHERWISE[1..])]
     pub(crate) all: bool,
-    /// Or those that match.
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
 }
 
-/// What may be said instead of an ID.
+/// Alternatives to an ID.
 const OTHERWISE: [&str; 17] = [
     "all",
     "domain",
@@ -122,15 +121,15 @@ const OTHERWISE: [&str; 17] = [
 /// States of a recipient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StateArg {
-    /// Waits for its time, or for its route to be found
+    /// Waits for its retry time or for the next-hop lookup
     Scheduled,
-    /// May go, and waits for its turn
+    /// Due for delivery, waits for a connection
     Ready,
-    /// Is being tried
+    /// A delivery attempt is in progress
     InFlight,
-    /// Waits for an operator
+    /// On hold until released
     Held,
-    /// Was given up, and the report about it waits for room in the spool
+    /// Failed; the bounce waits for capacity in the spool
     Unreported,
 }
 
@@ -156,7 +155,7 @@ impl SelectArgs {
     }
 }
 
-/// A sender as it is written, with or without angle brackets.
+/// Parses a sender with or without angle brackets.
 fn reverse_path(text: &str) -> String {
     let bare = text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).unwrap_or(text);
     bare.to_owned()

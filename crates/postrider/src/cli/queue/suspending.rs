@@ -1,4 +1,4 @@
-//! `queue suspend`, `resume` and `trust-clock`.
+//! Arguments of `postrider queue suspend`, `resume` and `trust-clock`.
 
 use super::ControlCommandArgs;
 use super::selecting::parse_time;
@@ -11,16 +11,15 @@ use std::time::Duration;
 /// `queue suspend`.
 #[derive(Debug, Args)]
 pub(crate) struct SuspendArgs {
-    /// What.
     #[command(flatten)]
     pub(crate) scope: ScopeArgs,
-    /// Why, for whoever looks at the queue later.
+    /// The reason, shown by `status`.
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub(crate) reason: String,
-    /// It ends by itself after this time, such as 2h.
+    /// End the suspension automatically after this time, for example 2h.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, conflicts_with = "until")]
     pub(crate) lasting: Option<Duration>,
-    /// It ends by itself then, such as 2026-11-22T18:00:00.000Z.
+    /// End the suspension automatically at this time, for example 2026-11-22T18:00:00.000Z.
     #[arg(long, value_name = "WHEN", value_parser = parse_wall)]
     pub(crate) until: Option<Wall>,
 }
@@ -36,7 +35,6 @@ impl ControlCommandArgs for SuspendArgs {
 /// `queue resume`.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// What.
     #[command(flatten)]
     pub(crate) scope: ScopeArgs,
 }
@@ -62,7 +60,7 @@ fn parse_wall(text: &str) -> Result<Wall, String> {
         .ok_or_else(|| "a time looks like 2026-11-22T18:00:00.000Z".to_owned())
 }
 
-/// What is suspended or resumed: the mail to which all apply that are given.
+/// The scope of a suspension: mail that matches all given options.
 #[derive(Clone, Debug, Args)]
 #[group(required = true, multiple = true)]
 pub(crate) struct ScopeArgs {
@@ -72,22 +70,22 @@ pub(crate) struct ScopeArgs {
     /// Mail for this domain.
     #[arg(long, value_name = "DOMAIN")]
     pub(crate) domain: Option<String>,
-    /// Mail that takes the route of this name.
+    /// Mail on the route of this name.
     #[arg(long, value_name = "NAME")]
     pub(crate) route: Option<String>,
-    /// Mail to this next hop, or to all that have this host.
+    /// Mail to this next hop, or to every next hop that includes this host.
     #[arg(long, value_name = "HOST")]
     pub(crate) next_hop: Option<String>,
-    /// Mail to hosts of this provider, as the shaping files know it.
+    /// Mail to hosts of this provider, as named in the shaping files.
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Option<String>,
-    /// Mail from the source of this name; other sources of its pools take it over.
+    /// Mail from the source of this name. Other sources of its pools send this mail instead.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["domain", "tenant", "campaign"])]
     pub(crate) source: Option<String>,
     /// Mail of the tenant of this name.
     #[arg(long, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
-    /// Mail with this campaign.
+    /// Mail of this campaign.
     #[arg(long, value_name = "NAME")]
     pub(crate) campaign: Option<String>,
 }
