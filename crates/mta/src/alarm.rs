@@ -109,7 +109,7 @@ mod tests {
     use std::cell::Cell;
     use std::rc::Rc;
 
-    /// A clock that goes on by hand; timers are ready when they are looked at behind their moment.
+    /// A manual clock; a timer is ready when polled after its time.
     #[derive(Clone)]
     struct Hand(Rc<Cell<Mono>>);
 
@@ -163,7 +163,7 @@ mod tests {
         clock.0.set(woken + LAST_LOOK);
         assert!(alarm.poll(&mut cx, deadline).is_ready(), "nothing came");
         assert!(alarm.poll(&mut cx, deadline).is_ready(), "and there is one look only");
-        // Something came, and the next deadline is kept as usual.
+        // There was input, and the next deadline is kept as usual.
         let next = woken + Duration::from_secs(5);
         assert!(alarm.poll(&mut cx, next).is_pending());
         clock.0.set(next);

@@ -348,7 +348,7 @@ mod tests {
 
     const OPEN: Room = Room { all: u32::MAX, listener: 0, client: 0 };
 
-    /// How many more the client may have of `max`.
+    /// The number of further sessions for the client, of `max`.
     fn room_of(clients: &Clients, listener: usize, ip: IpAddr, max: u32) -> u32 {
         let room = Room { client: max, ..OPEN };
         let entered = (0..max).filter(|_| clients.enter(listener, ip, room, START).is_ok()).count();
@@ -384,7 +384,7 @@ mod tests {
         assert_eq!(full(Room { listener: 3, ..OPEN }), Some(Full::Listener));
         assert_eq!(full(Room { all: 3, ..OPEN }), Some(Full::Server));
         assert_eq!(full(Room { client: 1, ..OPEN }), Some(Full::Client));
-        // Who was not let in is not counted anywhere.
+        // A rejected session is not counted.
         assert_eq!(full(Room { all: 4, listener: 4, client: 2 }), None);
         for (listener, ip) in [(0, a), (0, a), (0, b), (0, b)] {
             clients.leave(listener, ip, START);
@@ -459,7 +459,7 @@ mod tests {
         assert!(!charge(Rate::Messages, Mono(after(1).0 - 1)));
         assert!(charge(Rate::Messages, after(1)));
         assert!(!charge(Rate::Messages, after(1)));
-        // What was refused is not held against it.
+        // Rejected units are not counted.
         assert_eq!((0..100).filter(|_| charge(Rate::Messages, after(61))).count(), 60);
         assert!((0..10_000).all(|_| clients.charge(0, ip, Rate::Messages, 0, START)), "no limit");
     }

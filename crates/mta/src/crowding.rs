@@ -83,7 +83,7 @@ mod tests {
         [198, 18, site, last].into()
     }
 
-    /// How many of `count` messages with one recipient are taken.
+    /// The number of accepted messages among `count`, with one recipient each.
     fn bring(crowding: &Crowding, queue: &Arc<Budget>, ip: IpAddr, count: u64) -> u64 {
         let taken = (0..count).filter(|_| {
             let mut slots = Share::none(queue);
@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(bring(&crowding, &queue, ip(n, 7), 1), 1, "{n}");
         }
         assert_eq!(crowding.most().map(|(_, count)| count), Some(20));
-        // All addresses of one /24 have the part of ten.
+        // All addresses of one /24 together get the share of ten.
         let of_one_site: u64 = (1..=250).map(|n| bring(&crowding, &queue, ip(250, n), 20)).sum();
         assert_eq!(of_one_site, 200);
         queue.give_back(3_000);

@@ -414,7 +414,7 @@ mod tests {
         let mut meter = RefusalMeter::new(10, 3, Mono(0));
         let mut logged = 0;
         let mut unlogged = 0;
-        // 1,000 refusals a second for 10 seconds.
+        // 1,000 rejections per second for 10 seconds.
         for n in 0..10_000 {
             if let Some(skipped) = meter.admit(Mono(n * 1_000)) {
                 logged += 1;

@@ -337,8 +337,8 @@ mod tests {
         START + MS * millis as u32
     }
 
-    /// Has one of the crew work as long as there is something to do before `until`, on hashes that take
-    /// 10 ms each and are right as `is_right` says; how many it did.
+    /// Runs a worker as long as there is a job before `until`, with hashes of 10 ms that are correct if `is_right`.
+    /// Returns the finished jobs.
     fn work(
         lanes: &mut Lanes<u32>,
         until: Mono,
@@ -372,7 +372,7 @@ mod tests {
             let refill = |lanes: &mut Lanes<u32>, now| {
                 while lanes.push((Lane::Stranger, Requester::Ours), 0, false, now).is_ok() {}
             };
-            // 100 s of 10 ms each, and what may be owed.
+            // 100 s of 10 ms each, and the owed rest.
             let done = work(&mut lanes, at(100_000), refill, |_| false).len();
             assert!((at_least..=at_most).contains(&done), "{processors}: {done}");
         }
@@ -466,7 +466,7 @@ mod tests {
         lanes.push((Lane::Stranger, Requester::Ours), 2, false, START).unwrap();
         assert_eq!(lanes.next(Crew::Paced, START), WorkerStep::Do(2, Lane::Stranger));
         assert_eq!(lanes.next(Crew::Paced, START), WorkerStep::Rest(START + WAIT_MAX));
-        // And the other way round.
+        // And in the other lane.
         let mut lanes = Lanes::new(1);
         lanes.note_waste(Lane::Stranger, START, Duration::from_secs(100));
         lanes.push((Lane::Suspect, Requester::Ours), 1, false, START).unwrap();
@@ -479,7 +479,7 @@ mod tests {
         Requester::Client { site: ip(0), network: ip(last) }
     }
 
-    /// Each of a hundred networks guesses as often as it can; somebody with a right password comes each second.
+    /// Each of a hundred networks guesses as often as it can; another client comes with a correct password each second.
     fn waits_beside_guesses(lane: Lane, hundred: impl Fn(u8) -> Requester) -> Vec<Duration> {
         const MINE: u32 = 1_000_000;
         let mut lanes = Lanes::new(2);
@@ -489,7 +489,7 @@ mod tests {
             if waits.len() == 100 {
                 break;
             }
-            // As soon as there is room.
+            // As soon as the lane is not full.
             for n in (0..100).filter(|_| step % 50 == 0) {
                 while lanes.push((lane, hundred(n)), u32::from(n), false, now).is_ok() {}
             }
@@ -520,11 +520,11 @@ mod tests {
     #[test]
     fn a_hundred_networks_that_guess_leave_turns_to_others() {
         for lane in [Lane::Stranger, Lane::Suspect] {
-            // Of one customer: the next turn but one is another's.
+            // Networks of one customer: the next turn but one is another customer's.
             let waits = waits_beside_guesses(lane, |n| client(1, n));
             let soon = waits.iter().filter(|wait| wait.as_millis() <= 1_000).count();
             assert!(soon >= 95, "{lane:?}: {waits:?}");
-            // Of a hundred: one round of theirs.
+            // A hundred customers: one round of theirs.
             let waits = waits_beside_guesses(lane, |n| client(n, 1));
             assert!(waits.iter().all(|wait| *wait <= WAIT_MAX), "{lane:?}: {waits:?}");
         }
@@ -539,7 +539,7 @@ mod tests {
     #[test]
     fn who_fails_waits_with_all_it_asked_for_among_those_who_failed() {
         let mut lanes = Lanes::new(1);
-        // Each of a hundred networks guesses for the first time, at three names at once, one of which is nobody's.
+        // Each of a hundred networks guesses for the first time, at three names at once, one nonexistent.
         for round in 0..3 {
             for n in 0..100 {
                 let job = (Lane::Stranger, client(n, 1));
@@ -555,10 +555,10 @@ mod tests {
             lanes.demote(client(job as u8, 1));
             before += 1;
         }
-        // One of each, and of those who failed one in three.
+        // One of each network, and one in three turns of the failed ones.
         assert!(before <= 140, "{before}");
         assert_eq!(lanes.waiting(Crew::Paced), 300 - before, "nothing is lost");
-        // What they guess from then on is paid for where they wait.
+        // Further guesses are paid for by the lane in which they wait.
         let WorkerStep::Do(_, lane) = lanes.next(Crew::Paced, START) else { panic!("they wait") };
         assert_eq!(lane, Lane::Suspect);
         assert!(lanes.strangers.line.queued.is_empty());
@@ -572,7 +572,7 @@ mod tests {
             .filter(|n| lanes.push((Lane::Stranger, Requester::Ours), *n, true, START).is_ok());
         assert_eq!(idle.count(), WAITING_MAX);
         assert_eq!(lanes.push((Lane::Stranger, Requester::Ours), 2_000, false, START), Ok(()));
-        // The first of them is the first to be served: by its turn nobody can tell what it is.
+        // The first entry is served first: its turn does not show if the user exists.
         assert_eq!(lanes.next(Crew::Paced, START), WorkerStep::Do(0, Lane::Stranger));
     }
 }

@@ -273,7 +273,7 @@ mod tests {
         drop(held);
         let larger = Amount { recipients: 1, bytes: 11 };
         assert_eq!(small.try_take(of(50), larger).err(), Some(Full::One), "above a hundredth");
-        // What is on disk already is counted whatever the limit.
+        // Recovered messages are counted regardless of the limit.
         let recovered = small.take(of(50), Amount { recipients: 5, bytes: 5_000 });
         assert_eq!(small.try_take(of(51), large).err(), Some(Full::All));
         drop(recovered);

@@ -291,7 +291,7 @@ mod tests {
         Mono(START.0 + seconds * 1_000_000)
     }
 
-    /// One attempt that fails; whether it could begin.
+    /// A failed attempt. Returns true if it could begin.
     fn fail(failures: &Arc<LoginFailures>, limit: Limit, now: Mono) -> bool {
         failures.begin(&[limit], now).map(|charge| charge.keep(now)).is_ok()
     }
@@ -327,7 +327,7 @@ mod tests {
         };
         let (gone, mut first, mut second) = (wait(), wait(), wait());
         drop(gone);
-        // A right password takes no room, and who waited first may look again.
+        // A correct password releases its reservation, and wakes the first waiter.
         open.pop().unwrap().forgive();
         assert!(first.try_recv().is_ok() && second.try_recv().is_err());
         open.push(failures.begin(&[limit], START).unwrap());
@@ -336,7 +336,7 @@ mod tests {
             assert_eq!(failures.is_exhausted(limit, START), nth == 2);
         }
         assert!(second.try_recv().is_ok());
-        // Whoever finds that no more is allowed says so to the next.
+        // A waiter that finds the limit reached wakes the next one.
         let mut third = failures.lock().get_mut(&limit.0).unwrap().wait();
         assert!(matches!(failures.begin(&[limit], START), Err(Obstacle::Exhausted(_))));
         assert!(third.try_recv().is_ok());
@@ -393,7 +393,7 @@ mod tests {
         let refused = failures.begin(&[client, user], START);
         assert!(matches!(refused, Err(Obstacle::Exhausted(who)) if who == user.0));
         assert!(!failures.lock().contains_key(&client.0));
-        // Nor when it is known late who it is.
+        // Nor if the user is known only later.
         let mut charge = failures.begin(&[client], START).unwrap();
         assert!(charge.extend(client, START).is_ok(), "it has that room already");
         assert_eq!(failures.lock()[&client.0].open, 1);
@@ -430,7 +430,7 @@ mod tests {
         assert!(failures.is_exhausted(victim, START), "who failed more is remembered longer");
         assert_eq!(failures.lock()[&LoginSubject::user("open")].open, 1);
         open.forgive();
-        // The worst: all at one moment.
+        // The worst case: all at the same time.
         let failures = Arc::<LoginFailures>::default();
         for n in 0..2 * REMEMBERED_MAX as u64 {
             fail(&failures, (LoginSubject::User(n), 10), START);

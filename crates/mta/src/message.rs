@@ -476,7 +476,7 @@ pub(crate) mod tests {
     use super::*;
     use mail::BodyType;
 
-    /// A report with a body of so many octets.
+    /// A report with a body of `body_bytes` octets.
     pub(crate) fn message(sequence: u64, body_bytes: usize) -> Message {
         Message {
             id: MessageId::new(1, 0, sequence),

@@ -140,11 +140,11 @@ mod tests {
         assert_eq!(servers.unanswered(zone("b.test"), "SERVFAIL"), None);
         let both = text("no answer for zones example.org and b.test: SERVFAIL");
         assert_eq!(servers.silent_zones(), both);
-        // A third shows that it is none of theirs.
+        // A third zone shows that the zones are not the reason.
         assert_eq!(servers.unanswered(zone("c.test"), "timed out"), Some(10 * SILENCE_MIN + 2));
         assert_eq!(servers.silent_zones(), None);
         assert!(servers.trouble().is_some() && servers.answered());
-        // Nor does it after an answer.
+        // Nor after an answer.
         assert_eq!(servers.unanswered(zone("example.org"), "timed out"), None);
         assert_eq!((servers.trouble(), servers.silent_zones()), (None, None));
     }

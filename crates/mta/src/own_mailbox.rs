@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(mailbox.take(most), Ok(()));
         assert!(mailbox.is_full());
         assert_eq!(mailbox.take(0), Err(Full::Now));
-        // What is on its way when somebody looks is in the mailbox at the next look but one.
+        // Messages in transit during a check are in the mailbox at the next check but one.
         mailbox.note(MailboxUsage::default());
         assert_eq!(mailbox.take(0), Err(Full::Now));
         mailbox.note(MailboxUsage { messages: 1, bytes: most });

@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(problems.ask(at(999)).len(), 1);
         let kinds = |ms| problems.ask(at(ms)).into_iter().map(|p| p.kind).collect::<Vec<_>>();
         assert_eq!(kinds(1_000), ["hanging", "file"]);
-        // Since it was found first.
+        // Since the first detection.
         assert_eq!(problems.ask(at(5_000))[0].since, Wall(1_000));
         assert_eq!(problems.ask_for_console(at(5_000)).len(), 1);
         assert_eq!(problems.ask(at(6_000))[0].since, Wall(1_000));

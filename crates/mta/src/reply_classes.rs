@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(of(&said), Some((ReplyClass::MailboxFull, FailureKind::Soft)));
         let ours = Failure { culprit: Culprit::Local, ..said };
         assert_eq!(of(&ours), None);
-        // A peer that says yes where it must not has said nothing that could be classed.
+        // A positive reply in the wrong place has no class.
         assert_eq!(of(&Failure::peer("mx", Reply::bare(250, "mailbox full"), Step::Data)), None);
     }
 }

@@ -69,7 +69,7 @@ mod tests {
         assert_eq!((salts.usual(&a), salts.usual(&b)), (strong, SaltForm::default()));
         (0..2).for_each(|_| salts.note(&a, SaltForm::default()));
         assert_eq!(salts.usual(&a), SaltForm::default());
-        // One odd user changes nothing, and no number of them what is kept.
+        // One odd user changes nothing, and many do not exceed the bound.
         for iterations in 5_000..6_000 {
             salts.note(&a, SaltForm { iterations, bytes: 16 });
         }

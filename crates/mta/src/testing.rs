@@ -1,4 +1,4 @@
-//! Configurations for tests: of this floor none knows a channel.
+//! Configurations for tests: this crate has no channel.
 
 use config::{
     ChannelSection, Destination, ProtocolSection, ProtocolSettings, Reader, Schema, Settings,
@@ -12,7 +12,7 @@ pub(crate) fn schema() -> Schema {
     crate::sections().protocol::<Mute>().channel::<Discard>()
 }
 
-/// Says nothing, under SMTP's name.
+/// A protocol without function, under SMTP's name.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Mute {}
 
@@ -27,7 +27,7 @@ impl ProtocolSection for Mute {
     }
 }
 
-/// Throws mail away.
+/// Discards mail.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Discard {}
 

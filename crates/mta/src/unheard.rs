@@ -141,12 +141,12 @@ mod tests {
         MessageId::new(1, 0, 7)
     }
 
-    /// What is known of a transfer that begins now.
+    /// The state of a transfer that begins now.
     fn claim(unheard: &ApduDedup, peer: &str, digest: &[u8]) -> TransferState {
         unheard.claim(peer, digest, unheard.begin())
     }
 
-    /// A book in which the message was stored.
+    /// A ledger with a stored message.
     fn stored() -> ApduDedup {
         let unheard = ApduDedup::default();
         assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New);
@@ -182,7 +182,7 @@ mod tests {
         let unheard = stored();
         unheard.hear("hub", b"digest");
         assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New);
-        // It was not taken.
+        // It was rejected.
         unheard.forget("hub", b"digest");
         assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New);
     }
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(unheard.claim("other", b"digest", slow), TransferState::New);
             unheard.forget("other", b"digest");
         }
-        // What is meant a second time is not the first association's.
+        // A second message with the same content is not the first association's.
         assert_eq!(claim(&unheard, "hub", b"digest"), TransferState::New);
         assert_eq!(unheard.claim("hub", b"digest", slow), TransferState::BeingStored);
     }
@@ -245,7 +245,7 @@ mod tests {
         {
             let unheard = ApduDedup::default();
             let slow = unheard.begin();
-            // The last of its generation is the first to be forgotten.
+            // The last of its generation is forgotten first.
             for n in 1..=half + others {
                 let digest = n.to_be_bytes();
                 assert_eq!(claim(&unheard, "hub", &digest), TransferState::New);

@@ -215,7 +215,7 @@ mod tests {
         let mut followers: Vec<Watcher<u32>> = (0..100).map(|_| value.follow()).collect();
         let mut waiting: Vec<_> =
             followers.iter_mut().map(|follower| Box::pin(follower.changed())).collect();
-        // In whatever order they wait.
+        // In another order than that of their arrival.
         for (n, future) in waiting.iter_mut().enumerate().rev() {
             let waker = Waker::from(Arc::new(Noted(n as u32, Arc::clone(&woken))));
             assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());

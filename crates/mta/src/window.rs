@@ -163,7 +163,7 @@ mod tests {
         Wall::parse_rfc3339(text).unwrap()
     }
 
-    /// How it stands at each of these times.
+    /// The state at each of these times.
     fn shown(window: &str, times: &[(&str, bool, &str)]) {
         let window = Window::parse(window).unwrap();
         for (now, is_open, until) in times {
@@ -198,7 +198,7 @@ mod tests {
                 ("2026-10-25T07:59:59Z", false, "2026-10-25T08:00:00Z"),
             ],
         );
-        // What there is not begins when there is something again; what there is twice, the first time.
+        // A nonexistent time means the first existing one after it; a time that occurs twice means the first.
         shown(
             "02:30-04:00 Europe/Berlin",
             &[

@@ -193,7 +193,7 @@ impl Lift {
 pub(crate) mod tests {
     use super::*;
 
-    /// One that began at 0 and lasts 400 ms.
+    /// An effect that began at 0 and lasts 400 ms.
     pub(crate) fn effect(action: Action) -> Effect {
         Effect {
             rule: "slow".to_owned(),

@@ -131,7 +131,7 @@ fn push_address(address: &Mailbox, ours: &mut Vec<String>) {
 mod tests {
     use super::*;
 
-    /// What is heard of a reply to mail for this address.
+    /// The part of a reply to mail for this address that rules match.
     fn heard(address: &str, reply: &str) -> String {
         let mailbox = Mailbox::parse(address, true).unwrap();
         let recipient = Recipient { mailbox, notify: mail::Notify::NEVER, orcpt: None };

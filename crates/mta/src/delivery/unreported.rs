@@ -206,7 +206,7 @@ mod tests {
     const ID: MessageId = MessageId(7);
     const KEY: ReportKey = (ID, 9);
 
-    /// With recipients that are to be reported.
+    /// With recipients to report.
     fn gathered(keys: &[ReportKey]) -> PendingDsns {
         let unreported = PendingDsns::default();
         for &key in keys {
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(unreported.remove(ID), [3]);
         assert!(!unreported.submit(KEY));
         assert_eq!(unreported.count(), 0);
-        // While the report is with the spool it may yet be written: then it is too late.
+        // A submitted report may still be written: it is too late then.
         let unreported = gathered(&[KEY]);
         assert!(unreported.submit(KEY));
         assert_eq!(unreported.remove(ID), [] as [u32; 0]);

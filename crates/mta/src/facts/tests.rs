@@ -9,7 +9,7 @@ fn address(text: &str) -> Mailbox {
     Mailbox::parse(text, false).unwrap()
 }
 
-/// As the lists of these recipients are kept.
+/// The encoded lists of these recipients.
 fn kept(records: &RecipientRecords) -> Meta {
     let lists = records.lists();
     Facts {
@@ -22,14 +22,14 @@ fn kept(records: &RecipientRecords) -> Meta {
     .to_meta()
 }
 
-/// Records of recipients at these places.
+/// Records of recipients with these indexes.
 fn records(places: &[u32], mut make: impl FnMut(u32, &mut RecipientFacts)) -> RecipientRecords {
     let mut records = RecipientRecords::default();
     places.iter().for_each(|index| make(*index, records.get_mut(*index)));
     records
 }
 
-/// The only field, cut at each of its octets.
+/// The only field, truncated at each octet.
 fn cuts(meta: &Meta) -> impl Iterator<Item = Meta> {
     let [(tag, whole)] = &meta.fields[..] else { panic!("{meta:?}") };
     (0..whole.len()).map(|end| Meta { fields: vec![(*tag, whole.slice(..end))] })
@@ -221,7 +221,7 @@ fn records_follow_their_recipients_when_one_is_removed() {
     assert_eq!(names(&recipients), ["a@x", "c@x", "d@x"], "b stood for the list alone");
     assert_eq!(all.stands_for(1), [Rc::clone(&other)]);
     assert!(StoredFacts::of(&kept(&all)).is_forwarded(1));
-    // Whoever stands for others is not removed by its own name.
+    // A recipient that stands for other addresses is not removed by its own name.
     assert!(all.remove(&mut recipients, &address("c@x")));
     assert_eq!(names(&recipients), ["a@x", "c@x", "d@x"]);
     assert!(all.remove(&mut recipients, &address("a@x")) && all.remove(&mut recipients, &other));

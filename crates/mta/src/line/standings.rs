@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(standings.of(0, Mono(100)), TrustLevel::Unknown);
         assert_eq!(standings.of(99, Mono(100)), TrustLevel::Good);
         assert!(standings.known.len() <= 100);
-        // All at one moment: no more than the limit all the same.
+        // All at the same time: the limit still holds.
         for who in 1_000..1_500 {
             standings.note_silence(who, Mono(200));
         }

@@ -28,7 +28,7 @@ fn everybody_has_one_before_anybody_has_a_second() {
     assert!(poll(&mut others[1]).is_none());
     held.pop();
     let second = poll(&mut others[1]).expect("its turn");
-    // One who gives up leaves no gap.
+    // A waiter that leaves makes no gap.
     let third = others.pop();
     drop(third);
     drop(first);
@@ -56,7 +56,7 @@ fn the_doubtful_and_the_unknown_leave_some_for_the_good() {
     let good: Vec<_> = (0..4).filter_map(|_| take(&line, 20, Good)).collect();
     assert_eq!(good.len(), 4);
     assert!(poll(&mut waits).is_none());
-    // Proven, one does not count with the unknown any more; but all are taken.
+    // A proven holder does not count in the share of unknown ones any more; but all permits are in use.
     unknown[0].prove();
     assert!(poll(&mut waits).is_none());
     drop(good);
@@ -173,7 +173,7 @@ fn equals_take_turns_however_many_of_one_came_before_others() {
         let next = waiting.iter_mut().position(|(_, waits)| poll(waits).is_some());
         served.push(waiting.remove(next.expect("somebody's turn")).0);
     }
-    // The first has its place at once, and its second came before the others' first.
+    // The first is served at once, and its second came before the first ones of the other holders.
     let turns = ["wild", "wild", "one", "two", "wild", "one", "two", "wild", "wild"];
     assert_eq!(served, turns);
     assert!(line.lock().tree.is_empty());
@@ -267,7 +267,7 @@ fn an_owner_at_its_share_keeps_nobody_else_waiting() {
     let other = poll(&mut line.join(of("b.test", 3), Good, 4)).expect("there is enough for it");
     drop(first);
     assert!(poll(&mut second).is_some());
-    // What is larger than a share is had by one who holds nothing.
+    // A request larger than a share is granted to a holder without permits.
     drop((second, other));
     assert!(poll(&mut line.join(of("a.test", 4), Good, 7)).is_some());
     line.set_parts(SemaphoreLimits {
@@ -323,7 +323,7 @@ fn the_oldest_that_is_silent_gives_way_to_who_holds_less() {
     let mut waits = line.join(FairKey::new(0, 5), Unknown, 1);
     assert!(held[0].poll_give_way(cx).is_pending());
     assert!(held[1].poll_give_way(cx).is_ready(), "it is silent for longest");
-    // It is spoken to after all: then the other goes.
+    // It is used again: the other one is recalled.
     held[1].busy();
     assert!(held[0].poll_give_way(cx).is_ready());
     assert!(poll(&mut waits).is_none(), "not before it has gone");
@@ -350,7 +350,7 @@ fn what_is_silent_gives_way_to_the_doubtful_out_of_the_part_that_is_taken() {
     assert_eq!(goes, [true, false, false], "though it counts as more than who waits");
     held.remove(0);
     let mut first = poll(&mut first).expect("its turn");
-    // Where their own part is taken as well, none but the doubtful are of use to the doubtful.
+    // If their own share is in use as well, only doubtful permits help doubtful waiters.
     first.idle(Mono(20));
     let mut second = line.join(FairKey::new(0, 6), Doubtful, 1);
     assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()));
@@ -371,7 +371,7 @@ fn what_is_silent_does_not_give_way_to_who_holds_as_much() {
     assert!(held[0].poll_give_way(cx).is_ready());
 }
 
-/// Whoever waits within an owner that has its share waits for nobody but those of this owner.
+/// Waiters of an owner at its limit wait for permits of this owner only.
 #[test]
 fn what_is_silent_gives_way_to_others_of_an_owner_that_has_its_share() {
     let cx = &mut Context::from_waker(Waker::noop());
@@ -381,7 +381,7 @@ fn what_is_silent_gives_way_to_others_of_an_owner_that_has_its_share() {
         let tenant = Owner::named("tenant", "one");
         let of = |n: u32| match levels {
             1 => FairKey::new(0, n).of(Owner::zone("a.test")),
-            // Two of one zone, and others of other zones of the same tenant.
+            // Two of one zone, and further ones of other zones of the same tenant.
             _ => FairKey::new(0, n).of(Owner::zone(&format!("{}.test", n.max(1)))).within(tenant),
         };
         let mut held: Vec<_> =
@@ -398,7 +398,7 @@ fn what_is_silent_gives_way_to_others_of_an_owner_that_has_its_share() {
         assert!(!goes, "{levels}: one is enough for the first");
         held.pop();
         let first = poll(&mut waits).expect("its turn");
-        // And then another for the next, who holds nothing either.
+        // And then another for the next waiter, which holds nothing either.
         assert!(held[0].poll_give_way(cx).is_ready());
         held.pop();
         assert!(poll(&mut further).is_some());
@@ -420,7 +420,7 @@ fn what_is_silent_within_a_share_stays_for_who_holds_as_much_or_is_kept_by_somet
     let as_much = line.join(of(1), Unknown, 1);
     assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()), "one each");
     drop(as_much);
-    // The part of the doubtful is another's: whoever is unknown and goes is of no use.
+    // The share of doubtful holders is in use by another owner: an unknown permit does not help.
     let _doubtful = poll(&mut line.join(FairKey::new(0, 9), Doubtful, 1)).expect("one may");
     let waits = line.join(of(3), Doubtful, 1);
     assert!(held.iter_mut().all(|permit| permit.poll_give_way(cx).is_pending()));

@@ -236,7 +236,7 @@ mod tests {
         assert!(known.knows(LoginSubject::User(USERS_MAX as u64), client(1)));
         assert!(known.knows(LoginSubject::User(USERS_MAX as u64 - 1), client(1)));
         assert!(!known.knows(LoginSubject::User(0), client(1)));
-        // The worst: all at one moment.
+        // The worst case: all at the same time.
         let known = KnownClients::default();
         for n in 0..=USERS_MAX as u64 {
             known.note(LoginSubject::User(n), client(1), Mono(1));
@@ -262,7 +262,7 @@ mod tests {
                     && again.knows(LoginSubject::user(user), six)
             );
         }
-        // Who was away longest is left out where there is no room.
+        // The oldest user is omitted if the text would be too long.
         let line = text.lines().next().unwrap().len() + 1;
         assert_eq!(known.written(text.len() - 1).len(), text.len() - line);
         again.read(&known.written(text.len() - 1)).unwrap();

@@ -47,7 +47,7 @@ fn each_pool_shows_who_waits_and_who_holds_most_until_nobody_waits() {
         let numbers = [&numbers.used, &numbers.max, &numbers.waiting, &numbers.pressed];
         assert_eq!((&**name, numbers.map(|n| n.get())), (pool.word(), [10, 10, 5, 1]));
         drop((waits, held));
-        // What comes and goes is one problem.
+        // Intermittent pressure is one problem.
         assert_eq!(problems.ask(at(10)).len(), 1);
         assert_eq!(problems.ask(at(11)), [], "{}", pool.word());
         assert_eq!(pressures.metrics(at(11))[0].1.pressed.get(), 0);

@@ -27,7 +27,7 @@ fn network_has_its_share_and_its_own_oldest_gives_way() {
     assert!(enter(&seats, ip(1, 1)).is_none(), "none of its own is idle");
     assert!(enter(&seats, ip(1, 2)).is_some(), "others have theirs");
     assert!(seats.enter(0, ip(1, 1), Rank::Privileged, LIMITS).is_some());
-    // Another listener's are others.
+    // Another listener's seats are separate.
     assert!(seats.enter(1, ip(1, 1), Rank::Unproven, LIMITS).is_some());
     drop((held, ninth));
     assert_eq!(seats.count(), 0);
@@ -37,7 +37,7 @@ fn network_has_its_share_and_its_own_oldest_gives_way() {
 #[test]
 fn those_who_hold_most_give_way_the_oldest_idle_first() {
     let seats = Arc::<Seats>::default();
-    // 30 networks of as many groups, three places each, and one that has a single place.
+    // 30 networks of as many groups with three seats each, and one with a single seat.
     let mut single = enter(&seats, ip(200, 1)).unwrap();
     let mut held: Vec<Seat> = Vec::new();
     for n in 0..89 {
@@ -45,10 +45,10 @@ fn those_who_hold_most_give_way_the_oldest_idle_first() {
     }
     assert_eq!(seats.count(), 90);
     held[0].set_busy(true);
-    // The oldest network of those with three: its first is busy, its second gives way.
+    // The oldest network of those with three seats: its first is busy, its second is displaced.
     let late = enter(&seats, ip(201, 1)).unwrap();
     assert!(is_displaced(&mut held[30]) && !is_displaced(&mut held[0]));
-    // 50 more come, each from another group: the single one keeps its place.
+    // 50 more come, each from another group: the single seat is kept.
     let more: Vec<Seat> = (100..150).filter_map(|n| enter(&seats, ip(n, 1))).collect();
     assert_eq!((more.len(), seats.count()), (50, 90));
     assert!(!is_displaced(&mut single));
@@ -59,7 +59,7 @@ fn those_who_hold_most_give_way_the_oldest_idle_first() {
 fn groups_of_networks_displace_themselves() {
     let seats = Arc::<Seats>::default();
     let mut well: Vec<Seat> = (0..10).filter_map(|n| enter(&seats, ip(n, 7))).collect();
-    // A thousand addresses of one /24 and as many /64s of one /48, a place each.
+    // A thousand addresses of one /24 and as many /64s of one /48, with a seat each.
     let six = |n: u16| IpAddr::from([0x2001, 0xdb8, 1, n, 0, 0, 0, 1]);
     let mut hostile = Vec::new();
     for n in 0..1_000 {
@@ -67,7 +67,7 @@ fn groups_of_networks_displace_themselves() {
         hostile.extend(enter(&seats, six(n)));
     }
     assert!(well.iter_mut().all(|seat| !is_displaced(seat)));
-    // All of a hundred others find a place.
+    // A hundred other clients all get a seat.
     for n in 100..200 {
         assert!(enter(&seats, ip(n, 1)).is_some());
     }

@@ -166,13 +166,13 @@ mod tests {
     fn shards_count_together_and_all_who_follow_are_told() {
         let all = ruled();
         let mut changes = all.follow();
-        // Each of them hears it once.
+        // Each shard matches it once.
         (0..2).for_each(|shard| hear(&all, shard));
         assert!(changes.has_changed());
         let in_force = changes.see();
         assert_eq!((in_force.len(), &*in_force[0].rule), (1, "stop"));
         assert!(matches!(&all.take_news()[..], [News::Began(_)]));
-        // Nothing new: nobody is told.
+        // No change: no follower is notified.
         assert_eq!(all.advance(Wall(1_000)), Some(in_force[0].until));
         assert!(!changes.has_changed());
         assert_eq!((all.lift(&Lift::default()), changes.see().len()), (1, 0));
@@ -192,7 +192,7 @@ mod tests {
         let other = RulesInForce::default();
         other.restore(kept.clone(), Wall(2));
         assert!(other.effects().is_empty(), "no such rule any more");
-        // What is over is remembered over the restart as well.
+        // Effects that are over are also kept over the restart.
         let second = ruled();
         second.restore(kept, Wall(until.0));
         assert_eq!(second.effects()[0].returned, QUARTERS);

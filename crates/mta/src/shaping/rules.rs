@@ -178,14 +178,14 @@ pub(super) mod tests {
     use config::shaping::{Shaping, ShapingFile};
     use mail::{Class, EnhancedStatus, Reply, Step};
 
-    /// Rules of this text.
+    /// The compiled rules of a text.
     pub(in crate::shaping) fn rules(text: &str) -> Result<Rules, Vec<String>> {
         let file = ShapingFile { name: "a.toml".into(), text: text.into() };
         let shaping = Shaping::read(&[file]).unwrap_or_else(|errors| panic!("{errors}"));
         Rules::read(shaping.rules())
     }
 
-    /// What a peer said.
+    /// A peer's reply.
     pub(in crate::shaping) fn words_of(peer: &'static str, reply: &str) -> Words<'static> {
         let (reply, own) = (reply.to_owned(), reply.to_owned());
         Words { peer, reply, code: 450, status: None, own }
@@ -219,7 +219,7 @@ pub(super) mod tests {
         assert_eq!(heard(&said(Reply::new(421, (4, 3, 0), "slow disk"))), [""; 0], "another class");
         assert_eq!(heard(&said(Reply::new(554, (5, 7, 1), "listed at spamhaus"))), ["kind"]);
         assert!(rules.of(None).is_empty() && rules.of(Some("other")).is_empty());
-        // Our own words, the network's, and a peer's that are no refusal.
+        // Local failures, network failures, and a positive reply.
         let status = EnhancedStatus::new(4, 7, 0);
         for failure in [
             Failure::local(Class::Transient, status, "421 slow down"),

@@ -1,4 +1,4 @@
-//! Every kind is valid JSON with the promised fields, whatever strangers put into addresses.
+//! Every kind is valid JSON with the documented fields, whatever clients put into addresses.
 
 mod page;
 
@@ -215,7 +215,7 @@ fn a_reason_has_a_limit_and_ends_at_a_character() {
     assert_eq!(reason(&full), full);
     let cut = format!("{} …", "x".repeat(REASON_BYTES_MAX - 4));
     assert_eq!(reason(&(full + "x")), cut);
-    // Each has two octets: half a character is none.
+    // Each has two octets; the cut must not split a character.
     let odd = format!("y{}", "ä".repeat(REASON_BYTES_MAX / 2));
     let cut = format!("y{} …", "ä".repeat(REASON_BYTES_MAX / 2 - 3));
     assert_eq!(reason(&odd), cut);

@@ -35,7 +35,7 @@ impl World {
         self.book.hear(Wall(minute * MINUTE), &rule, &key(&rule.name, source), heard)
     }
 
-    /// Rule, step, minute of the end and quarters returned of each that is in force.
+    /// Rule, step, minute of the end and returned quarters of each effect in force.
     fn in_force(&self) -> Vec<(&str, u16, u64, u8)> {
         let in_force = self.book.effects().filter(|effect| effect.is_in_force());
         in_force.map(|e| (&*e.rule, e.step, e.until.0 / MINUTE, e.returned)).collect()
@@ -116,7 +116,7 @@ fn limits_return_in_steps_and_what_is_over_is_remembered_for_a_while() {
     assert_eq!(world.book.effects().count(), 1);
     assert_eq!(world.advance(80), None);
     assert_eq!(world.book.effects().count(), 0);
-    // On its way back it comes again, at once.
+    // It matches again while the limits return: the full effect resumes at once.
     (0..3).for_each(|_| _ = world.hear(100, "slow", "ip-1"));
     let _ = world.advance(145);
     assert_eq!(world.in_force(), [("slow", 1, 140, 1)]);
@@ -193,7 +193,7 @@ fn there_is_a_limit_on_what_is_counted_and_what_is_in_force() {
     assert!(world.hear(13 * 60, "stop", "ip-0"), "what is known comes again all the same");
 }
 
-/// A rule about a next hop that is nobody's.
+/// A match of a rule about a next hop without provider.
 fn hear_hop(world: &mut World, minute: u64, host: &str) -> bool {
     let rule = Arc::clone(world.rules.named(None, "hop").unwrap());
     let peer: &'static str = Box::leak(host.to_owned().into_boxed_str());
@@ -237,7 +237,7 @@ fn what_is_only_remembered_goes_first() {
     assert!(world.book.effects().all(|effect| effect.next_hop.as_deref() != Some("h0.wild.test")));
 }
 
-/// Mail for a domain is refused with these words, by a next hop of its own.
+/// Mail for a domain is rejected with this reply, by its own next hop.
 fn hear_of(world: &mut World, minute: u64, rule: &str, domain: &str) -> bool {
     let rule = world.rule(rule);
     let words = words_of("mx.big.test", "421 slow");
@@ -260,7 +260,7 @@ fn a_provider_is_concerned_when_more_than_one_of_its_domains_is() {
     let effect = world.book.effects().next().unwrap();
     assert!(effect.covers(Some("big"), "one.test", "") && !effect.covers(Some("big"), "other", ""));
     assert!(!hear_of(&mut world, 1, "stop", "one.test"), "the same trouble");
-    // The words of another domain's mail are added to what was heard.
+    // Replies to another domain's mail are added to the earlier matches.
     assert!(hear_of(&mut world, 2, "slow", "two.test"));
     assert!(hear_of(&mut world, 2, "stop", "two.test"));
     let wide = world.book.effects().filter(|effect| effect.next_hop.is_none());

@@ -13,7 +13,7 @@ fn asking(towards: &str, now: Wall) -> AllowanceRequest {
     AllowanceRequest { key, plan: Arc::new(plan), wanted: 1, now }
 }
 
-/// Asks, and has written what is to be.
+/// Requests an allowance, and writes the changes.
 fn ask(book: &mut WarmupLedger, ask: &AllowanceRequest) -> Allowance {
     loop {
         match book.ask(ask) {

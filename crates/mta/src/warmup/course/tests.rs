@@ -15,7 +15,7 @@ fn at(day: u32, second: u64) -> Wall {
     Wall(u64::from(START + day) * DAY_MS + second * 1_000)
 }
 
-/// Asks, and has written what that reserves.
+/// Requests an allowance, and writes the reservation.
 fn ask(course: &mut WarmupState, plan: &Warmup, wanted: u32, now: Wall) -> Allowance {
     loop {
         match course.ask(&key(), plan, wanted, now) {
@@ -32,7 +32,7 @@ fn granted(course: &mut WarmupState, plan: &Warmup, wanted: u32, now: Wall) -> u
     }
 }
 
-/// Who asks for as much as there is whenever there may be some, until `end`: moments and recipients.
+/// Takes all allowances until `end`; returns times and recipients.
 fn drain(course: &mut WarmupState, plan: &Warmup, from: Wall, end: Wall) -> Vec<(Wall, u32)> {
     let (mut all, mut now) = (Vec::new(), from);
     while now < end {
@@ -119,10 +119,10 @@ fn a_day_with_too_many_held_back_is_repeated_and_days_without_mail_count_for_not
     course.note(Tried { tried: 100, delivered: 95, held: 5 });
     ask(&mut course, &plan, 1, at(2, 0));
     assert_eq!((course.take_turn(), course.kept.stage), (None, 1));
-    // Weeks pass, and nobody has warmed up by waiting.
+    // Weeks pass without mail: waiting does not advance the warm-up.
     ask(&mut course, &plan, 1, at(30, 0));
     assert_eq!((course.take_turn(), course.kept.stage), (None, 1));
-    // Nor by a message a day.
+    // Nor does a message a day.
     for day in 30..60 {
         course.note(Tried { tried: 49, delivered: 49, held: 0 });
         ask(&mut course, &plan, 1, at(day + 1, 0));
@@ -144,12 +144,12 @@ fn what_is_not_durable_is_not_handed_out_and_what_a_crash_leaves_is_lost() {
     course.written(START, 5);
     assert_eq!(granted(&mut course, &plan, 2, at(0, 1)), 2);
     assert_eq!((course.kept.reserved, course.used()), (5, 2));
-    // The three that nobody has taken are gone with the process.
+    // The three ungranted recipients are lost with the process.
     let mut again = WarmupState::read(course.kept);
     assert_eq!(again.used(), 5);
     let rest: u32 = (0..9).map(|_| granted(&mut again, &plan, 99, at(0, 1))).sum();
     assert!(rest <= 15, "{rest}");
-    // In good order they are not.
+    // After a clean end they are not.
     course.close();
     assert_eq!(WarmupState::read(course.kept).used(), 2);
 }
@@ -188,7 +188,7 @@ fn processes_that_end_at_any_moment_never_send_more_than_the_day_s_count() {
                 Some(_) => {}
                 None => {
                     let (record, writing) = (course.kept, course.writing);
-                    // It may end before the write, after it, and before it is told.
+                    // It may end before the write, after it, and before the notification.
                     match random.below(6) {
                         0 => course = WarmupState::read(on_disk),
                         1 => {
@@ -215,12 +215,12 @@ fn a_clock_that_is_set_back_gives_no_day_twice() {
     let mut course = WarmupState::new(&plan, at(1, 0), false);
     let before: u32 =
         drain(&mut course, &plan, at(1, 0), at(1, 3_600)).iter().map(|(_, n)| n).sum();
-    // An hour before midnight again: the day that was begun goes on, and so it does after midnight.
+    // An hour before midnight again: the current day continues, also after midnight.
     let after: u32 =
         drain(&mut course, &plan, at(0, 82_800), at(2, 0)).iter().map(|(_, n)| n).sum();
     assert!(before + after <= 48 && after >= 40, "{before} {after}");
     assert_eq!(course.kept.day, START + 1);
-    // It was a month ahead: nothing more goes today, and tomorrow is a day like others.
+    // It was a month ahead: no more recipients today, and tomorrow is a normal day.
     granted(&mut course, &plan, 1, at(40, 0));
     assert_eq!(granted(&mut course, &plan, 1, at(5, 80_000)), 0);
     assert!(granted(&mut course, &plan, 1, at(6, 3_600)) > 0);
@@ -237,7 +237,7 @@ fn another_start_begins_anew_and_today_s_recipients_stay_counted() {
     let rest = drain(&mut course, &new, at(1, 43_200), at(2, 0));
     assert_eq!((course.kept.stage, rest.len()), (0, 0), "24 were sent by noon");
     assert!(!drain(&mut course, &new, at(2, 0), at(2, 7_200)).is_empty());
-    // A longer plan goes on where the old one ended, a shorter one is over.
+    // A longer plan continues after the old one's end; a shorter one is over.
     let longer = Warmup { per_day: vec![24, 48, 96], ..new.clone() };
     drain(&mut course, &longer, at(2, 7_200), at(5, 1));
     assert_eq!(ask(&mut course, &longer, 1, at(5, 2)), Allowance::Warm);

@@ -1,4 +1,4 @@
-//! `docs/events.md` names every event, and every field that one has.
+//! `docs/events.md` names every event, and every field of an event.
 
 use super::*;
 use crate::encryption::Encryption;
@@ -59,7 +59,7 @@ fn suspended(failure: &Arc<Failure>) -> Kind {
     }))
 }
 
-/// One of each kind, with all that it may have.
+/// An event of each kind, with all fields.
 fn one_of_each() -> Vec<Kind> {
     let reply = Some(Reply::new(250, (2, 0, 0), "Ok"));
     let done = || Box::new(Done { hop: full_hop(), reply: reply.clone(), attempts: 1 });
@@ -118,6 +118,6 @@ fn every_event_and_field_is_documented() {
     assert_eq!(names, Kind::NAMES);
     let missing: Vec<_> = fields.iter().filter(|key| !page.contains(&format!("`{key}`"))).collect();
     assert!(missing.is_empty(), "docs/events.md lacks {missing:?}");
-    // Of a message, of a client, of a hop, of a failure, of rules: none of these is left out here.
+    // Fields of a message, a client, a hop, a failure, a rule: all are present.
     assert!(fields.len() >= 60, "{} fields: {fields:?}", fields.len());
 }
