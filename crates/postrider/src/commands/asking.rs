@@ -1,4 +1,4 @@
-//! Asking a running server, and what is told when it does not answer.
+//! Sends requests to a running server, and reports an error if it does not answer.
 
 use crate::cli::{ServerArgs, exit};
 use crate::commands::load;
@@ -22,11 +22,11 @@ pub(super) fn ask(
     control_socket::ask(&path, request, take).map_err(|error| unanswered(&path, &error))
 }
 
-/// What is shown to people of an answer.
+/// The output of an answer for people.
 #[derive(Default)]
 pub(super) struct CommandOutput {
     pub(super) text: String,
-    /// Whether what was looked for was found.
+    /// Returns true if the search had a result.
     pub(super) is_found: bool,
 }
 
@@ -36,8 +36,8 @@ impl From<String> for CommandOutput {
     }
 }
 
-/// Puts a request to the server and prints what `show` makes of its responses, or these as JSON where that is asked
-/// for. How the program ends.
+/// Sends a request to the server and prints its responses, as text made by `show` or as JSON with `--json`. Returns the
+/// exit code.
 pub(super) fn print<S: Into<CommandOutput>>(
     server: &ServerArgs,
     request: &ControlRequest,
@@ -68,7 +68,7 @@ pub(super) fn print<S: Into<CommandOutput>>(
     if shown.is_found { ExitCode::SUCCESS } else { ExitCode::from(exit::FAILED) }
 }
 
-/// What was done, a line for each sentence of the server's.
+/// The server's report of the completed work, a line per sentence.
 pub(super) fn done(responses: &[ControlResponse]) -> String {
     let texts = responses.iter().filter_map(|response| match response {
         ControlResponse::Done { text: Some(text), .. } => Some(format!("{text}\n")),

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 /// Of standard input no more is read: a reply is shorter.
 const INPUT_BYTES_MAX: u64 = 64 * REPLY_BYTES_MAX as u64;
 
-/// Shows what a reply means, and the line that says so.
+/// Prints the class of a reply, and the line of the matching rule.
 pub(crate) fn run(args: &ClassifyArgs) -> ExitCode {
     match classify(args) {
         Ok(code) => code,

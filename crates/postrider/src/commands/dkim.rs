@@ -77,7 +77,7 @@ pub(super) fn strings_of(record: &str) -> String {
     strings.map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// What the DNS has of one key.
+/// The state of one key in the DNS.
 #[derive(Debug, Serialize)]
 pub(super) struct DkimKeyStatus {
     pub(super) name: String,
@@ -88,7 +88,7 @@ pub(super) struct DkimKeyStatus {
     /// Nothing is wrong.
     pub(super) right: bool,
     pub(super) findings: Vec<String>,
-    /// What it should be.
+    /// The correct record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) record: Option<String>,
 }

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
-/// What a table says is shown up to here: the members of a list may be thousands.
+/// Maximum number of characters shown of a table's answer: a list may have thousands of members.
 const ANSWER_CHARS_MAX: usize = 400;
 
 /// Shows what would happen to a recipient.
@@ -56,7 +56,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
     }
 }
 
-/// Of a recipient of X.400 whom the gateway sends internet mail to: what happens to that.
+/// For an X.400 recipient that the gateway maps to internet mail, explains the internet address.
 fn explanation_of(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, (String, u8)> {
     let Some(mailbox) = channels::x400_as_mail(config, &args.recipient) else {
         return explanation(args, config);
@@ -138,7 +138,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
     config.explain(&request).map_err(|error| (error, exit::USAGE))
 }
 
-/// What tables were asked, and what they said.
+/// The lookups in tables, with their answers.
 #[derive(Default)]
 struct LookupTrace {
     /// The first route whose table has the domain.
@@ -171,8 +171,8 @@ fn ask_tables(
     Ok(asked)
 }
 
-/// Asks in the order in which RCPT does: what the routes refuse is refused whatever a rule says, and what a rule
-/// settles no table of its route is asked about.
+/// Queries in the order of RCPT: a refusal by the routes precedes access rules, and after a decision by a rule the
+/// tables of the route are not queried.
 async fn ask<T: Tables + Clone>(
     tables: &T,
     args: &ExplainArgs,
@@ -209,7 +209,7 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// What an entry has by names, and by that of its text.
+/// The values of an entry by field name, and its text by the name of the text.
 fn values_of(entry: &Entry) -> Vec<NamedValues> {
     let text: NamedValues = (ENTRY_TEXT.into(), [entry.text.clone()].into());
     entry.fields.iter().cloned().chain([text]).collect()

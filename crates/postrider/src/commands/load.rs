@@ -15,7 +15,7 @@ use x400::mixer::{Mappings, TableKind};
 /// A command for a running server waits so long for the configuration that names its socket.
 const CONFIGURATION_MAX: Duration = Duration::from_secs(5);
 
-/// Why there is no configuration.
+/// The reason why no configuration could be loaded.
 pub(crate) enum LoadError {
     /// The file can't be read: a sentence.
     Unreadable(String),
@@ -46,8 +46,7 @@ pub(crate) fn one_line(errors: &ConfigErrors) -> String {
     errors.to_string().replace('\n', "; ")
 }
 
-/// A configuration, and what is wrong with the files that are part of it. Beside that more may be wrong with other files
-/// that it names.
+/// A configuration, and the errors in files that belong to it. Other files that it names are not checked.
 pub(crate) type LoadedConfig = (Config, Option<ConfigErrors>);
 
 /// Reads a configuration file, as it is for this machine, and the files that are part of it, or takes the built-in
@@ -103,7 +102,7 @@ fn read_in_time(path: &Path, most: Duration) -> io::Result<Vec<u8>> {
     })
 }
 
-/// What is worth a line on the console.
+/// The minimum level of console lines.
 pub(crate) fn level_of(config: &Config) -> Level {
     match config.log.level {
         LogLevel::Error => Level::Error,
@@ -114,7 +113,7 @@ pub(crate) fn level_of(config: &Config) -> Level {
     }
 }
 
-/// What is doubtful about a configuration, each with its place.
+/// The warnings about a configuration, each with its file and line.
 pub(crate) fn warnings_of(config: &Config) -> impl Iterator<Item = String> {
     let place = move |line| format!("{}:{line}", config.file_name());
     config.warnings.iter().map(move |w| format!("{}: {}", place(w.line), w.message))
@@ -200,7 +199,7 @@ pub(crate) fn load(file: Option<&Path>) -> Result<Config, ExitCode> {
     config(file).map_err(|error| shown(&error))
 }
 
-/// Shows why there is no configuration, on standard error. How the program ends.
+/// Prints the error to standard error. Returns the exit code.
 pub(crate) fn shown(error: &LoadError) -> ExitCode {
     eprint!("{}", error.render(io::stderr().is_terminal()));
     ExitCode::from(exit::USAGE)

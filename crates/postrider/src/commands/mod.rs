@@ -1,4 +1,4 @@
-//! What each command does.
+//! The commands of the command line, a module each.
 
 mod asking;
 pub(crate) mod auth;

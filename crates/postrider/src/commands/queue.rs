@@ -49,7 +49,7 @@ fn request(server: &ServerArgs, request: &ControlRequest) -> ExitCode {
     }
 }
 
-/// What is shown of the responses to one request.
+/// Output of the responses to one request.
 struct View {
     request: ControlRequest,
     json: bool,
@@ -64,8 +64,7 @@ struct View {
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 const BAR_WIDTH: u64 = 30;
 
-/// How far the server has come, on standard error: a bar on a terminal, a line now and then
-/// elsewhere.
+/// The server's progress on standard error: a bar on a terminal, otherwise a line at intervals.
 struct Progress {
     is_terminal: bool,
     said_at: Instant,

@@ -1,5 +1,4 @@
-//! What is generated from the tables in the program: the configuration's reference, shell
-//! completions, man pages.
+//! Output generated from the tables in the program: the configuration's reference, shell completions, man pages.
 
 use crate::cli::{Cli, CompletionsArgs, ConfigArgs, ConfigCommand, ManArgs, exit};
 use clap::CommandFactory;

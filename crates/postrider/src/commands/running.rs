@@ -20,9 +20,9 @@ pub(crate) struct CommandContext<'a> {
     pub(crate) console: &'a Arc<ConsoleLog>,
 }
 
-/// What a command does.
+/// The execution of a control command.
 pub(super) trait Action {
-    /// Does it, and answers. What takes its time is done elsewhere: the next command waits.
+    /// Executes the command and answers. Long work belongs on another thread: the next command waits for this one.
     fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer);
 }
 
@@ -91,7 +91,7 @@ impl Action for ServerStatus {
     }
 }
 
-/// How the server is, but for its shards.
+/// The server's status, without that of the shards.
 fn status(node: &Node) -> Status {
     let problem_list = node.problem_finder()();
     let problems = problem_list.iter().map(sentence).chain(node.suspended_hops());

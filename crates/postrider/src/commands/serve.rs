@@ -24,11 +24,10 @@ use tokio::time::Instant;
 
 /// Between two lines about a start that waits.
 const START_TOLD_EVERY: Duration = Duration::from_secs(5);
-/// What answers operators has so long to end.
+/// Timeout for the end of the control socket and the HTTP server.
 const ADMIN_MAX: Duration = Duration::from_millis(250);
 
-/// Runs the relay. `file` is the configuration, `None` the embedded default; `shards` overrides
-/// what it says.
+/// Runs the server. `file` is the configuration, `None` the embedded default; `shards` overrides its number of shards.
 pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
     crate::panic::ends_the_process();
     // Until it is known what the configuration wants.
@@ -88,7 +87,7 @@ impl Signals {
     }
 }
 
-/// What the directories of the embedded default lie in: whoever tries it out has made none.
+/// Creates the parent directories of the embedded default's data, which a first trial does not have.
 fn make_data_directories(config: &Config) -> Result<(), String> {
     let spools = config.spool.paths.iter().filter_map(|path| path.parent());
     for directory in spools.chain(channels::mailbox_roots(config).map(|(_, root)| root)) {
@@ -165,8 +164,8 @@ async fn serve(
     Ok(ended?)
 }
 
-/// A step of a start; `None`: a signal came before its end. Signals are heeded meanwhile, and what is waited for is
-/// on the console: a disk may hang.
+/// Runs a step of the start, which may wait for a hanging disk, and handles signals during it. A long wait is logged.
+/// Returns `None` if a signal stopped the server before its end.
 async fn step_of_start<T: Send + 'static>(
     start: impl FnOnce(&dyn Fn(&str)) -> Result<T, StartError> + Send + 'static,
     signals: &mut Signals,
@@ -209,10 +208,10 @@ async fn step_of_start<T: Send + 'static>(
     }
 }
 
-/// Does what signals and operators ask for until one of them asks for a stop.
+/// Executes the requests of signals and operators until one requests a stop.
 ///
 /// # Errors
-/// Why it ends without that.
+/// Returns the reason if the server ends without a request.
 async fn run_until_stopped(
     node: &Node,
     signals: &mut Signals,
@@ -226,7 +225,7 @@ async fn run_until_stopped(
             biased;
             asked = signals.next() => match asked {
                 SignalAction::Stop => return Ok(()),
-                // What comes of it is on the console.
+                // The result is logged to the console.
                 SignalAction::Reload => reloads.begin(None),
             },
             why = &mut end_of_logs => return Err(why),

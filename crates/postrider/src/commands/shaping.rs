@@ -50,7 +50,7 @@ impl Action for ShapingLift {
     }
 }
 
-/// A table of effects, each with what was said in a line below it.
+/// A table of effects, each with the peer's reply in a line below it.
 fn listed<'a>(effects: impl Iterator<Item = &'a Effect>, now: Wall) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -78,7 +78,7 @@ fn listed<'a>(effects: impl Iterator<Item = &'a Effect>, now: Wall) -> String {
     }
 }
 
-/// When nothing of it is left: `in 29m`, to the second.
+/// Time until the effect is fully over: `in 29m`, to the second.
 fn ends(effect: &Effect, now: Wall) -> String {
     let left = Duration::from_secs(effect.over_at().since(now).as_secs());
     let until = effect.deliveries_left.map(|left| format!(", or {left} deliveries"));

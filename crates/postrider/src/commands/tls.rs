@@ -1,4 +1,4 @@
-//! `postrider tls check`, and what `explain` has of it.
+//! `postrider tls check`, and its results for `explain`.
 
 use super::load;
 use crate::cli::{TlsArgs, TlsCheckArgs, TlsCommand, exit};
@@ -19,25 +19,25 @@ use std::fmt::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// What is said of TLS to the hosts of a domain, and what comes of it.
+/// The TLS records of a domain's hosts, and the resulting policy.
 #[derive(Debug, Serialize)]
 pub(super) struct Survey {
     domain: String,
     route: String,
-    /// What the route says.
+    /// The setting of the route.
     tls: &'static str,
     /// DNSSEC vouches for the MX records.
     mx_secure: bool,
-    /// Why no answer counts as secure, if so.
+    /// The reason why no answer counts as secure, if so.
     #[serde(skip_serializing_if = "Option::is_none")]
     dnssec: Option<&'static str>,
     mta_sts: PolicySummary,
     /// In the order in which they are tried.
     hosts: Vec<SurveyedHost>,
-    /// Why mail waits, or is returned, whatever the hosts are.
+    /// The reason why mail is deferred or bounced regardless of the hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
-    /// What a message with REQUIRETLS would meet (RFC 8689).
+    /// The result for a message with REQUIRETLS (RFC 8689).
     #[serde(skip_serializing_if = "Option::is_none")]
     requiretls: Option<String>,
     /// The hosts that the policy leaves, as the ready queue names them.
@@ -69,7 +69,7 @@ struct SurveyedHost {
     tlsa: Vec<String>,
 }
 
-/// What was fetched stands for what a server would have cached.
+/// The fetched policy, in place of a server's cached one.
 struct FetchedPolicy(Option<Arc<Policy>>);
 
 impl Policies for FetchedPolicy {
@@ -113,15 +113,15 @@ fn check(args: &TlsCheckArgs) -> ExitCode {
     }
 }
 
-/// What stands for a host's name.
+/// Label in place of a host's name.
 const WITH_REQUIRETLS: &str = "messages with REQUIRETLS";
 
 const LEFT_OUT: &str = "left_out";
 
-/// Asks for all that a server would ask for, whatever the route says, and for what comes of it by that.
+/// Makes all lookups of a server, even those that the route does not use, and derives the policy of the route.
 ///
 /// # Errors
-/// The route does not lead to MX hosts of the domain.
+/// Returns an error if the route does not lead to MX hosts of the domain.
 pub(super) async fn survey(
     config: &Config,
     route: &Route,
@@ -178,7 +178,7 @@ pub(super) async fn survey(
     Ok(survey)
 }
 
-/// Where messages with REQUIRETLS go.
+/// The destinations of messages with REQUIRETLS.
 fn where_required(promised: Promised) -> String {
     let names: Vec<String> = promised.groups.iter().flat_map(names_of).collect();
     let how = promised.tls.key();
@@ -281,7 +281,7 @@ impl Survey {
         self.failure.clone().map_or_else(|| Ok(self.groups.clone()), Err)
     }
 
-    /// What `explain` shows of each host.
+    /// The hosts with their outcome, for `explain`.
     pub(super) fn of_hosts(&self) -> Vec<(String, String)> {
         let text =
             |host: &SurveyedHost| format!("{}: {}", host.outcome.replace('_', " "), host.why);

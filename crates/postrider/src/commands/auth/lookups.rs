@@ -1,4 +1,4 @@
-//! The DNS, and what it said.
+//! A resolver that records queries and answers, for `auth check`.
 
 use crate::world::resolver::Resolver;
 use auth::records::{DnsAnswer, Family, Records};
@@ -6,7 +6,7 @@ use mta::seams::AsRecords;
 use std::cell::RefCell;
 use std::net::IpAddr;
 
-/// Asks, and remembers what was said.
+/// A resolver that records its answers.
 pub(super) struct RecordingResolver {
     dns: Resolver,
     answers: RefCell<Vec<RecordedLookup>>,

@@ -1,4 +1,4 @@
-//! What came of checks, for people and programs.
+//! Output of check results as text and JSON.
 
 use super::lookups::RecordedLookup;
 use crate::terminal::clean;

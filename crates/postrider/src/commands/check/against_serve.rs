@@ -1,5 +1,5 @@
-//! What `check` finds is what `serve` would refuse: over rows of the catalogue of bad configurations, and over breakages
-//! that are made of the reference.
+//! Tests that `check` finds the errors for which `serve` refuses to start: over the catalogue of bad configurations,
+//! and over faults generated from the reference.
 
 use super::prepared;
 use crate::commands::load;
@@ -28,7 +28,7 @@ const FRAMES: [(&str, &str); 5] = [
     ("file", "<HERE>\n"),
 ];
 
-/// What generated breakages stand in. Keys of the listener go to its end.
+/// The configuration around a generated fault. Keys of the listener go to its end.
 const PLAIN: &str = "postmaster = \"pm@far.test\"\n[spool]\npath = \"DIR/spool\"\nsegment_bytes = \"8MiB\"\n\
     [[listener]]\nname = \"in\"\naddress = \"127.0.0.1:0\"\n<LISTENER>[[route]]\nname = \"out\"\ndomains = [\"far.test\"]\n\
     discard = {}\n";
@@ -209,12 +209,12 @@ fn written(path: &[(&str, bool)], value: &str) -> String {
     }
 }
 
-/// A directory with what configurations name, and both ways to look at one.
+/// A directory with the files that configurations name, and both commands.
 struct Bench {
     directory: tempfile::TempDir,
     runtime: tokio::runtime::Runtime,
     cases: u32,
-    /// What is not as it is to be.
+    /// Differences from the expected results.
     wrong: Vec<String>,
 }
 
@@ -239,7 +239,7 @@ impl Bench {
         Bench { directory, runtime, cases: 0, wrong: Vec::new() }
     }
 
-    /// What `check` finds, a line for each mistake: `LINE:COLUMN: error: TEXT`.
+    /// Errors found by `check`, a line each: `LINE:COLUMN: error: TEXT`.
     fn find(&self, file: &Path) -> Vec<String> {
         let found = load::read(Some(file)).map_err(|error| error.one_line()).and_then(|read| {
             prepared(read).map_err(|mistakes| load::one_line(&mistakes)).map(drop)
@@ -247,7 +247,7 @@ impl Bench {
         self.lines(&found.err().unwrap_or_default())
     }
 
-    /// Why `serve` does not start; nothing where it does.
+    /// Errors for which `serve` does not start; empty if it starts.
     fn refuse(&self, file: &Path) -> Vec<String> {
         let console = Arc::new(ConsoleLog::stderr(Level::Error));
         let read = match load::read(Some(file)) {
@@ -388,7 +388,7 @@ fn places_that_can_not_be_taken_are_found() {
         let word = bad.lines().find(|line| !line.starts_with('[')).unwrap();
         bench.breaks("place", &text, &lines_with(&text, word));
     }
-    // What is right starts.
+    // A correct configuration starts.
     let found = bench.both("right", plain.as_bytes());
     bench.expect(found.is_empty(), || found.join("\n"));
     bench.finish(9);

@@ -1,4 +1,4 @@
-//! `postrider check --dns`: what mailbox providers ask of those who send.
+//! `postrider check --dns`: the DNS records that mailbox providers require from senders.
 
 mod addresses;
 mod asking;
@@ -91,7 +91,7 @@ async fn each<'i, I, F: Future<Output = Vec<Finding>>>(
     findings
 }
 
-/// What is beyond a limit is left out, and that is said.
+/// Truncates to a limit, with a finding about the number of items left out.
 fn cut<T>(
     items: &mut Vec<T>,
     max: usize,
@@ -120,7 +120,7 @@ fn named(config: &Config, authors: Vec<String>) -> Vec<AuditedDomain> {
         AuditedDomain { domain, is_author: true, signers }
     };
     let mut named: Vec<AuditedDomain> = authors.into_iter().map(author).collect();
-    // What is sent on for others has its senders there.
+    // Forwarded mail has reverse-paths in this domain.
     let rewritten =
         config.of::<RewrittenSenders>().and_then(|srs| Domain::dns_name(srs.domain.as_str()));
     if let Some(domain) = rewritten.filter(|domain| !named.iter().any(|of| of.domain == *domain)) {
@@ -129,7 +129,7 @@ fn named(config: &Config, authors: Vec<String>) -> Vec<AuditedDomain> {
     named
 }
 
-/// The keys that sign, each once, and whose mail nobody can tell from here.
+/// The signing keys, each once, and notes about signers with domains unknown to this command.
 fn keys(config: &Config) -> (Vec<SigningName<'_>>, Vec<Finding>) {
     let (mut keys, mut notes): (Vec<SigningName<'_>>, Vec<Finding>) = (Vec::new(), Vec::new());
     for scope in signing_scopes(config) {
@@ -153,7 +153,7 @@ fn keys(config: &Config) -> (Vec<SigningName<'_>>, Vec<Finding>) {
     (keys, notes)
 }
 
-/// The same as `postrider dkim check` says; but a key whose time is yet to come is no error.
+/// As in `postrider dkim check`, except that a key that is not in use yet is no error.
 async fn of_key<R: Records>(records: &R, key: &SigningName<'_>, now: Wall) -> Finding {
     let seen = look(records, key).await;
     let later = key.from.filter(|from| *from > now);

@@ -28,7 +28,7 @@ pub(super) fn list(items: &[QueueItem], matched: u64, now: Wall) -> String {
         } else {
             clean(&first.address)
         };
-        // What is on hold is not tried at any time.
+        // A recipient on hold has no next attempt.
         let next_try = first.next_try;
         table.add_row([
             item.id.to_string(),
@@ -161,7 +161,7 @@ pub(super) fn why(item: &QueueItem, now: Wall) -> String {
     text
 }
 
-/// How the server is.
+/// Output of `postrider status`.
 pub(super) fn status(status: &Status) -> String {
     let mut text = String::new();
     let uptime = age(Duration::from_millis(status.uptime_ms));
@@ -213,7 +213,7 @@ pub(super) fn status(status: &Status) -> String {
     text
 }
 
-/// What is queued, counted.
+/// Output of `postrider queue summary`.
 pub(super) fn summary(summary: &Summary) -> String {
     let recipients = counted(summary.recipients, "recipient");
     let messages = counted(summary.messages, "message");

@@ -18,13 +18,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// So many mistakes and duplicates are shown; the others are counted.
+/// Maximum number of errors and duplicates printed; the rest is counted.
 const SHOWN_MAX: usize = 20;
 
-/// What is read of the source at once.
+/// Size of a read from the source.
 const READ_BYTES: usize = 256 << 10;
 
-/// What a build came to.
+/// The result of a build.
 #[derive(Debug)]
 pub(super) struct Built {
     pub(super) summary: DatabaseSummary,
@@ -39,7 +39,7 @@ struct DuplicateKey {
     first_line: u64,
 }
 
-/// Why there is no database.
+/// The reason why no database was built.
 #[derive(Debug)]
 pub(super) enum BuildError {
     /// A sentence.
@@ -48,7 +48,7 @@ pub(super) enum BuildError {
     Wrong(MalformedLines),
 }
 
-/// Lines that say nothing: the first of them, and how many there are.
+/// Malformed lines: the first ones, and their number.
 #[derive(Debug, Default)]
 pub(super) struct MalformedLines {
     pub(super) first: Vec<MalformedLine>,
@@ -70,7 +70,7 @@ impl From<String> for BuildError {
     }
 }
 
-/// Builds, and says what came of it.
+/// Builds, and prints the result.
 pub(super) fn run(args: &BuildArgs) -> ExitCode {
     let outcome = build(args);
     if args.json {
@@ -120,7 +120,7 @@ pub(super) fn build(args: &BuildArgs) -> Result<Built, BuildError> {
     Ok(Built { summary, duplicates, took: begun.elapsed() })
 }
 
-/// What is there and no database must not be lost to two names that were confused.
+/// Refuses to overwrite a file that is no database, in case the names were swapped.
 fn refuse_others(target: &Path) -> Result<(), String> {
     let mut begin = Vec::new();
     match File::open(target).and_then(|file| file.take(16).read_to_end(&mut begin)) {

@@ -1,5 +1,5 @@
-//! What a large database costs. Run by hand, in release mode, with 2 GB free in the build directory:
-//! `cargo test --release -p postrider --bin postrider table::cost -- --ignored --nocapture`.
+//! Measures the costs of a large database. Run by hand, in release mode, with 2 GB free in the build directory: `cargo
+//! test --release -p postrider --bin postrider table::cost -- --ignored --nocapture`.
 
 use super::build::build;
 use crate::cli::{BuildArgs, Format};
@@ -20,8 +20,7 @@ fn status(field: &str) -> f64 {
     kib.expect("a number") / 1024.0
 }
 
-/// What this thread has had of a processor, in nanoseconds: what other work on the machine takes does not
-/// count.
+/// Processor time of this thread in nanoseconds, which excludes other work on the machine.
 fn on_cpu_ns() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")

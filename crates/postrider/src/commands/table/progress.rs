@@ -1,4 +1,4 @@
-//! How far a build is: a bar on a terminal, otherwise a line every few seconds, both on stderr.
+//! Progress of a build on stderr: a bar on a terminal, otherwise a line every few seconds.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{self, IsTerminal, Read};
@@ -37,7 +37,7 @@ impl BuildProgress {
         BuildProgress { bar, begun: now, told: now, keys_count: 0 }
     }
 
-    /// What reads from `reader` is counted.
+    /// Counts the octets read from `reader`.
     pub(super) fn reading<R>(&self, reader: R) -> ProgressReader<R> {
         ProgressReader { reader, bar: self.bar.clone() }
     }

@@ -11,7 +11,7 @@ const LINE_BYTES_MAX: usize = KEY_BYTES_MAX + VALUE_BYTES_MAX;
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pair {
-    /// Where it begins, from 1.
+    /// Number of its first line, from 1.
     pub(super) line: u64,
     pub(super) key: String,
     pub(super) value: String,

@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use x400::association::{AssociationEnd, Binding, Event, Initiator};
 
-/// How often the clock is looked at while nothing comes.
+/// Interval of deadline checks while no data arrives.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(super) fn ping(args: &X400PingArgs) -> ExitCode {
@@ -124,10 +124,10 @@ fn bind(mut stream: TcpStream, peer: &X400Peer) -> Result<String, String> {
     }
 }
 
-/// What the peer has agreed to, `took` after it was asked.
+/// The parameters that the peer accepted, `took` after the request.
 ///
 /// # Errors
-/// It is another one.
+/// Returns an error if the responder is a different peer.
 fn accepted(binding: Binding, peer: &X400Peer, took: Duration) -> Result<String, String> {
     if !channels::is_peer(&binding, peer) {
         let shown = binding.identity.name.unwrap_or_default();

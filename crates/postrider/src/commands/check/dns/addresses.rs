@@ -14,11 +14,11 @@ pub(super) struct SendingAddress {
     pub(super) address: IpAddr,
     /// The name that is said in EHLO, in ASCII.
     pub(super) ehlo: String,
-    /// Whose it is, for people.
+    /// Its owner in the configuration, for people.
     pub(super) of: String,
 }
 
-/// The addresses that mail goes from by a configuration, and what can't be told of them.
+/// The sending addresses of a configuration, and findings about unknown ones.
 pub(super) async fn sending<R: Records>(
     records: &R,
     config: &Config,
@@ -54,13 +54,13 @@ fn addresses_of(source: &Source) -> Vec<IpAddr> {
     four.into_iter().chain(six).collect()
 }
 
-/// Whether a route to hosts of the DNS leaves it to the machine from where mail goes.
+/// Returns true if an `mx` route leaves the choice of the source address to the system.
 fn sends_from_anywhere(config: &Config) -> bool {
     let is_mx = |destination| matches!(destination, Destination::Mx { .. });
     config.routes.iter().any(|route| route.pool.is_none() && is_mx(route.channel.destination()))
 }
 
-/// What mail goes from without sources: as far as anybody knows, the addresses that the server's name has.
+/// The assumed sending addresses without sources: those to which the server's name resolves.
 async fn of_name<R: Records>(records: &R, name: &str) -> Result<Vec<SendingAddress>, Finding> {
     let mut found = Vec::new();
     for family in [Family::V4, Family::V6] {
@@ -89,7 +89,7 @@ impl SendingAddress {
         format!("{} ({})", self.address, self.of)
     }
 
-    /// Whether others see another address in its place.
+    /// Returns true if peers see a translated address instead.
     pub(super) fn is_private(&self) -> bool {
         match self.address {
             IpAddr::V4(address) => {
@@ -113,7 +113,7 @@ impl SendingAddress {
         format!("{}. IN {kind} {}", self.ehlo, self.address)
     }
 
-    /// Whether its name leads to it and back, and is the one that it says (RFC 8601 §3, RFC 5321 §4.1.1.1).
+    /// Checks that its PTR name resolves back to it and equals the EHLO name (RFC 8601 §3, RFC 5321 §4.1.1.1).
     pub(super) async fn named<R: Records>(&self, records: &R) -> Finding {
         let (subject, ehlo) = (self.shown(), &self.ehlo);
         let finding = |severity, text: String| Finding::new(severity, "ptr", &*subject, text);
@@ -134,7 +134,7 @@ impl SendingAddress {
                 return finding(Severity::Error, text);
             }
         };
-        // Where the name that is said doesn't lead back, that is to be mended as well.
+        // If the EHLO name does not resolve to the address, publish that record as well.
         let mended = |finding: Finding, records: Vec<String>| {
             let forward = (!back).then(|| self.forward());
             records.into_iter().chain(forward).fold(finding, Finding::publish)

@@ -22,7 +22,7 @@ impl<R> DnsProber<R> {
         DnsProber { dns, unanswered: Cell::new(0) }
     }
 
-    /// What came of a question, if it is asked at all.
+    /// The answer to a query, unless too many before it had none.
     async fn ask<T>(&self, question: impl AsyncFnOnce(&R) -> DnsAnswer<T>) -> DnsAnswer<T> {
         if self.unanswered.get() >= SILENCE_MAX {
             return Err(Unanswered::NoAnswer("not asked: the name servers do not answer".into()));
@@ -65,7 +65,7 @@ impl DnsCheckProgress {
         DnsCheckProgress { noun, total, begun: now, told: now }
     }
 
-    /// So many are done.
+    /// Reports progress.
     pub(super) fn tell(&mut self, done: usize) {
         if self.told.elapsed() < LINE_INTERVAL {
             return;

@@ -39,7 +39,7 @@ pub(super) async fn of_domain<R: Records>(
     findings
 }
 
-/// Whether there is a policy, and a signature of ours fulfils it (RFC 7489 §3.1).
+/// Checks that a DMARC policy exists and that one of our signatures aligns with it (RFC 7489 §3.1).
 async fn policy<R: Records>(records: &R, named: &AuditedDomain) -> Finding {
     let AuditedDomain { domain, signers, .. } = named;
     let finding = |severity, text: String| Finding::new(severity, "dmarc", &**domain, text);
@@ -89,7 +89,7 @@ async fn policy<R: Records>(records: &R, named: &AuditedDomain) -> Finding {
     finding(Severity::Error, text)
 }
 
-/// Whether replies and reports to it have somewhere to go (RFC 5321 §5.1, RFC 7505).
+/// Checks that the domain accepts replies and reports (RFC 5321 §5.1, RFC 7505).
 async fn mail_hosts<R: Records>(records: &R, server: &str, domain: &str) -> Finding {
     let finding = |severity, text: String| Finding::new(severity, "mx", domain, text);
     let unanswered = |why| finding(Severity::Error, format!("no answer: {why}"));

@@ -1,11 +1,10 @@
-//! What is found about one name or address.
+//! A finding about one name or address.
 
 use crate::commands::dkim::strings_of;
 use crate::terminal::clean;
 use serde::Serialize;
 use std::fmt;
 
-/// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(in crate::commands) enum Severity {

@@ -1,4 +1,4 @@
-//! Which addresses a domain says that it sends from (SPF).
+//! Checks that SPF passes for the sending addresses.
 
 use super::addresses::SendingAddress;
 use super::finding::{Finding, Severity, txt};
@@ -7,15 +7,15 @@ use auth::spf::{Sender, SpfQuery, SpfResult, check};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// Whose mail it is: a domain in the envelope, or a name in EHLO, which counts for mail without a sender
-/// (RFC 7208 §2.4).
+/// The identity that SPF checks: a domain in the envelope, or the name in EHLO, which counts for the null sender (RFC
+/// 7208 §2.4).
 #[derive(Clone, Copy)]
 pub(super) enum Identity<'a> {
     Domain(&'a str),
     Ehlo(&'a str),
 }
 
-/// What is asked with every question.
+/// Constant parameters of all checks.
 #[derive(Clone, Copy)]
 pub(super) struct CheckContext<'a> {
     /// This server's name.
@@ -24,14 +24,14 @@ pub(super) struct CheckContext<'a> {
     pub(super) now: u64,
 }
 
-/// What stands for the answers of one kind.
+/// Addresses with the same result.
 struct FindingGroup {
     severity: Severity,
     reason: String,
     addresses: Vec<IpAddr>,
 }
 
-/// Whether mail of a domain passes from these addresses: a finding for each verdict.
+/// Evaluates SPF of a domain for these addresses: a finding for each result.
 pub(super) async fn senders<R: Records>(
     records: &R,
     asker: CheckContext<'_>,
@@ -107,7 +107,7 @@ async fn told<R: Records>(
     let is_amended = [SpfResult::Fail, SpfResult::SoftFail, SpfResult::Neutral]
         .iter()
         .any(|amended| amended.as_str() == verdict);
-    // Of a record with mistakes nobody knows what it was meant to be.
+    // The intent of a record with syntax errors is unknown.
     match (is_amended, records.txt(name).await) {
         (true, Ok(published)) => match with_terms(&published, &terms) {
             Some(record) => finding.publish(txt(name, &record)),
