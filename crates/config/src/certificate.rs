@@ -4,7 +4,7 @@ use super::written::KeyType;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where certificates are kept that an authority issued.
+/// Directory of certificates issued by an authority.
 pub(super) fn issued(first_spool: &Path) -> PathBuf {
     first_spool.join("acme")
 }
@@ -18,24 +18,24 @@ pub struct Certificate {
     pub chain: PathBuf,
     /// PEM: its private key.
     pub key: PathBuf,
-    /// How it is ordered from the authority of `[acme]`, which may not have been done yet: chain and key
-    /// are one file then. `None`: the files are the operator's.
+    /// Order settings if the authority of `[acme]` issues it; it may not exist yet. Chain and key are then one file.
+    /// `None`: the operator supplies the files.
     pub ordered: Option<Ordered>,
     /// Line of the file, from 1.
     pub line: u32,
 }
 
-/// How a certificate is ordered.
+/// Settings for ordering a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ordered {
     /// Of its key.
     pub key_type: KeyType,
-    /// Whether the key stays the same.
+    /// True if the key is kept at renewal.
     pub reuse_key: bool,
 }
 
 impl Certificate {
-    /// Whether it is shown to who asks for this name.
+    /// Returns true if it is presented to clients requesting this name.
     #[must_use]
     pub fn is_for(&self, name: &str) -> bool {
         self.names.iter().any(|pattern| pattern.matches(name))
@@ -56,13 +56,13 @@ impl NamePattern {
         NamePattern { name: name.into(), is_wildcard }
     }
 
-    /// Whether it stands for many.
+    /// Returns true for a wildcard.
     #[must_use]
     pub fn is_wildcard(&self) -> bool {
         self.is_wildcard
     }
 
-    /// Whether this name is meant.
+    /// Returns true if this name matches.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         let name = name.strip_suffix('.').unwrap_or(name);

@@ -1,7 +1,7 @@
-//! What a route's channel is told, and what others may ask of that without knowing the channel.
+//! A route's channel: its settings, and the properties that other modules use without knowing the kind of channel.
 //!
-//! A kind of channel implements [`ChannelSection`] for its keys and [`Settings`] for what they come
-//! to, and is registered with [`Schema::channel`](crate::Schema::channel).
+//! A kind of channel implements [`ChannelSection`] for its keys and [`Settings`] for their values, and is registered
+//! with [`Schema::channel`](crate::Schema::channel).
 
 use super::explainer::Explainer;
 use super::host::HostPort;
@@ -19,22 +19,22 @@ use std::sync::Arc;
 pub trait ChannelSection: 'static {
     /// Its key in `[[route]]`.
     const KEY: &'static str;
-    /// What the key is for: a sentence in the table of `[[route]]`'s keys.
+    /// The purpose of the key: a sentence in the table of `[[route]]`'s keys.
     const SUMMARY: &'static str;
-    /// How it is written, for the reference page.
+    /// An example in the file's syntax, for the reference page.
     const EXAMPLE: &'static str;
-    /// Keys (TOML) whose default is another here than in the shared part of `Text`.
+    /// Keys (TOML) with a default that differs from the shared part of `Text`.
     const DEFAULTS: &'static str = "";
-    /// Keys that are missing here for a reason, which is shown to those who try.
+    /// Keys that are deliberately missing here, with the reason shown if they are used.
     const ELSEWHERE: &'static [(&'static [&'static str], &'static str)] = &[];
     /// The table as it is written. Its doc comments are the reference page.
     type Text: DeserializeOwned + JsonSchema;
 
-    /// Reads the table. `None` when there is a mistake in it, which `reader` was told.
+    /// Reads the table. `None` after an error, which was reported to `reader`.
     fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>>;
 
-    /// Settings that keep all mail in the directory at `path` on this machine, so many octets of it: for the
-    /// postmaster's mail, when no route takes it. `None`: not by this kind of channel.
+    /// Settings that store all mail in the directory at `path` on this machine, with this quota in octets. Used for the
+    /// postmaster's mail if no route accepts it. `None` if this kind of channel cannot.
     fn mailbox_at(path: &str, quota_bytes: u64) -> Option<Arc<dyn Settings>> {
         let _ = (path, quota_bytes);
         None
@@ -44,56 +44,57 @@ pub trait ChannelSection: 'static {
 /// Gives the values that an entry has by a name.
 pub type Values<'a, 'v> = &'a dyn Fn(&str) -> &'v [Box<str>];
 
-/// What a channel is told by one route.
+/// Settings of a channel from one route.
 pub trait Settings: Any + Debug + Send + Sync {
     /// The key in `[[route]]`.
     fn key(&self) -> &'static str;
 
-    /// Where the mail goes.
+    /// Destination of the mail.
     fn destination(&self) -> Destination<'_>;
 
-    /// What limits its connections, or workers.
+    /// Limits of its connections or workers.
     fn limits(&self) -> RouteLimits {
         RouteLimits::default()
     }
 
-    /// Who else than the file says how connections to its hosts are encrypted.
+    /// Sources of TLS policy for its hosts, besides the file.
     fn tls_sources(&self) -> TlsSources {
         TlsSources::default()
     }
 
-    /// The same for messages that ask for TLS all the way (RFC 8689 §4.2.1): whoever can vouch for its hosts.
-    /// `None`: what it delivers to is the end of the way, and such a message goes there as any other.
+    /// The same for messages that require TLS on all hops (RFC 8689 §4.2.1): the sources that can authenticate its
+    /// hosts. `None`: delivery here is final, and these messages are delivered like any other.
     fn tls_sources_required(&self) -> Option<TlsSources> {
         None
     }
 
-    /// What becomes of 8-bit content that its hosts don't take.
+    /// Handling of 8-bit content that its hosts do not accept.
     fn eight_bit(&self) -> EightBit {
         EightBit::AsIs
     }
 
-    /// Whether its hosts can be asked for recipients, without further ado.
+    /// Returns true if its hosts can be queried for recipients without further steps.
     fn may_be_asked(&self) -> bool {
         true
     }
 
-    /// What has the secret that it shows its hosts.
+    /// The secret presented to its hosts.
     fn secret_file(&self) -> Option<&Arc<SecretFile>> {
         None
     }
 
-    /// With [`Destination::ByEntry`]: the hosts of the recipient whose entry has these values, in groups as
-    /// [`Destination::Hosts`] has them.
+    /// With [`Destination::ByEntry`]: the hosts of a recipient with an entry of these values, in groups as in
+    /// [`Destination::Hosts`].
     ///
     /// # Errors
-    /// Which value is missing, or is no host, for people.
+    /// Returns the missing value, or the one that is not a host, as text.
     fn hosts_by_entry(&self, values: Values<'_, '_>) -> Result<Vec<Vec<HostPort>>, String> {
         let _ = values;
         Ok(Vec::new())
     }
 
-    /// Why this recipient can't be had through it, or not by a client that may not send to any domain; `None`: it can.
+    /// The refusal of this recipient, in general or for a client that may not send to any domain; `None` if it is
+    /// deliverable.
     fn refusal(&self, recipient: &Mailbox, may_relay: bool) -> Option<&'static Refusal> {
         let _ = (recipient, may_relay);
         None
@@ -105,23 +106,23 @@ pub trait Settings: Any + Debug + Send + Sync {
         None
     }
 
-    /// Which messages it can deliver.
+    /// Kinds of messages that it can deliver.
     fn kinds_of_mail(&self) -> KindsOfMail {
         KindsOfMail { internet: true, x400: false }
     }
 
-    /// Whether accepted mail is queued. If not it is thrown away as it arrives: nothing of it is
-    /// written for recipients of this route.
+    /// Returns true if accepted mail is queued. Otherwise mail is discarded on arrival: no data is written for
+    /// recipients of this route.
     fn keeps_mail(&self) -> bool {
         true
     }
 
-    /// The next hop may take a local part with `%`, `!` or `@` for a route of its own, and relay.
+    /// The next hop may interpret a local part with `%`, `!` or `@` as a route, and relay.
     fn may_be_routed_on(&self) -> bool {
         false
     }
 
-    /// Shows where mail for this recipient goes, by the keys that say so.
+    /// Explains the destination of mail for this recipient, by the keys that set it.
     fn explain_destination(&self, recipient: &Mailbox, explainer: &mut Explainer<'_>) {
         let _ = (recipient, explainer);
     }
@@ -131,7 +132,7 @@ pub trait Settings: Any + Debug + Send + Sync {
         let _ = explainer;
     }
 
-    /// Whether the other settings say the same.
+    /// Returns true if the other settings are equal.
     fn is_like(&self, other: &dyn Settings) -> bool;
 }
 
@@ -172,7 +173,7 @@ pub enum EightBit {
     AsIs,
 }
 
-/// Which messages a channel can deliver.
+/// Kinds of messages that a channel can deliver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KindsOfMail {
     /// Internet messages, to mailboxes.
@@ -181,7 +182,7 @@ pub struct KindsOfMail {
     pub x400: bool,
 }
 
-/// Who else than the file says how connections are encrypted.
+/// Sources of TLS policy, besides the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TlsSources {
     /// TLSA records of the hosts, where DNSSEC vouches for them (RFC 7672).
@@ -192,7 +193,7 @@ pub struct TlsSources {
     pub public_only: bool,
 }
 
-/// Where the mail of a route goes.
+/// Destination of a route's mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination<'a> {
     /// It stays on this server, at a place of this name (a path, perhaps with parts to fill in);
@@ -210,7 +211,7 @@ pub enum Destination<'a> {
     },
 }
 
-/// What limits the connections, or workers, of a route. 0: no limit.
+/// Limits of a route's connections or workers. 0: no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteLimits {
     /// Shared by all that leads by this route to the same set of hosts.

@@ -1,4 +1,4 @@
-//! The configuration itself, and what the message's way asks of it.
+//! The configuration, and the decisions made from it for each message.
 
 use super::certificate::Certificate;
 use super::document::Document;
@@ -27,51 +27,50 @@ use std::sync::Arc;
 pub struct Config {
     /// The name this server goes by.
     pub hostname: Domain,
-    /// Where mail for the bare `<postmaster>` goes.
+    /// Destination of mail for the bare `<postmaster>`.
     pub postmaster: Postmaster,
     /// Addresses before a NAT or proxy that lead here.
     pub proxy_addresses: Vec<IpAddr>,
     /// `None`: one per core.
     pub shards: Option<u16>,
-    /// Where accepted mail is kept.
+    /// Storage of accepted mail.
     pub spool: SpoolSection,
     /// Those of this server; the first is for clients that ask for none.
     pub certificates: Vec<Certificate>,
-    /// Where mail comes in, at least one.
+    /// Listeners, at least one.
     pub listeners: Vec<Arc<Listener>>,
-    /// Where mail goes, in the order of the file, and last, if it is needed, the built-in one
-    /// named [`POSTMASTER_ROUTE`].
+    /// Routes, in the order of the file, and last, if needed, the built-in one named [`POSTMASTER_ROUTE`].
     pub routes: Vec<Arc<Route>>,
-    /// When deliveries are tried again, unless the route says otherwise.
+    /// Retry policy of routes without their own.
     pub retry: Retry,
-    /// What senders are told, unless the route says otherwise.
+    /// Reports to senders, for routes without their own settings.
     pub reports: Arc<Reports>,
-    /// When mail without a sender is tried again.
+    /// Retry policy of mail without a sender.
     pub report_retry: ReportRetry,
     /// TLS of clients, on all listeners together.
     pub tls: Tls,
-    /// How names are resolved.
+    /// Name resolution.
     pub dns: Dns,
     /// The administration interface.
     pub admin: Admin,
     /// The console log.
     pub log: Log,
-    /// What is done with mail before it is durable, in the order of the file.
+    /// Stages that process mail before it is durable, in the order of the file.
     pub stages: Vec<StageEntry>,
     /// Lookup tables, in the order of the file.
     pub tables: Vec<Arc<TableEntry>>,
     /// From where mail is sent, in the order of the file.
     pub sources: Vec<Arc<Source>>,
-    /// What routes spread their mail over, in the order of the file.
+    /// Source pools of routes, in the order of the file.
     pub pools: Vec<Arc<Pool>>,
-    /// Whose mail it is, where several send.
+    /// Tenants that share this server.
     pub tenants: Arc<Tenants>,
-    /// Where the pace of mail to providers is written; see [`Config::shape`].
+    /// Sources of the shaping rules; see [`Config::shape`].
     pub shaping_sources: Vec<ShapingSource>,
     pub(super) shaping: Option<Arc<Shaping>>,
-    /// What each route sets of its pace itself, where mail is shaped.
+    /// The pace settings of each route itself, where mail is shaped.
     pub(super) own_paces: Vec<shaping::Pace>,
-    /// What is hardly meant, but not wrong.
+    /// Problems that are legal but probably unintended.
     pub warnings: Vec<Problem>,
     pub(super) table: RouteTable,
     pub(super) or_routes: OrRoutes,
@@ -84,24 +83,24 @@ pub struct Config {
 }
 
 impl Config {
-    /// What became of a section; `None`: there is nothing to do by it.
+    /// The value of a section; `None` if it has no effect.
     #[must_use]
     pub fn of<S: Section>(&self) -> Option<&S::Value> {
         self.sections.get::<S, S::Value>()
     }
 
-    /// Puts another value in the place of what became of a section.
+    /// Replaces the value of a section.
     pub fn set<S: Section>(&mut self, value: S::Value) {
         self.sections.put::<S, S::Value>(value);
     }
 
-    /// The mistake that what a section names can't be used: by this key.
+    /// Creates the error that an object named by this key of a section is unusable.
     #[must_use]
     pub fn unusable<S: Section>(&self, key: &str, why: String) -> ConfigErrors {
         self.mistake(&format!("{}.{key}", S::KEY), why)
     }
 
-    /// The mistake that what the value at this path (`signer[0].key`) names can't be used.
+    /// Creates the error that the object named at this path (`signer[0].key`) is unusable.
     #[must_use]
     pub fn mistake_at(&self, path: &str, why: impl Into<String>) -> Problem {
         self.document.problem(path, true, why.into(), "")
@@ -146,10 +145,10 @@ impl Config {
         self.routes.iter().filter_map(|route| Some((&**route, route.channel.secret_file()?)))
     }
 
-    /// Takes what stands in [`Config::shaping_sources`], read in their order.
+    /// Applies the contents of [`Config::shaping_sources`], read in order.
     ///
     /// # Errors
-    /// What is wrong with one of the files.
+    /// Returns the errors of one of the files.
     pub fn shape(&mut self, files: &[ShapingFile]) -> Result<(), ConfigErrors> {
         self.own_paces = self.routes.iter().map(|route| self.read_own_pace(route)).collect();
         self.shaping = match files {
@@ -163,8 +162,7 @@ impl Config {
         Ok(())
     }
 
-    /// Who knows providers, when somebody asks: the shaping files in force, or, where there are none, what is
-    /// built in.
+    /// The known providers: from the shaping files in force, or the built-in ones without any.
     #[must_use]
     pub fn providers(&self) -> Providers {
         Providers(self.shaping.clone())
@@ -194,7 +192,7 @@ impl Config {
         }
     }
 
-    /// The rules of providers, and (`None`) of whoever has none.
+    /// The rules of providers, and (`None`) of domains without a provider.
     pub fn shaping_rules(&self) -> impl Iterator<Item = (Option<&Arc<str>>, &Arc<shaping::Rule>)> {
         self.shaping.iter().flat_map(|shaping| shaping.rules())
     }
@@ -210,7 +208,7 @@ impl Config {
         shaping::Pace::of_route(route.channel.limits(), self.document.file(), line)
     }
 
-    /// Whether it is the built-in default.
+    /// Returns true for the built-in default.
     #[must_use]
     pub fn is_embedded(&self) -> bool {
         self.file_name() == EMBEDDED_NAME
@@ -222,14 +220,14 @@ impl Config {
         self.document.file()
     }
 
-    /// Warnings with the lines concerned and a pointer into them; empty when there are none.
+    /// Warnings with the lines concerned and a pointer into them; empty without warnings.
     #[must_use]
     pub fn render_warnings(&self, colour: bool) -> String {
         render(self.document.file(), self.document.text(), &self.warnings, colour)
     }
 
-    /// The first route that takes this domain, and its index; `in_tables`: the first of those whose
-    /// table has it.
+    /// The first route that accepts this domain, and its index; `in_tables`: the first route with the domain in its
+    /// table.
     #[must_use]
     pub fn route_for(
         &self,
@@ -245,8 +243,8 @@ impl Config {
         self.routes.get(index).map(|route| (index, route))
     }
 
-    /// The first route that takes this domain by name, in the file or in a table; of what O/R addresses are
-    /// routed by, the one with most attributes.
+    /// The first route that accepts this domain by name, in the file or in a table. For the routed part of an O/R
+    /// address, the route with the most attributes.
     #[must_use]
     pub fn named(&self, domain: &Domain, in_tables: Option<usize>) -> Option<usize> {
         if domain.is_or_domain() {
@@ -310,14 +308,13 @@ impl Config {
                 || self.is_own_by_section(recipient))
     }
 
-    /// Whether an address is in a domain that a section makes ours, and no route takes that.
+    /// Returns true if an address is in a local domain of a section that no route accepts.
     fn is_own_by_section(&self, recipient: &Mailbox) -> bool {
         let domain = recipient.domain();
         self.own_domains.contains(&domain) && !self.takes(&domain)
     }
 
-    /// Whether a route takes mail for our own name: one that names it, or a local one that takes
-    /// everything.
+    /// Returns true if a route accepts mail for the hostname: one that names it, or a local catch-all.
     fn takes_own_name(&self) -> bool {
         self.takes(&self.hostname)
     }

@@ -25,8 +25,8 @@ pub enum Decision {
         /// Index in [`Listener::relay_from`]; `None`: it has logged in, or has a certificate.
         network: Option<usize>,
     },
-    /// Accepted, always (RFC 5321 §4.5.1): the recipient to be kept is
-    /// [`super::Postmaster::address`], in place of what the client gave.
+    /// Accepted, always (RFC 5321 §4.5.1): the recipient is stored as [`super::Postmaster::address`], in place of the
+    /// one given by the client.
     Postmaster {
         /// The route.
         route: usize,
@@ -36,7 +36,7 @@ pub enum Decision {
         /// The catch-all route.
         route: usize,
     },
-    /// Refused: the local part names a way on from the next hop, and the client may not relay.
+    /// Refused: the local part contains a route beyond the next hop, and the client may not relay.
     Routed {
         /// The route.
         route: usize,
@@ -56,7 +56,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Whether the recipient is accepted.
+    /// Returns true if the recipient is accepted.
     #[must_use]
     pub fn is_accepted(self) -> bool {
         self.refusal().is_none()
@@ -77,7 +77,7 @@ impl Decision {
         }
     }
 
-    /// Why it is refused; `None` when it is accepted.
+    /// The refusal; `None` if accepted.
     #[must_use]
     pub fn refusal(self) -> Option<Refusal> {
         match self {
@@ -97,14 +97,14 @@ impl Decision {
 }
 
 impl Config {
-    /// Whether there are clients that may relay, at any listener.
+    /// Returns true if any listener has clients that may relay.
     #[must_use]
     pub fn has_relay(&self) -> bool {
         self.listeners.iter().any(|listener| !listener.relay_from.is_empty())
     }
 
-    /// May a client of this listener send to this recipient? `client` is `None` when it is not
-    /// known: it then is a stranger. `in_tables`: the first route whose table has the domain.
+    /// Decides if a client of this listener may send to this recipient. `client` is `None` if not known: it then counts
+    /// as unauthenticated. `in_tables`: the first route with the domain in its table.
     #[must_use]
     pub fn decide(
         &self,
@@ -122,7 +122,7 @@ impl Config {
         }
     }
 
-    /// The same of a client of whom it is known whether it may send to any domain.
+    /// The same for a client with a known permission to send to any domain.
     #[must_use]
     pub fn decide_as(
         &self,
@@ -136,7 +136,7 @@ impl Config {
         }
         let domain = rcpt.domain();
         if rcpt.is_or_address() {
-            // Whoever may name such has shown who it is.
+            // Only authenticated clients may name O/R addresses.
             return match self.named(&domain, None) {
                 Some(route) => Decision::Named { route },
                 None => Decision::NoRoute { may_relay: true },
@@ -157,7 +157,7 @@ impl Config {
         {
             return Decision::Postmaster { route: self.postmaster.route };
         }
-        // So is a domain that a section makes ours, whose mail comes here (RFC 5321 §4.5.1).
+        // Likewise a local domain of a section, which receives mail here (RFC 5321 §4.5.1).
         let is_own = self.own_domains.contains(&domain);
         if is_own && rcpt.local().eq_ignore_ascii_case("postmaster") {
             return Decision::Postmaster { route: self.postmaster.route };
@@ -174,8 +174,8 @@ impl Config {
         }
     }
 
-    /// Why a member may not stand for a recipient: the same rules as if the client had named it itself hold
-    /// for what it wrote, and goes on into the member.
+    /// The reason why a member may not replace a recipient: text from the client that becomes part of the member is
+    /// subject to the same rules as a recipient.
     #[must_use]
     pub fn refuses_member(
         &self,
@@ -186,14 +186,15 @@ impl Config {
         route: &Arc<Route>,
     ) -> Option<Refusal> {
         let route = self.routes.iter().position(|one| Arc::ptr_eq(one, route))?;
-        // The operator may lead an alias where a stranger may not go, but not the stranger's own words.
+        // The operator may point an alias to a route closed to unauthenticated clients, but the client's own text must
+        // not be routed there.
         let is_own_word = member.local() == rcpt.local();
         let may_go_on = may_relay || !is_own_word;
         let fits = Decision::Named { route };
         match self.unless_unfit(listener, may_go_on, member, fits, route) {
             Decision::Unfit { why, .. } => Some(why.clone()),
             _ if may_relay || !is_routed(rcpt) => None,
-            // What the client wrote may have come there in part only.
+            // The client's text may be only a part of the member.
             _ => match self.unless_unfit(listener, false, member, fits, route) {
                 routed @ Decision::Routed { .. } => routed.refusal(),
                 _ => None,
@@ -201,8 +202,8 @@ impl Config {
         }
     }
 
-    /// Why nobody of this address may get a copy of what this client sends: a rule may have made the address of what
-    /// the client wrote, and a way on from the next hop is none that it may name.
+    /// The reason why no copy of this client's mail may go to this address. A rule may have derived the address from
+    /// the client's text, which may not contain a route beyond the next hop.
     #[must_use]
     pub fn refuses_copy(
         &self,
@@ -229,7 +230,7 @@ impl Config {
     ) -> Decision {
         let channel = self.routes.get(route).map(|route| &route.channel);
         if let Some(why) = channel.and_then(|channel| channel.refusal(rcpt, may_relay)) {
-            // RFC 5321 §4.5.1: each domain that mail is taken for has one.
+            // RFC 5321 §4.5.1: each domain with accepted mail has a postmaster.
             return match rcpt.local().eq_ignore_ascii_case("postmaster") {
                 true => Decision::Postmaster { route: self.postmaster.route },
                 false => Decision::Unfit { route, why },
@@ -249,21 +250,20 @@ impl Config {
     }
 }
 
-/// Whether the local part names a way on from the next hop, to software of the past.
+/// Returns true if legacy software would read the local part as a route beyond the next hop.
 fn is_routed(mailbox: &Mailbox) -> bool {
     mailbox.local_unquoted().contains(['%', '!', '@'])
 }
 
-/// Whether this client of the listener, if it may send at all, may send to any domain.
+/// Returns true if this client of the listener, given that it may send at all, may send to any domain.
 fn may_relay(listener: &Listener, client: Option<IpAddr>) -> bool {
     listener.needs_login()
         || !listener.takes_internet_mail()
         || client.is_some_and(|client| listener.relay_network(client).is_some())
 }
 
-/// Whether the domain is an address literal of this server (RFC 5321 §4.5.1). Of a listener on all
-/// addresses it is not known here which those are: every address that a stranger names then is, for
-/// its mail has nowhere else to go.
+/// Returns true if the domain is an address literal of this server (RFC 5321 §4.5.1). A listener on all addresses does
+/// not know them, so any literal from an unauthenticated client counts: its mail has no other destination.
 fn is_own_literal(listener: &Listener, rcpt: &Mailbox, may_relay: bool) -> bool {
     let Some(literal) = rcpt.domain().literal() else { return false };
     let own = listener.address.ip().to_canonical();

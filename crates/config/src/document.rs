@@ -15,7 +15,7 @@ pub(super) struct Document {
     file: Arc<str>,
     text: Arc<str>,
     places: BTreeMap<String, Range<usize>>,
-    /// Where lines end, in order: a file of many thousands of keys is asked for the line of each.
+    /// Offsets of line ends, in order: lines are looked up for many thousands of keys.
     line_ends: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ impl Document {
         &self.text
     }
 
-    /// Where the value at `path` stands; `None` when it is a default.
+    /// Position of the value at `path`; `None` for a default.
     #[must_use]
     pub(super) fn span(&self, path: &str) -> Option<Range<usize>> {
         self.places.get(path).cloned()
@@ -69,14 +69,14 @@ impl Document {
         keys.into_iter().map(|(path, span)| (path.as_str(), self.written(path, span))).collect()
     }
 
-    /// What stands in the table at `at`.
+    /// The values in the table at `at`.
     fn below(&self, at: &str) -> impl Iterator<Item = (&String, &Range<usize>)> {
         let prefix = format!("{at}.");
         let from = self.places.range(prefix.clone()..);
         from.take_while(move |(path, _)| path.starts_with(&prefix))
     }
 
-    /// Whether the value at `path` is a table with keys, or a list of such.
+    /// Returns true if the value at `path` is a table with keys, or a list of tables.
     fn has_keys(&self, path: &str) -> bool {
         self.below(path).next().is_some() || self.below(&format!("{path}[0]")).next().is_some()
     }
@@ -144,7 +144,7 @@ impl Document {
         Problem { fatal, message, help, span: self.first_line(span), line, column }
     }
 
-    /// What is said about a table is shown at its first line only.
+    /// Messages about a table point to its first line only.
     fn first_line(&self, span: Range<usize>) -> Range<usize> {
         let text = self.text.get(span.clone()).unwrap_or("");
         let len = text.find('\n').unwrap_or(text.len());

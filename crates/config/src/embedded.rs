@@ -1,9 +1,9 @@
 //! The configuration of a first look.
 
-/// What stands in its place in messages.
+/// Name used for it in messages.
 pub(super) const EMBEDDED_NAME: &str = "the embedded default";
 
-/// What `postrider serve` runs without a file, as TOML.
+/// The configuration of `postrider serve` without a file, as TOML.
 pub const EMBEDDED: &str = r#"# What `postrider serve` runs when it is given no file: safe for a first look.
 # It listens on this machine only, accepts mail for any domain, keeps it in Maildirs, and relays
 # nothing to the outside.

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Who decided.
+/// The origin of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// File and line.
@@ -47,7 +47,7 @@ pub struct ExplainedDecision {
     pub what: String,
     /// The value.
     pub value: String,
-    /// Who decided it.
+    /// The origin of the value.
     pub decided_by: Origin,
 }
 
@@ -55,10 +55,10 @@ pub struct ExplainedDecision {
 #[derive(Debug)]
 pub struct Explainer<'a> {
     document: &'a Document,
-    /// The section whose owner explains it.
+    /// The section currently explained by its owner.
     pub(super) section: String,
     pub(super) steps: Vec<ExplainedDecision>,
-    /// What the recipient's entry has.
+    /// Values of the recipient's entry.
     pub(super) values: Option<&'a [NamedValues]>,
     /// The keys of the file, by their paths, that steps show.
     shown: RefCell<BTreeSet<String>>,
@@ -83,14 +83,14 @@ impl<'a> Explainer<'a> {
         Explainer { document, section: String::new(), steps, values: None, shown }
     }
 
-    /// A key of the owner's section, what it comes to, and the line that sets it.
+    /// A key of the owner's section, its value, and the line that sets it.
     pub fn own_key(&mut self, key: &str, value: String) {
         let origin = self.origin(&format!("{}.{key}", self.section));
         self.step(key, value, origin);
     }
 
-    /// What the recipient's entry in the table of its route's recipients has, by names; `None`: it
-    /// was not looked up, or there is none.
+    /// Values of the recipient's entry in its route's table of recipients, by name; `None` without a lookup or an
+    /// entry.
     #[must_use]
     pub fn values(&self) -> Option<&'a [NamedValues]> {
         self.values
@@ -102,7 +102,7 @@ impl<'a> Explainer<'a> {
         self.own_key(key, value);
     }
 
-    /// The same for networks, unless there are none.
+    /// The same for networks, if any.
     pub fn own_networks(&mut self, key: &str, networks: &[IpNet]) {
         if !networks.is_empty() {
             let networks: Vec<String> = networks.iter().map(ToString::to_string).collect();
@@ -147,7 +147,7 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// Whether a step shows this key, or an entry of its list.
+    /// Returns true if a step shows this key, or an entry of its list.
     fn is_shown(&self, path: &str) -> bool {
         let shown = self.shown.borrow();
         shown.contains(path) || {

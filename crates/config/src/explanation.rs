@@ -1,4 +1,4 @@
-//! What would happen to a recipient, and which line of the file decided it.
+//! Explanation of the handling of a recipient, with the deciding lines of the file.
 
 use super::channel::Destination;
 use super::explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
@@ -15,7 +15,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What is asked.
+/// Input of an explanation.
 #[derive(Clone, Copy, Debug)]
 pub struct ExplainRequest<'a> {
     /// The recipient.
@@ -24,45 +24,44 @@ pub struct ExplainRequest<'a> {
     pub sender: Option<&'a Mailbox>,
     /// The listener the client comes through; by default the first.
     pub listener: Option<&'a str>,
-    /// The client's address; by default a stranger.
+    /// The client's address; by default an unauthenticated client.
     pub client: Option<IpAddr>,
     /// For `mx` routes: the hosts that the lookup gave, groups of equal preference, the best first,
     /// or why there is no answer. `None`: no lookup was made.
     pub mx: Option<Result<&'a [Vec<String>], &'a str>>,
-    /// Of these hosts those for which others than the file say how they are encrypted, each with what
-    /// comes of that.
+    /// Hosts with a TLS policy from a source other than the file, each with its result.
     pub tls: &'a [(String, String)],
-    /// What tables say of the recipient.
+    /// Results of table lookups for the recipient.
     pub in_tables: InTables<'a>,
 }
 
-/// What tables say of a recipient; nothing, when none was asked.
+/// Results of table lookups for a recipient; empty without lookups.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InTables<'a> {
-    /// The first route whose table has the recipient's domain.
+    /// The first route with the recipient's domain in its table.
     pub route: Option<usize>,
     /// Each lookup, in their order.
     pub lookups: &'a [TableLookup],
-    /// What access rules say, up to the one that decides.
+    /// Results of access rules, up to the deciding one.
     pub access: &'a [AccessStep],
-    /// The last of them refuses the recipient, or settles it otherwise.
+    /// The last rule refuses the recipient, or decides otherwise.
     pub is_settled_by_access: bool,
-    /// Whom the recipient stands for: the text of an alias.
+    /// The text of the alias that replaces the recipient.
     pub stands_for: Option<&'a str>,
-    /// Who answers for it: the sender of what goes to those.
+    /// The owner of the alias: the sender of mail to its members.
     pub owner: Option<&'a Mailbox>,
-    /// What the recipient's entry has, in the table of its route's recipients.
+    /// Values of the recipient's entry in its route's table of recipients.
     pub values: Option<&'a [NamedValues]>,
-    /// Why the recipient would be refused although a route takes it.
+    /// The reason for a refusal although a route accepts the recipient.
     pub refusal: Option<&'a Refusal>,
 }
 
-/// What an access rule says of a recipient.
+/// Result of an access rule for a recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessStep {
     /// Its place among the rules, from 0.
     pub rule: usize,
-    /// By which key of which table, what that says, and what follows, for people.
+    /// Key, table, result and consequence, for people.
     pub text: String,
 }
 
@@ -73,9 +72,9 @@ pub struct TableLookup {
     pub table: String,
     /// The key, as the table wants it.
     pub key: String,
-    /// Where the answer was had: a file, a server.
+    /// Source of the answer: a file, a server.
     pub source: String,
-    /// What it was, for people.
+    /// The answer, for people.
     pub answer: String,
 }
 
@@ -86,7 +85,7 @@ pub struct Explanation {
     pub recipient: String,
     /// As asked; empty for `<>`.
     pub sender: String,
-    /// Whether RCPT would be accepted.
+    /// True if RCPT would be accepted.
     pub accepted: bool,
     /// Name of the route, if there is one.
     pub route: Option<String>,
@@ -99,7 +98,7 @@ pub struct Explanation {
 }
 
 impl Config {
-    /// The first listener at which a recipient can be named; the first of all, where there is none.
+    /// The first listener that accepts this kind of recipient, or the first of all.
     #[must_use]
     pub fn usual_listener(&self, recipient: &Mailbox) -> Option<&Arc<Listener>> {
         let is_or = recipient.is_or_address();
@@ -107,10 +106,10 @@ impl Config {
         fit.next().or(self.listeners.first())
     }
 
-    /// What would happen to a recipient, without sending anything.
+    /// Explains the handling of a recipient, without sending anything.
     ///
     /// # Errors
-    /// When the listener does not exist.
+    /// Returns an error if the listener does not exist.
     pub fn explain(&self, request: &ExplainRequest<'_>) -> Result<Explanation, String> {
         let listener = match request.listener {
             None => self.usual_listener(request.recipient),
@@ -197,7 +196,7 @@ impl ExplanationBuilder<'_> {
         self.explainer.other_keys();
     }
 
-    /// What becomes of the recipient, and where that stands; `deciding_rule`: of the access rules.
+    /// The decision about the recipient, and its origin; `deciding_rule`: of the access rules.
     fn verdict(
         &self,
         at: &str,
@@ -241,7 +240,7 @@ impl ExplanationBuilder<'_> {
         }
     }
 
-    /// What messages must pass at a listener.
+    /// Checks that messages must pass at a listener.
     fn rules(&mut self, listener: &Listener, is_stranger: bool) {
         listener.protocol.explain(&mut self.explainer);
         let kinds = &self.config.listener_kinds;
@@ -254,13 +253,13 @@ impl ExplanationBuilder<'_> {
         }
     }
 
-    /// Whom the listener trusts with more than others.
+    /// Networks with additional trust at the listener.
     fn networks(&mut self, listener: &Listener) {
         self.explainer.own_networks("steering_from", &listener.steering_from);
         self.explainer.own_networks("proxy_protocol_from", &listener.proxy_protocol_from);
     }
 
-    /// What stages do to mail of this sender, if it is the author, too.
+    /// Effects of stages on mail of this sender, if it is also the author.
     fn stages(&mut self, listener: &Listener, request: &ExplainRequest<'_>) {
         let is_of_house = listener.needs_login()
             || request.client.is_some_and(|client| listener.relay_network(client).is_some());
@@ -273,7 +272,7 @@ impl ExplanationBuilder<'_> {
         }
     }
 
-    /// What an alias stands for.
+    /// Members of an alias.
     fn standing_for(&mut self, tables: &InTables<'_>) {
         let Some(members) = tables.stands_for else { return };
         let origin = self.last_table();
@@ -284,7 +283,7 @@ impl ExplanationBuilder<'_> {
         }
     }
 
-    /// What access rules say; returns where the one stands that settles the recipient.
+    /// Results of access rules; returns the origin of the deciding one.
     fn access_rules(&mut self, tables: &InTables<'_>) -> Option<Origin> {
         let mut last = None;
         for step in tables.access {
@@ -319,7 +318,7 @@ impl ExplanationBuilder<'_> {
         }
     }
 
-    /// Which route it is; returns where that stands.
+    /// The route; returns its origin.
     fn route_line(&mut self, route: &Route) -> Origin {
         let at = format!("route[{}]", route.index);
         let origin =
@@ -399,7 +398,7 @@ impl ExplanationBuilder<'_> {
         }
     }
 
-    /// What shaping says instead of the route, whose limits stand from `before` on.
+    /// Limits from shaping that replace the route's, which are the steps from `before` on.
     fn shaping(
         &mut self,
         before: usize,
@@ -522,7 +521,7 @@ impl ExplanationBuilder<'_> {
     }
 }
 
-/// Who may send to a recipient that a route names.
+/// The permission to send to a recipient that a route names.
 fn named_by(recipient: &Mailbox) -> String {
     match recipient.is_or_address() {
         true => "accepted from peers of X.400: a route names its attributes".to_owned(),

@@ -16,7 +16,7 @@ pub struct HostPort {
     pub port: u16,
 }
 
-/// A host: an address, or a name whose addresses are looked up, or a socket of this one.
+/// A host: an address, a name with addresses to look up, or a socket of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Host {
     /// No lookup needed.
@@ -39,7 +39,7 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// What the kernel has room for.
+/// Limit of the kernel.
 const SOCKET_PATH_BYTES: usize = 108;
 
 impl HostPort {

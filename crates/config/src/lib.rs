@@ -1,11 +1,11 @@
 //! The configuration: one TOML file, one typed schema, resolved into immutable values.
 //!
-//! [`Schema::parse`] reads a file, [`Schema::embedded`] is the safe default. A kind of channel owns
-//! its keys: it describes, reads and explains them ([`ChannelSection`], [`Settings`]), and is one
-//! line where the schema is put together. So does whoever owns a section ([`Section`]).
+//! [`Schema::parse`] reads a file, [`Schema::embedded`] is the safe default. A kind of channel owns its keys: it
+//! describes, reads and explains them ([`ChannelSection`], [`Settings`]), and is registered with one line. The same is
+//! true for the owner of a section ([`Section`]).
 //!
-//! What the message's way asks of it: [`Config::decide`] (may this client send to this
-//! recipient?) at RCPT; [`Config::route_of`] (where does it go?) whenever a recipient falls due.
+//! Decisions for each message: [`Config::decide`] (may this client send to this recipient?) at RCPT;
+//! [`Config::route_of`] (its route) whenever a recipient falls due.
 
 mod certificate;
 mod channel;

@@ -1,6 +1,4 @@
-//! A place where mail comes in.
-//!
-//! What a listener is told of the protocol that is spoken there.
+//! A listener, and the settings of its protocol.
 //!
 //! A protocol implements [`ProtocolSection`] for its keys in `[[listener]]` and is registered with
 //! [`Schema::protocol`](crate::Schema::protocol).
@@ -27,24 +25,24 @@ use takes::Takes;
 pub struct Listener {
     /// Unique among the listeners.
     pub name: Arc<str>,
-    /// The protocol that is spoken there.
+    /// The listener's protocol.
     pub kind: Arc<str>,
-    /// What that is told.
+    /// Settings of the protocol.
     pub protocol: Arc<dyn ProtocolSettings>,
-    /// What comes there.
+    /// Kind of input.
     pub takes: Takes,
     pub(super) sections: Owned,
-    /// Whether connections are encrypted, and when.
+    /// Encryption of connections.
     pub tls: ListenerTls,
-    /// Clients are asked for certificates. `None`: they are not.
+    /// Requests for client certificates; `None`: not requested.
     pub client_certificates: Option<Arc<ClientCertificates>>,
-    /// Where it listens; unique too, except for port 0.
+    /// Listening address; unique too, except for port 0.
     pub address: SocketAddr,
-    /// Whose clients may send to any domain.
+    /// Networks with clients that may send to any domain.
     pub relay_from: Vec<IpNet>,
-    /// Whose clients say how their messages are to be sent.
+    /// Networks with clients that may steer the delivery of their messages.
     pub steering_from: Vec<IpNet>,
-    /// Proxies, which say first whose connection it is.
+    /// Networks of proxies, which announce the client of each connection.
     pub proxy_protocol_from: Vec<IpNet>,
     /// SIZE.
     pub max_message_bytes: u64,
@@ -64,30 +62,30 @@ pub struct Listener {
     pub recipients_per_minute: u32,
     /// Refusals to one client.
     pub refusals_per_minute: u32,
-    /// Whose clients none of these concerns.
+    /// Networks with clients exempt from these limits.
     pub exempt_from_limits: Vec<IpNet>,
-    /// Take recipients that name a way beyond their domain, from everybody.
+    /// Accept recipients with a route beyond their domain from all clients.
     pub allow_routed_recipients: bool,
     /// Line of the file, from 1.
     pub line: u32,
 }
 
-/// Which certificates of clients count, and for what.
+/// Accepted certificates of clients, and their use.
 #[derive(Clone, Debug)]
 pub struct ClientCertificates {
     /// The file with those that they must be signed by. `None`: any counts that `users` has.
     pub authorities: Option<PathBuf>,
-    /// Who has none is not let in.
+    /// Clients without one are refused.
     pub required: bool,
-    /// What a certificate is known by.
+    /// The property by which a certificate is recognised.
     pub identity: CertificateIdentity,
-    /// From what certificates are known by to users. `None`: that is the user's name.
+    /// Maps recognised certificates to users. `None`: the recognised name is the user name.
     pub users: Option<Arc<TableEntry>>,
-    /// Who has one may send to any domain.
+    /// Clients with one may send to any domain.
     pub relay: bool,
 }
 
-/// What a certificate is known by.
+/// The property by which a certificate is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateIdentity {
     /// A name in it.
@@ -99,31 +97,31 @@ pub enum CertificateIdentity {
 }
 
 impl Listener {
-    /// Only who has logged in may send there, and then to any domain.
+    /// Returns true if only authenticated clients may send, to any domain.
     #[must_use]
     pub fn needs_login(&self) -> bool {
         self.takes == Takes::MailOfUsers
     }
 
-    /// Whether what comes there is internet mail.
+    /// Returns true for internet mail.
     #[must_use]
     pub fn takes_internet_mail(&self) -> bool {
         self.takes != Takes::Foreign
     }
 
-    /// Whether the limits per client don't concern this one.
+    /// Returns true if this client is exempt from the limits per client.
     #[must_use]
     pub fn is_exempt(&self, client: IpAddr) -> bool {
         has(&self.exempt_from_limits, client) || self.protocol.may_speak_for_others(client)
     }
 
-    /// Whether this client says how its messages are to be sent.
+    /// Returns true if this client may steer the delivery of its messages.
     #[must_use]
     pub fn obeys_steering(&self, client: IpAddr) -> bool {
         has(&self.steering_from, client)
     }
 
-    /// Whether connections from there begin with a PROXY header.
+    /// Returns true if connections from this peer begin with a PROXY header.
     #[must_use]
     pub fn is_proxy(&self, peer: IpAddr) -> bool {
         has(&self.proxy_protocol_from, peer)
@@ -148,34 +146,33 @@ fn has(networks: &[IpNet], address: IpAddr) -> bool {
 pub trait ProtocolSection: 'static {
     /// The value of `kind` that names the protocol.
     const KIND: &'static str;
-    /// What comes to a listener that speaks it.
+    /// Kind of input of listeners with this protocol.
     const TAKES: Takes = Takes::Mail;
-    /// The keys as they are written. Their doc comments are the reference page. A key that several
-    /// protocols have means the same in all of them.
+    /// The keys in the file's syntax. Their doc comments are the reference page. A key shared by several protocols has
+    /// the same meaning in all.
     type Text: DeserializeOwned + JsonSchema;
 
-    /// Reads the keys of one listener. `None` when there is a mistake in them, which `reader` was
-    /// told.
+    /// Reads the keys of one listener. `None` after an error, which was reported to `reader`.
     fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn ProtocolSettings>>;
 }
 
-/// What a protocol is told by one listener. Its owner knows the type.
+/// Settings of a protocol from one listener. Its owner knows the type.
 pub trait ProtocolSettings: Any + Debug + Send + Sync {
-    /// Whether a client may say that it speaks for another one, and is believed. The limits per client
-    /// don't concern it then, but whom it speaks for.
+    /// Returns true if a client may name the client that it acts for. The limits per client then apply to the named
+    /// client.
     fn may_speak_for_others(&self, _client: IpAddr) -> bool {
         false
     }
 
-    /// By which names rules know its clients, where the configuration has all of them.
+    /// Names of its clients for use in rules, if the configuration has all.
     fn client_names(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// Says what every message must pass here, beyond what holds for its recipient.
+    /// Explains checks of all messages here, beyond those about the recipient.
     fn explain(&self, _explainer: &mut Explainer<'_>) {}
 
-    /// The key that lets clients log in by their certificates: they must be asked for them.
+    /// The key that allows logins by client certificate: these must then be requested.
     fn login_by_certificate(&self) -> Option<&'static str> {
         None
     }

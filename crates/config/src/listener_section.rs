@@ -1,8 +1,8 @@
-//! Keys of a listener that others than its protocol own: `checks`, `milters`.
+//! Keys of a listener with an owner other than its protocol: `checks`, `milters`.
 //!
 //! An owner implements [`ListenerSection`] for its keys and registers it with
-//! [`Schema::listener`](crate::Schema::listener); every listener whose protocol takes what they are about has them,
-//! and [`Listener::of`](crate::Listener::of) has what became of them.
+//! [`Schema::listener`](crate::Schema::listener). All listeners with a suitable kind of input have the keys, and
+//! [`Listener::of`](crate::Listener::of) returns their value.
 
 use super::explainer::Explainer;
 use super::listener::Listener;
@@ -19,32 +19,32 @@ use std::fmt::Debug;
 pub trait ListenerSection: 'static {
     /// The keys as they are written, of which each has a default. Their doc comments are the reference page.
     type Text: DeserializeOwned + JsonSchema;
-    /// What comes of them.
+    /// Their value.
     type Value: Any + Debug + Send + Sync;
 
-    /// Whether listeners have them whose protocol takes this: usually those for internet mail.
+    /// Returns true if listeners with this kind of input have the keys: usually those for internet mail.
     #[must_use]
     fn is_for(takes: Takes) -> bool {
         takes != Takes::Foreign
     }
 
-    /// Reads the keys of one listener, after those of its protocol. `None`: there is nothing to do by them, or a
-    /// mistake in them, which `reader` was told.
+    /// Reads the keys of one listener, after those of its protocol. `None` if they have no effect, or after an error,
+    /// which was reported to `reader`.
     fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Self::Value>;
 
-    /// Says what every message must pass there.
+    /// Explains checks of all messages there.
     fn explain(value: &Self::Value, explainer: &mut Explainer<'_>) {
         let _ = (value, explainer);
     }
 
-    /// Says what a message from a stranger must pass there.
+    /// Explains checks of messages from unauthenticated clients.
     fn explain_for_strangers(value: &Self::Value, explainer: &mut Explainer<'_>) {
         let _ = (value, explainer);
     }
 }
 
 impl Listener {
-    /// What became of keys that another than the protocol owns; `None`: there is nothing to do by them.
+    /// The value of keys not owned by the protocol; `None` if they have no effect.
     #[must_use]
     pub fn of<S: ListenerSection>(&self) -> Option<&S::Value> {
         self.sections.get::<S, S::Value>()

@@ -1,11 +1,11 @@
-//! The names of ready queues and of the limits that they share, as text.
+//! Text form of ready queues' names, and of shared limits' names.
 //!
-//! Hosts of equal preference are joined by `,`, groups by `>`. What has a meaning in there is
-//! escaped in names, which come from the DNS: no two lists of hosts have the same text.
+//! Hosts of equal preference are joined by `,`, groups by `>`. Separators are escaped in names, which come from the
+//! DNS: two different lists of hosts never have the same text.
 
 use std::borrow::Cow;
 
-/// Escapes what separates the parts of a name, and what a terminal should not see.
+/// Escapes separators, and characters unfit for a terminal.
 fn escaped(name: &str) -> Cow<'_, str> {
     let is_special = |c: char| matches!(c, ',' | '>' | '%') || c.is_control() || c == ' ';
     if !name.contains(is_special) {
@@ -40,9 +40,8 @@ pub fn host_text(host: &str, port: u16) -> String {
     }
 }
 
-/// Canonical text of channel, route and what it leads to:
-/// `mx:careful:mx1.example:25,mx2.example:25>mx3.example:25`. Groups stand in the order in which
-/// they are tried, the hosts of a group in any order; each is as [`host_text`] has it.
+/// Canonical text of channel, route and hosts: `mx:careful:mx1.example:25,mx2.example:25>mx3.example:25`. Groups are in
+/// the order of attempts, the hosts of a group in any order; each has the form of [`host_text`].
 #[must_use]
 pub fn next_hop(channel: &str, route: &str, groups: &[Vec<String>]) -> String {
     let groups: Vec<String> = groups.iter().map(|group| sorted(group.iter())).collect();

@@ -1,10 +1,10 @@
-//! Which route takes an O/R address.
+//! Routing of O/R addresses.
 
 use mail::map::FixedMap;
 use mail::{Domain, OrAddress};
 
-/// Finds the route that takes an O/R address: of those all of whose attributes the address has, the one with
-/// most. In time that grows with how many different sets of keys routes name, not with the routes.
+/// Finds the route of an O/R address: among routes with all attributes in the address, the one with the most. The time
+/// depends on the number of different sets of keys, not of routes.
 #[derive(Clone, Debug, Default)]
 pub struct OrRoutes {
     /// Sets of keys, those with most keys first; of equal ones, the first in the file.
@@ -13,7 +13,7 @@ pub struct OrRoutes {
 }
 
 impl OrRoutes {
-    /// Adds what a route takes. Returns the route that had the same attributes already.
+    /// Adds a route's attributes. Returns the route that had the same attributes already.
     pub(super) fn insert(&mut self, taken: &OrAddress, route: u32) -> Option<u32> {
         let keys: Vec<Box<str>> =
             taken.attributes().iter().map(|attribute| attribute.key().into()).collect();
@@ -41,7 +41,7 @@ impl OrRoutes {
     }
 }
 
-/// The attributes of an address with these keys, as they are compared; `None`: it has not all of them.
+/// The attributes of an address with these keys, in their form for comparison; `None` if one is missing.
 fn name_of(address: &OrAddress, keys: &[Box<str>]) -> Option<Box<str>> {
     let mut name = String::new();
     for key in keys {

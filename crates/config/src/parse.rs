@@ -1,4 +1,4 @@
-//! Reads configurations, and shows what may stand in one.
+//! Reading of configurations, and their schema.
 
 use super::embedded::EMBEDDED_NAME;
 use super::problem::ConfigErrors;
@@ -20,11 +20,11 @@ impl Schema {
         reference::markdown(self)
     }
 
-    /// Reads a configuration. `file_name` is only named in errors. A file that sets no `hostname`
-    /// gets `localhost`: see [`Schema::parse_on`].
+    /// Reads a configuration. `file_name` is only used in errors. A file without `hostname` gets `localhost`: see
+    /// [`Schema::parse_on`].
     ///
     /// # Errors
-    /// All that is wrong with it, as far as it can be told at once.
+    /// Returns all errors that can be found at once.
     pub fn parse(&self, text: &str, file_name: &str) -> Result<Config, ConfigErrors> {
         self.parse_on(text, file_name, "localhost")
     }
@@ -32,7 +32,7 @@ impl Schema {
     /// Like [`Schema::parse`], on a machine of this name.
     ///
     /// # Errors
-    /// All that is wrong with it, as far as it can be told at once.
+    /// Returns all errors that can be found at once.
     pub fn parse_on(
         &self,
         text: &str,

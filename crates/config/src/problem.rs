@@ -1,4 +1,4 @@
-//! What is wrong with a file, with the place where it shows.
+//! Errors in a file, with their positions.
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
@@ -6,17 +6,17 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Longer lines of a file are cut around what is wrong in them.
+/// Longer lines of a file are cut around the error.
 const COLUMNS: usize = 120;
 
 /// Something wrong, or (a warning) something that is hardly meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file stands in the way of the program; otherwise it is only a warning.
+    /// The file cannot be used; otherwise it is only a warning.
     pub fatal: bool,
-    /// What is wrong, for people.
+    /// The problem, for people.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub help: Option<String>,
     /// Bytes of the text that it is about.
     pub span: Range<usize>,
@@ -32,7 +32,7 @@ pub struct ConfigErrors {
     file: Arc<str>,
     text: Arc<str>,
     problems: Vec<Problem>,
-    /// What is wrong with files that it names.
+    /// Errors in files that it references.
     others: Vec<ConfigErrors>,
 }
 

@@ -16,8 +16,8 @@ impl From<&str> for DurationText {
     }
 }
 
-/// A duration of the file, read: for sections whose owners use the table as it is written.
-/// [`Reader::check`](crate::Reader::check) shows what could not be read.
+/// A parsed duration of the file, for sections with owners that use the table as written.
+/// [`Reader::check`](crate::Reader::check) reports parse errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Period(Result<Duration, (Box<str>, &'static str)>);
 

@@ -1,4 +1,4 @@
-//! What a section's owner reads it with: it collects mistakes and names their places.
+//! Reader for a section's owner: collects errors with their positions.
 
 use super::certificate::issued;
 use super::quantity::{DurationText, Period, SizeText};
@@ -23,7 +23,7 @@ pub struct Reader<'a, 'd> {
     at: String,
     /// The table that its route's recipients are in.
     recipients: Option<Arc<TableEntry>>,
-    /// Of what belongs to a listener: what comes there.
+    /// For a listener: its kind of input.
     takes: Option<Takes>,
 }
 
@@ -33,7 +33,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         Reader { resolver, at, recipients: None, takes: None }
     }
 
-    /// The table belongs to a route whose recipients are in this table.
+    /// Sets the table of recipients of the route that the section belongs to.
     pub(super) fn with_recipients(self, recipients: Option<Arc<TableEntry>>) -> Reader<'a, 'd> {
         Reader { recipients, ..self }
     }
@@ -43,13 +43,13 @@ impl<'a, 'd> Reader<'a, 'd> {
         Reader { takes: Some(takes), ..self }
     }
 
-    /// Of what belongs to a listener: what comes there.
+    /// For a listener: its kind of input.
     #[must_use]
     pub fn takes(&self) -> Option<Takes> {
         self.takes
     }
 
-    /// Of what belongs to a route: the table that its recipients are in.
+    /// For a route: its table of recipients.
     #[must_use]
     pub fn recipients(&self) -> Option<&Arc<TableEntry>> {
         self.recipients.as_ref()
@@ -66,14 +66,14 @@ impl<'a, 'd> Reader<'a, 'd> {
         }
     }
 
-    /// A value whose shape is right, as its owner's type.
+    /// Converts a value of valid shape into its owner's type.
     pub(super) fn text<'v, T: DeserializeOwned>(
         &mut self,
         value: impl Deserializer<'v, Error = toml::de::Error>,
     ) -> Option<T> {
         match T::deserialize(value) {
             Ok(text) => Some(text),
-            // What a schema cannot say.
+            // An error that a schema cannot express.
             Err(error) => {
                 self.error("", error.message(), "");
                 None
@@ -87,12 +87,12 @@ impl<'a, 'd> Reader<'a, 'd> {
         Reader::new(self.resolver, at)
     }
 
-    /// For a table elsewhere in the file, by its path there: `route[0]`.
+    /// A reader for another table of the file, by its path: `route[0]`.
     pub fn elsewhere(&mut self, path: &str) -> Reader<'_, 'd> {
         Reader::new(self.resolver, path.to_owned())
     }
 
-    /// Whether the file has `key`; for an empty one, the table itself.
+    /// Returns true if the file has `key`; for an empty one, the table itself.
     #[must_use]
     pub fn is_written(&self, key: &str) -> bool {
         self.resolver.document.line(&self.path(key)).is_some()
@@ -116,7 +116,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         &self.resolver.server.first_spool
     }
 
-    /// Where certificates are kept that an authority issued.
+    /// Directory of certificates issued by an authority.
     #[must_use]
     pub fn issued_certificates(&self) -> PathBuf {
         issued(self.first_spool())
@@ -128,8 +128,8 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.server.first_ordered
     }
 
-    /// The value of `key` (`hosts`, `hosts[2]`, empty for the table) is wrong; `help` says how it
-    /// would be right, and may be empty.
+    /// Reports an error in the value of `key` (`hosts`, `hosts[2]`, empty for the table); `help` is the remedy and may
+    /// be empty.
     pub fn error(&mut self, key: &str, message: impl Into<String>, help: &str) {
         self.resolver.error(&self.path(key), message, help);
     }
@@ -139,8 +139,8 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.warn(&self.path(key), message, help);
     }
 
-    /// The value of `key` is a list of listeners for which a rule is that sees internet mail only; none: for all. Those
-    /// that take something else must not be among them: what the rule is for would be left out without a word.
+    /// Checks a list of listeners for a rule about internet mail; an empty list means all. Listeners with other input
+    /// are errors, since the rule would be skipped silently.
     pub fn refuse_foreign(&mut self, key: &str, names: &[String], does: &str) {
         let foreign = self.resolver.foreign_listeners.clone();
         if let (true, Some(one)) = (names.is_empty(), foreign.first()) {
@@ -191,7 +191,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         }
     }
 
-    /// The table whose name is the value of `key`. `None`: there is none, which is a mistake.
+    /// The table named by the value of `key`. `None` after an error: no table has the name.
     pub fn table(&mut self, key: &str, name: &str) -> Option<Arc<TableEntry>> {
         self.resolver.table_named(&self.path(key), name)
     }
@@ -237,7 +237,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.timeout(&self.path(key), text)
     }
 
-    /// Networks whose clients are believed when they say who the client is.
+    /// Networks of clients trusted to name the client that they act for.
     pub fn believed(&mut self, key: &str, written: &[String]) -> Vec<IpNet> {
         self.resolver.believed(&self.path(key), written)
     }
@@ -262,7 +262,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         }
     }
 
-    /// Where the value of `key` stands, `postrider.toml:17`.
+    /// Position of the value of `key`, `postrider.toml:17`.
     #[must_use]
     pub fn place(&self, key: &str) -> String {
         let document = self.resolver.document;
@@ -270,7 +270,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         format!("{}:{}", document.file(), line.unwrap_or(0))
     }
 
-    /// A moment.
+    /// Parses a time.
     pub fn moment(&mut self, key: &str, text: &str) -> Option<Wall> {
         let moment = Wall::parse_rfc3339(text);
         if moment.is_none() {

@@ -30,7 +30,7 @@ pub(super) fn json(sections: &Schema) -> Value {
     schema
 }
 
-/// What those who registered bring into the file: definitions come with the generator, properties are added behind it.
+/// The registered parts of the file: definitions come with the generator, properties are added after it.
 struct Registered<'a> {
     channels: Vec<(&'a ChannelKind, Value)>,
     tables: Vec<(&'a TableKind, Value)>,
@@ -86,7 +86,7 @@ impl<'a> Registered<'a> {
         }
         for (kind, property) in self.tables {
             schema["$defs"]["TableText"]["properties"][kind.key] = property;
-            // Where keys are anything, what stands behind them is described there already.
+            // With arbitrary keys, the values are described there already.
             let definition = &mut schema["$defs"][&kind.definition];
             if definition.get("additionalProperties").is_none() {
                 definition["additionalProperties"] = false.into();
@@ -95,7 +95,7 @@ impl<'a> Registered<'a> {
     }
 }
 
-/// The key of a section, and what may stand there.
+/// The key of a section, and its schema.
 fn define_section(kind: &SectionKind, generator: &mut SchemaGenerator) -> (&'static str, Value) {
     let mut property = (kind.define)(generator);
     property.insert("description".to_owned(), kind.summary.into());
@@ -251,7 +251,7 @@ impl<'a> Page<'a> {
         self.out.push('\n');
     }
 
-    /// A property with what it refers to filled in behind its own words.
+    /// A property merged with its referenced definition, appended to its own text.
     fn merged(&self, property: &Value) -> Map<String, Value> {
         let mut merged = property.as_object().cloned().unwrap_or_default();
         if let Some(target) = merged.remove("$ref").as_ref().and_then(Value::as_str) {

@@ -1,4 +1,4 @@
-//! From what is written to what is used: every value read, every mistake collected.
+//! Conversion of the file's text to used values: reads every value, and collects every error.
 
 mod certificate;
 mod listener;
@@ -69,7 +69,7 @@ pub(super) fn read(
     }
 }
 
-/// Everything but what only a file without mistakes has.
+/// The configuration, without the parts only present in an error-free file.
 struct ResolvedSections {
     hostname: Domain,
     proxy_addresses: Vec<IpAddr>,
@@ -136,7 +136,7 @@ impl ResolvedSections {
     }
 }
 
-/// What holds for a route that doesn't say otherwise.
+/// Defaults of routes.
 pub(super) struct General<'a> {
     schema: &'a Schema,
     retry: &'a Retry,
@@ -208,7 +208,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Reads the sections that others own.
+    /// Reads the sections with registered owners.
     fn sections(&mut self, schema: &Schema, written: &toml::Table) {
         for kind in schema.sections() {
             let value = written.get(kind.key).cloned();
@@ -248,7 +248,7 @@ impl Resolver<'_> {
         stages
     }
 
-    /// Warns of what is legal and hardly meant.
+    /// Warns of settings that are legal but probably unintended.
     fn advise(&mut self, written: &FileText, listeners: &[super::Listener], routes: &[Route]) {
         let sends_by_mx = routes
             .iter()
@@ -370,7 +370,7 @@ impl Resolver<'_> {
         let longest = self.timeout(&format!("{at}.longest"), &written.longest);
         let give_up_after = self.timeout(&format!("{at}.give_up_after"), &written.give_up_after);
         let warn_after = self.duration(&format!("{at}.warn_after"), &written.warn_after);
-        // What is no duration can't be compared.
+        // An invalid duration cannot be compared.
         let comparable = self.problems.len() == before;
         if comparable && longest < first {
             let message = format!(

@@ -14,8 +14,7 @@ use std::time::Duration;
 /// RFC 1035 §4.2.
 const DNS_PORT: u16 = 53;
 
-/// Collects mistakes on the way. A value that can't be read is replaced by a harmless one, so
-/// that the rest is looked at too.
+/// Collects errors. An unreadable value is replaced by a harmless one, so that the rest is checked too.
 #[derive(Debug)]
 pub(super) struct Resolver<'a> {
     pub(super) document: &'a Document,
@@ -28,11 +27,11 @@ pub(super) struct Resolver<'a> {
     /// All tables without a mistake, as soon as they are read.
     pub(super) tables: Vec<Arc<TableEntry>>,
     pub(super) server: ServerContext,
-    /// What became of the sections that others own, as soon as they are read.
+    /// Values of sections with registered owners, as soon as read.
     pub(super) sections: Owned,
 }
 
-/// What those who read a section may know of the rest of the file.
+/// The parts of the rest of the file visible to readers of a section.
 #[derive(Debug)]
 pub(super) struct ServerContext {
     pub(super) hostname: Domain,
@@ -42,7 +41,7 @@ pub(super) struct ServerContext {
 }
 
 impl ServerContext {
-    /// Of which no more is known than its name.
+    /// A context of which only the name is known.
     pub(super) fn new(hostname: Domain) -> ServerContext {
         ServerContext { hostname, first_spool: PathBuf::new(), first_ordered: None }
     }

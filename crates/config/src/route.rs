@@ -1,4 +1,4 @@
-//! Routes: which one a domain takes, and what it leads to.
+//! Routes: domains and destinations.
 
 use super::channel::{Destination, Settings};
 use super::next_hop::next_hop;
@@ -24,27 +24,27 @@ pub struct Route {
     pub index: usize,
     /// Unique; `route-1` when none was given. An operator's override names it.
     pub name: Arc<str>,
-    /// What it takes; empty: everything that no route before it took.
+    /// Accepted domains; empty: all not accepted by an earlier route.
     pub domains: Vec<DomainPattern>,
     /// It takes the domains that this table has.
     pub domains_table: Option<Arc<TableEntry>>,
-    /// What it takes of O/R addresses.
+    /// Accepted O/R addresses.
     pub or_addresses: Vec<OrAddress>,
-    /// The recipients that there are; `None`: all.
+    /// Existing recipients; `None`: all.
     pub recipients: Option<Arc<TableEntry>>,
-    /// Addresses that stand for others.
+    /// Aliases.
     pub aliases: Option<Arc<TableEntry>>,
     /// Directories of files that aliases may name.
     pub include: Vec<PathBuf>,
-    /// Whether what is sent on by it gets a rewritten sender; `None`: if the domains are not ours.
+    /// True if expanded mail gets a rewritten sender; `None`: if the sender's domain is not local.
     pub srs: Option<bool>,
-    /// What its mail is sent from; `None`: from whatever address the machine takes.
+    /// Pool of sources; `None`: the system's default address.
     pub pool: Option<Arc<Pool>>,
-    /// Where it leads.
+    /// Destination of its mail.
     pub channel: Arc<dyn Settings>,
-    /// When it is tried again.
+    /// Retry policy.
     pub retry: Retry,
-    /// What senders are told.
+    /// Reports to senders.
     pub reports: Arc<Reports>,
     /// Line of the file, from 1; 0 for the built-in postmaster route.
     pub line: u32,
@@ -64,8 +64,8 @@ impl Route {
         &*self.name == POSTMASTER_ROUTE
     }
 
-    /// The hosts that the file names, as the ready queue's name has them: groups in the order in
-    /// which they are tried. Empty where hosts come from elsewhere, and for what stays here.
+    /// The hosts named in the file, in the form of the ready queue's name: groups in the order of attempts. Empty if
+    /// hosts have another source, and for local delivery.
     #[must_use]
     pub fn host_groups(&self) -> Vec<Vec<String>> {
         match self.channel.destination() {
@@ -90,7 +90,7 @@ impl Route {
     }
 }
 
-/// What a route takes.
+/// A pattern of domains.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DomainPattern {
     /// `example.org`: this domain only.
@@ -100,11 +100,11 @@ pub enum DomainPattern {
 }
 
 impl DomainPattern {
-    /// Reads `example.org`, `*.example.org` or `.example.org`.
+    /// Parses `example.org`, `*.example.org` or `.example.org`.
     ///
     /// # Errors
-    /// What is wrong with it, for people. A name that DNS can't be asked for (an address literal, a
-    /// U-label that is not IDNA) would match nothing.
+    /// Returns the error as text. A name unfit for DNS queries (an address literal, a U-label that is not IDNA) would
+    /// match no domain.
     pub fn parse(text: &str) -> Result<DomainPattern, String> {
         let below = text.strip_prefix("*.").or_else(|| text.strip_prefix('.'));
         let domain = Domain::parse(below.unwrap_or(text)).map_err(|error| error.to_string())?;
@@ -115,7 +115,7 @@ impl DomainPattern {
         })
     }
 
-    /// Whether this domain is one of those that it stands for.
+    /// Returns true if this domain matches.
     #[must_use]
     pub fn covers(&self, domain: &Domain) -> bool {
         let name = a_labels(domain);
@@ -155,8 +155,7 @@ pub struct RouteTable {
 }
 
 impl RouteTable {
-    /// Adds what a route takes; the first route to name a domain keeps it. Returns the route that
-    /// had it already.
+    /// Adds a route's pattern; the first route to name a domain keeps it. Returns the route that had it already.
     pub fn insert(&mut self, pattern: &DomainPattern, route: u32) -> Option<u32> {
         let (map, domain) = match pattern {
             DomainPattern::Exact(domain) => (&mut self.exact, domain),

@@ -1,4 +1,4 @@
-//! Which sections there are: those of every server, and those that others register.
+//! The sections of the file: those of every server, and registered ones.
 
 pub(crate) mod json_schema;
 
@@ -15,12 +15,12 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
-/// What may stand in the file.
+/// The schema of the file.
 #[derive(Debug, Default)]
 pub struct Schema {
-    /// Those that a listener may speak.
+    /// Protocols of listeners.
     protocols: Vec<ProtocolKind>,
-    /// Keys of listeners that others than protocols own.
+    /// Keys of listeners with owners other than protocols.
     listeners: Vec<ListenerKind>,
     channels: Vec<ChannelKind>,
     sections: Vec<SectionKind>,
@@ -28,7 +28,7 @@ pub struct Schema {
     tables: Vec<TableKind>,
     /// Kinds of tables that this build does not have, with the feature that would bring them.
     absent_tables: Vec<(&'static str, &'static str)>,
-    /// As JSON schema, once it was asked for.
+    /// As JSON schema, once requested.
     pub(super) json: OnceLock<Value>,
 }
 
@@ -87,7 +87,7 @@ pub(super) struct TableKind {
 
 type ReadTable = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>>;
 
-/// Reads the table of a kind of table, whose shape is right.
+/// Reads the settings of a kind of table, given a valid shape.
 fn read_table<S: TableSection>(
     table: toml::Table,
     reader: &mut Reader<'_, '_>,
@@ -97,7 +97,7 @@ fn read_table<S: TableSection>(
 
 type ReadProtocol = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn ProtocolSettings>>;
 
-/// Reads the keys of a protocol, whose shape is right.
+/// Reads the keys of a protocol, given a valid shape.
 fn read_protocol<S: ProtocolSection>(
     table: toml::Table,
     reader: &mut Reader<'_, '_>,
@@ -107,7 +107,7 @@ fn read_protocol<S: ProtocolSection>(
 
 type ReadStage = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>>;
 
-/// Reads the table of a stage, whose shape is right.
+/// Reads the table of a stage, given a valid shape.
 fn read_stage<S: StageSection>(
     table: toml::Table,
     reader: &mut Reader<'_, '_>,
@@ -117,7 +117,7 @@ fn read_stage<S: StageSection>(
 
 type SectionReader = fn(toml::Table, &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>>;
 
-/// Reads the table of a channel, whose shape is right.
+/// Reads the table of a channel, given a valid shape.
 fn read<S: ChannelSection>(
     written: toml::Table,
     reader: &mut Reader<'_, '_>,
@@ -134,7 +134,7 @@ impl Schema {
         Schema::default()
     }
 
-    /// Adds a protocol that listeners may speak.
+    /// Adds a protocol for listeners.
     #[must_use]
     pub fn protocol<S: ProtocolSection>(mut self) -> Schema {
         self.protocols.push(ProtocolKind {
@@ -208,8 +208,7 @@ impl Schema {
         self
     }
 
-    /// Names a kind of table that this build does not have, and the feature that would bring it: whoever writes it is
-    /// told so.
+    /// Names a kind of table missing in this build, and the feature that would add it, for the error shown at its use.
     #[must_use]
     pub fn absent_table(mut self, key: &'static str, feature: &'static str) -> Schema {
         self.absent_tables.push((key, feature));
@@ -220,7 +219,7 @@ impl Schema {
         &self.tables
     }
 
-    /// What puts another section of this key in force at a reload, as its owner says; `None`: no owner registered it.
+    /// The service that applies a new section of this key at a reload, by its owner; `None` without an owner.
     #[must_use]
     pub fn in_force_by(&self, key: &str) -> Option<&'static str> {
         self.sections.iter().find(|kind| kind.key == key).map(|kind| kind.in_force_by)

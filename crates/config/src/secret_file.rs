@@ -1,5 +1,4 @@
-//! Secrets that stand in places of their own, and are read by whoever may read there, or fetched from a
-//! server.
+//! Secrets in separate files, read outside of this crate, or fetched from a server.
 
 use super::settings::Secret;
 use super::web_place::WebPlace;
@@ -8,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// Where a secret comes from.
+/// Source of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
     /// It stands there.
@@ -22,15 +21,15 @@ pub enum SecretSource {
 pub struct TokenSource {
     /// Its token endpoint.
     pub at: WebPlace,
-    /// Who we are there.
+    /// The client id at that server.
     pub client_id: Box<str>,
-    /// Where the secret for that stands; `None`: it has none.
+    /// File with the client secret; `None`: none.
     pub client_secret: Option<PathBuf>,
-    /// Where the refresh token stands (§6); `None`: we ask in our own name (§4.4).
+    /// File with the refresh token (§6); `None`: the client credentials grant is used (§4.4).
     pub refresh_token: Option<PathBuf>,
-    /// What the token is to be good for.
+    /// Requested scope of the token.
     pub scope: Option<Box<str>>,
-    /// Those whose certificates are trusted; `None`: the machine's roots.
+    /// Trusted authorities; `None`: the machine's roots.
     pub ca_file: Option<PathBuf>,
 }
 
@@ -65,13 +64,13 @@ impl SecretFile {
         SecretFile { source, content, is_refused: AtomicBool::new(false) }
     }
 
-    /// Where it comes from, as the configuration says.
+    /// Its source, as configured.
     #[must_use]
     pub fn source(&self) -> &SecretSource {
         &self.source
     }
 
-    /// Where it stands; `None`: it is fetched.
+    /// Its file; `None` if fetched.
     #[must_use]
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
@@ -80,40 +79,40 @@ impl SecretFile {
         }
     }
 
-    /// What it says.
+    /// The secret.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Returns the reason why it is unavailable.
     pub fn secret(&self) -> Result<Secret, Box<str>> {
         self.content.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// It was read, or why there is none.
+    /// Sets the secret, or the reason why it is unavailable.
     pub fn put(&self, secret: Result<Secret, Box<str>>) {
         self.is_refused.store(false, Ordering::Relaxed);
         *self.content.write().unwrap_or_else(PoisonError::into_inner) = secret;
     }
 
-    /// It was shown to somebody who did not take it.
+    /// A peer rejected it.
     pub fn note_refused(&self) {
         self.is_refused.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what it says now was not taken.
+    /// Returns true if the current secret was rejected.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
     }
 }
 
-/// The same source: what it says is none of the configuration.
+/// Compares the sources: the content is not part of the configuration.
 impl PartialEq for SecretFile {
     fn eq(&self, other: &SecretFile) -> bool {
         self.source == other.source
     }
 }
 
-/// Nobody is shown what it says.
+/// The content is not shown.
 impl fmt::Debug for SecretFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SecretFile({:?})", self.source)

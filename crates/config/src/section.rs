@@ -1,17 +1,11 @@
-//! Sections at the top of the file that others own: `[srs]`, `[events]`.
+//! Sections with registered owners. Three kinds exist:
 //!
-//! An owner implements [`Section`] for its keys and registers it with
-//! [`Schema::section`](crate::Schema::section); [`Config::of`](crate::Config::of) has what became of them.
-//!
-//! Sections of stages: what is done with mail before it is durable.
-//!
-//! A kind of stage implements [`StageSection`] for its keys and is registered with
-//! [`Schema::stage`](crate::Schema::stage). Its sections are lists, `[[copy]]`: each table is one stage.
-//!
-//! The keys of one kind of table.
-//!
-//! A kind of table implements [`TableSection`] for its keys and [`TableSettings`] for what they come
-//! to, and is registered with [`Schema::table`](crate::Schema::table).
+//! - Top-level sections, for example `[srs]` and `[events]`. The owner implements [`Section`] and registers it with
+//!   [`Schema::section`](crate::Schema::section); [`Config::of`](crate::Config::of) returns its value.
+//! - Stages, which process mail before it is durable. The owner implements [`StageSection`] and registers it with
+//!   [`Schema::stage`](crate::Schema::stage). Its sections are lists, `[[copy]]`: each table is one stage.
+//! - Kinds of tables. The owner implements [`TableSection`] for the keys and [`TableSettings`] for their values, and
+//!   registers them with [`Schema::table`](crate::Schema::table).
 
 pub(crate) mod owned;
 
@@ -32,34 +26,34 @@ use std::sync::Arc;
 /// Of a section that holds from one start to the next ([`Section::IN_FORCE_BY`]).
 pub const NEXT_START: &str = "next start";
 
-/// A section of the file. A list of sections, `[[peer]]`, is one whose `Text` is a list.
+/// A section of the file. A list of sections, `[[peer]]`, is one section with a list as `Text`.
 pub trait Section: 'static {
     /// Its key in the file.
     const KEY: &'static str;
-    /// What the section is for: a sentence in the table of the file's keys.
+    /// The purpose of the section: a sentence in the table of the file's keys.
     const SUMMARY: &'static str;
     /// The heading behind which it stands on the reference page; sections behind the same one follow each other as
     /// they were registered.
     const BEHIND: &'static str = "log";
-    /// What puts another one in force at a reload: the service of this name, or `shards`, which take up a new
-    /// [`Config`](crate::Config) with all that is in it. [`NEXT_START`]: nothing does, and a reload names it.
+    /// The party that applies a changed section at a reload: the service of this name, or `shards`, which adopt a new
+    /// [`Config`](crate::Config) as a whole. [`NEXT_START`]: none, and a reload reports the section.
     const IN_FORCE_BY: &'static str;
     /// The section as it is written; its doc comments are the reference page. Without the section in the file: the
     /// default, which is read like anything else.
     type Text: DeserializeOwned + Serialize + JsonSchema + Default;
-    /// What comes of it.
+    /// Its value.
     type Value: Any + Debug + Send + Sync;
 
-    /// Reads the section. `None`: there is nothing to do by it, or a mistake in it, which `reader` was told.
-    /// Listeners and routes are read after it.
+    /// Reads the section. `None` if it has no effect, or after an error, which was reported to `reader`. Listeners and
+    /// routes are read after it.
     fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Self::Value>;
 
-    /// Looks at it together with what else is in the file, once that is read.
+    /// Checks it against the rest of the file, once that is read.
     fn review(value: Option<&Self::Value>, rest: &Rest<'_>, reader: &mut Reader<'_, '_>) {
         let _ = (value, rest, reader);
     }
 
-    /// A domain whose mail comes here though no route names it. Its postmaster is ours.
+    /// A local domain of this section, even without a route. Its postmaster is this server's.
     fn own_domain(value: &Self::Value) -> Option<&Domain> {
         let _ = value;
         None
@@ -72,7 +66,7 @@ pub trait Section: 'static {
     }
 }
 
-/// What a file has beside its sections.
+/// The file without its sections.
 #[derive(Clone, Copy, Debug)]
 pub struct Rest<'a> {
     /// All listeners without a mistake.
@@ -82,7 +76,7 @@ pub struct Rest<'a> {
 }
 
 impl Rest<'_> {
-    /// Whether a route takes this domain, by its name or with all others.
+    /// Returns true if a route accepts this domain, by name or as a catch-all.
     #[must_use]
     pub fn has_route(&self, domain: &Domain) -> bool {
         let takes = |route: &Route| {
@@ -93,7 +87,7 @@ impl Rest<'_> {
 }
 
 impl Reader<'_, '_> {
-    /// What became of the section of `S`, which listeners and routes may refer to; `None`: nothing.
+    /// The value of section `S`, for reference by listeners and routes; `None` if it has no effect.
     #[must_use]
     pub fn section<S: Section<Value: Clone>>(&self) -> Option<S::Value> {
         self.resolver.sections.get::<S, S::Value>().cloned()
@@ -104,7 +98,7 @@ impl Reader<'_, '_> {
 #[derive(Debug)]
 pub struct KeyTable {
     pub(super) heading: &'static str,
-    /// How it is opened in the file.
+    /// Its header in the file.
     pub(super) opened: Cow<'static, str>,
     /// Name of the definition in the JSON schema.
     pub(super) definition: Cow<'static, str>,
@@ -131,7 +125,7 @@ pub(super) struct SectionKind {
     pub(super) page: fn() -> Vec<KeyTable>,
     pub(super) define: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
     pub(super) default: fn() -> serde_json::Value,
-    /// Keeps what comes of it in the reader's resolver.
+    /// Stores the value in the reader's resolver.
     pub(super) read: fn(Option<toml::Value>, &mut Reader<'_, '_>),
     pub(super) review: fn(&Owned, &Rest<'_>, &mut Reader<'_, '_>),
     pub(super) own_domain: fn(&Owned) -> Option<&Domain>,
@@ -154,7 +148,7 @@ impl SectionKind {
     }
 }
 
-/// Reads a section whose shape is right; without it, what holds then.
+/// Reads a section of valid shape, or the default if missing.
 fn read<S: Section>(written: Option<toml::Value>, reader: &mut Reader<'_, '_>) {
     let text = match written {
         Some(value) => reader.text(value),
@@ -169,24 +163,23 @@ fn read<S: Section>(written: Option<toml::Value>, reader: &mut Reader<'_, '_>) {
 pub trait StageSection: 'static {
     /// Its key in the file: `copy` for `[[copy]]`.
     const KEY: &'static str;
-    /// What the section is for: a sentence in the table of the file's keys.
+    /// The purpose of the section: a sentence in the table of the file's keys.
     const SUMMARY: &'static str;
     /// The table as it is written. Its doc comments are the reference page.
     type Text: DeserializeOwned + JsonSchema;
 
-    /// Reads one table. `None` when there is a mistake in it, which `reader` was told.
+    /// Reads one table. `None` after an error, which was reported to `reader`.
     fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>>;
 }
 
-/// What one stage is told. Its owner knows the type.
+/// Settings of one stage. Its owner knows the type.
 pub trait StageSettings: Any + Debug + Send + Sync {
-    /// How many connections the stage holds open on each shard at most: so many descriptors are kept
-    /// for it.
+    /// Maximum number of connections that the stage keeps open on each shard: this many descriptors are reserved.
     fn connections_max(&self) -> u32 {
         0
     }
 
-    /// What it would do to mail whose author is of this domain and whose client may relay, for people.
+    /// Explains its effect on mail with an author in this domain and a client that may relay, for people.
     fn explain_for_author(&self, _domain: &Domain) -> Option<String> {
         None
     }
@@ -205,27 +198,27 @@ impl dyn StageSettings {
 pub struct StageEntry {
     /// The kind's key.
     pub key: &'static str,
-    /// What it is told.
+    /// Its settings.
     pub settings: Arc<dyn StageSettings>,
     /// Line of the file, from 1.
     pub line: u32,
 }
 
-/// The key in `[[table]]` that says of which kind it is.
+/// The key in `[[table]]` that selects its kind.
 pub trait TableSection: 'static {
     /// The key.
     const KEY: &'static str;
-    /// What the kind is for: a sentence in the table of `[[table]]`'s keys.
+    /// The purpose of the kind: a sentence in the table of `[[table]]`'s keys.
     const SUMMARY: &'static str;
-    /// How it is written, for the reference page.
+    /// An example in the file's syntax, for the reference page.
     const EXAMPLE: &'static str;
-    /// Answers come from elsewhere, later: they are cached.
+    /// Answers come from a server, with a delay: they are cached.
     const IS_REMOTE: bool;
-    /// Requests at once, where the file says nothing.
+    /// Concurrent requests, unless set in the file.
     const REQUESTS_MAX: u32 = 16;
     /// The value as it is written: a table. Its doc comments are the reference page.
     type Text: DeserializeOwned + JsonSchema;
 
-    /// Reads it. `None` when there is a mistake in it, which `reader` was told.
+    /// Reads it. `None` after an error, which was reported to `reader`.
     fn read(text: Self::Text, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>>;
 }

@@ -1,4 +1,4 @@
-//! What the program works with: the file's values, resolved and immutable.
+//! Resolved, immutable settings of the program.
 
 use super::quantity::write_duration;
 use super::written::{Durability, LogLevel, Returns};
@@ -15,7 +15,7 @@ pub(super) const DEFAULT_SPOOL: &str = "/var/spool/postrider";
 pub struct SpoolSection {
     /// Spool directories, at least one.
     pub paths: Vec<PathBuf>,
-    /// What 250 promises.
+    /// The guarantee of a 250 reply.
     pub durability: Durability,
     /// Part of every message id.
     pub node: u16,
@@ -27,7 +27,7 @@ pub struct SpoolSection {
     pub min_free_bytes: u64,
     /// Longer messages get a file of their own.
     pub blob_bytes: u64,
-    /// Delivered recipients whose settle is not yet synced.
+    /// Delivered recipients without a synced settle.
     pub unsettled_max: u32,
     /// Queued recipients, all shards together.
     pub queue_recipients_max: u32,
@@ -48,7 +48,7 @@ impl SpoolSection {
     }
 }
 
-/// `[retry]`, or what a route makes of it.
+/// `[retry]`, or a route's variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
     /// Wait before the second attempt.
@@ -61,7 +61,7 @@ pub struct Retry {
     pub jitter: f64,
     /// Age at which a message is returned.
     pub give_up_after: Duration,
-    /// Age at which the sender is told of the delay; `None`: never.
+    /// Age at which a delay notice is sent; `None`: never.
     pub warn_after: Option<Duration>,
 }
 
@@ -103,26 +103,26 @@ fn whole(seconds: f64) -> Duration {
     }
 }
 
-/// `[reports]`, or what a route makes of it.
+/// `[reports]`, or a route's variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reports {
-    /// Whom they are addressed to.
+    /// Addressee of reports.
     pub to: ReportTo,
-    /// Who gets each of them as well.
+    /// Recipient of a copy of each report.
     pub copy_to: Option<Mailbox>,
     /// The Maildir in which they are kept as well.
     pub directory: Option<PathBuf>,
-    /// What they return of the message.
+    /// Returned part of the message.
     pub returns: Returns,
-    /// Reports to one sender in an hour about strangers' mail; 0: no limit.
+    /// Reports to one sender in an hour about mail from unauthenticated clients; 0: no limit.
     pub per_sender_per_hour: u32,
-    /// Whether strangers are told of delays.
+    /// True if senders of unauthenticated clients get delay notices.
     pub delays_to_strangers: bool,
-    /// Who is told of mail without a sender that failed.
+    /// Recipient of reports about failed mail without a sender.
     pub double_bounce_to: Option<Mailbox>,
 }
 
-/// Whom reports are addressed to.
+/// Addressee of reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReportTo {
     /// The sender of the message.
@@ -133,19 +133,19 @@ pub enum ReportTo {
     Address(Mailbox),
 }
 
-/// `[reports] retry`: what differs, for mail without a sender, from the retry of its route.
+/// `[reports] retry`: deviations from the route's retry policy, for mail without a sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReportRetry {
     /// Wait before the second attempt.
     pub first: Option<Duration>,
     /// No wait is longer.
     pub longest: Option<Duration>,
-    /// Age at which it is given up.
+    /// Age at which it expires.
     pub give_up_after: Option<Duration>,
 }
 
-/// A report that can't be delivered for so long is given up, unless the configuration says
-/// otherwise: its sender's mail is broken, and it is worth less than mail.
+/// Default age at which an undeliverable report expires: its sender's mail is broken, and a report is worth less than
+/// mail.
 pub const REPORT_GIVE_UP_AFTER: Duration = Duration::from_secs(2 * 86_400);
 
 impl ReportRetry {
@@ -158,7 +158,7 @@ impl ReportRetry {
             give_up_after: self
                 .give_up_after
                 .unwrap_or_else(|| retry.give_up_after.min(REPORT_GIVE_UP_AFTER)),
-            // RFC 5321 §4.5.5: there is nobody to be told of its delay.
+            // RFC 5321 §4.5.5: no sender exists to be notified of its delay.
             warn_after: None,
             ..retry.clone()
         }
@@ -170,7 +170,7 @@ impl ReportRetry {
 pub struct Tls {
     /// Handshakes with clients at once.
     pub handshakes_max: u32,
-    /// So long before a certificate ends it is told; nothing: never.
+    /// Time before a certificate's expiry at which a warning is logged; zero: never.
     pub expiry_warning: Duration,
 }
 
@@ -181,7 +181,7 @@ pub struct Dns {
     pub servers: Vec<SocketAddr>,
     /// Wait for one answer.
     pub timeout: Duration,
-    /// How often each server is asked a question.
+    /// Number of queries to each server.
     pub attempts: u8,
     /// Answers remembered.
     pub cache_max: u32,
@@ -189,8 +189,7 @@ pub struct Dns {
     pub cache_bytes: u64,
     /// Lookups at once.
     pub max_lookups: u32,
-    /// Whether the servers validate by DNSSEC, and what they say of it can be trusted; `None`: the
-    /// file does not say so.
+    /// True if the servers validate by DNSSEC and their AD flag is trusted; `None`: not set in the file.
     pub validating: Option<bool>,
 }
 
@@ -198,7 +197,7 @@ pub struct Dns {
 /// socket is made beside its place, with `.new` after its name.
 pub const CONTROL_PATH_BYTES_MAX: usize = 103;
 
-/// What nobody is shown.
+/// A value that is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub Box<[u8]>);
 
@@ -220,11 +219,11 @@ pub struct Admin {
 /// `[log]`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Log {
-    /// What is worth a line.
+    /// Minimum level of log lines.
     pub level: LogLevel,
 }
 
-/// Where mail for `<postmaster>` goes (RFC 5321 §4.5.1).
+/// Destination of mail for `<postmaster>` (RFC 5321 §4.5.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Postmaster {
     /// The recipient that stands in for the bare `<postmaster>`.

@@ -1,6 +1,5 @@
-//! Whether a document has the shape that the schema describes: keys that exist, values of the
-//! right type and range. Driven by the schema itself, so that it finds all mistakes at once and
-//! can never disagree with the reference page.
+//! Validation of a document's shape by the schema: existing keys, values of the right type and range. The schema itself
+//! drives it, so that it finds all errors at once and can never contradict the reference page.
 
 use super::document::{Document, child};
 use super::problem::Problem;
@@ -12,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 /// Knows keys that stand in other sections.
 pub(super) trait OwnedKeys {
-    /// Why `section` (`route.mx`) has no such key, where that has a reason.
+    /// The reason for the deliberate absence of a key from `section` (`route.mx`).
     fn elsewhere(&self, section: &str, key: &str) -> Option<&'static str>;
 
     /// The feature of the program's build that would bring this key.
@@ -24,7 +23,7 @@ pub(super) trait OwnedKeys {
 pub(super) struct Shape<'a> {
     /// As JSON schema.
     pub(super) json: &'a Value,
-    /// Whose sections they are, where sections are registered.
+    /// Owners of sections, where sections are registered.
     pub(super) sections: Option<&'a dyn OwnedKeys>,
 }
 
@@ -51,7 +50,7 @@ impl Shape<'_> {
         }
         match T::deserialize(toml::Deserializer::from(root)) {
             Ok(written) => Ok((document, written)),
-            // The shape is right, so this is what a schema cannot say.
+            // The shape is valid, so this error is one that a schema cannot express.
             Err(error) => {
                 let problem = document.toml_problem(&error);
                 Err((document, vec![problem]))
@@ -59,7 +58,7 @@ impl Shape<'_> {
         }
     }
 
-    /// What of the document has another shape.
+    /// Deviations of the document from the shape.
     fn problems(self, root: &DeTable<'_>, document: &Document) -> Vec<Problem> {
         let Shape { json, sections } = self;
         let mut problems = Vec::new();
@@ -204,7 +203,7 @@ impl<'a> Checker<'a> {
                 && maximum.is_none_or(|max| n <= max)
         });
         if !fits {
-            // The bound of the integer type is worth saying only when it is the one overstepped.
+            // The bound of the integer type is only mentioned if exceeded.
             let maximum = maximum.filter(|max| {
                 schema.get("maximum").is_some() || number.is_none_or(|number| number > *max)
             });
@@ -237,7 +236,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What a value has to be: "a duration such as …", "true or false", "an integer".
+    /// The expected value: "a duration in quotes", "true or false", "an integer".
     fn describe(&self, schema: &'a Value) -> String {
         if let Some(title) = schema.get("title").and_then(Value::as_str) {
             return describe_title(title).to_owned();
@@ -254,7 +253,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// How a kind of value is spoken of in errors.
+/// Name of a kind of value in errors.
 fn describe_title(title: &str) -> &str {
     match title {
         "duration" => "a duration in quotes, such as \"5m\"",

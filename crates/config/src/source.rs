@@ -11,15 +11,15 @@ use std::sync::Arc;
 pub struct Source {
     /// Unique.
     pub name: Arc<str>,
-    /// One of this machine; `None`: it does not send to such.
+    /// An address of this machine; `None`: not used for this family.
     pub address: Option<Ipv4Addr>,
-    /// One of this machine; `None`: it does not send to such.
+    /// An address of this machine; `None`: not used for this family.
     pub address6: Option<Ipv6Addr>,
-    /// Who connects in this machine's place; the addresses are its then.
+    /// A proxy that connects for this machine; the addresses are then the proxy's.
     pub proxy: Option<Proxy>,
-    /// What it is called in EHLO; `None`: as this server is.
+    /// Its name in EHLO; `None`: this server's.
     pub ehlo: Option<Domain>,
-    /// How it begins to send; `None`: it is known.
+    /// Its warm-up; `None`: fully in use.
     pub warmup: Option<Arc<Warmup>>,
     /// Line of the file, from 1.
     pub line: u32,
@@ -35,7 +35,7 @@ impl Source {
         }
     }
 
-    /// Whether it may reach `peer`, as far as the address's family says.
+    /// Returns true if its address family can reach `peer`.
     #[must_use]
     pub fn reaches(&self, peer: SocketAddr) -> bool {
         // A proxy without addresses is asked.
@@ -55,16 +55,16 @@ pub struct Pool {
     pub line: u32,
 }
 
-/// Who connects in this machine's place.
+/// A proxy that connects for this machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proxy {
-    /// Where it is.
+    /// Its address.
     pub address: SocketAddr,
-    /// What it speaks.
+    /// Its protocol.
     pub kind: ProxyKind,
 }
 
-/// What a proxy speaks.
+/// Protocol of a proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyKind {
     /// SOCKS5 (RFC 1928), without a login.

@@ -1,49 +1,48 @@
-//! Named tables, and what a kind of table is told.
+//! Named tables, and the settings of a kind of table.
 
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What one table is told. Its owner knows the type.
+/// Settings of one table. Its owner knows the type.
 pub trait TableSettings: Any + Debug + Send + Sync {
     /// Names of the tables that it is made of.
     fn parts(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// Names of the values that its answers have, where they have names: what templates may use.
+    /// Names of the values in its answers, if named, for use in templates.
     fn fields(&self) -> Vec<&str> {
         Vec::new()
     }
 
-    /// How it is made of those; `None`: it is not.
+    /// Its composition from other tables; `None`: not composed.
     fn composition(&self) -> Option<Composition> {
         None
     }
 
-    /// The name of the route whose next hop it asks; `None`: it asks none.
+    /// The name of the route with the next hop that it queries; `None`: none.
     fn asked_route(&self) -> Option<&str> {
         None
     }
 
-    /// It is asked for whole addresses only, not for their parts: its keys are patterns, or whoever has
-    /// the answers knows by himself what parts stand for.
+    /// Only whole addresses are looked up, not their parts: its keys are patterns, or the server resolves parts itself.
     fn has_patterns(&self) -> bool {
         false
     }
 
-    /// Whoever has the answers may make them of the key: what a text of it is parted by is then not known.
+    /// Answers may be derived from the key in a manner that hides the parts copied from it.
     fn builds_answers(&self) -> bool {
         false
     }
 
-    /// Whether the server that it asks can be asked for passwords of users whom it finds.
+    /// Capability of its server to check passwords of found users.
     fn password_checks(&self) -> PasswordChecks {
         PasswordChecks::None
     }
 
-    /// Whether the other settings say the same: what was learnt by them then stays true.
+    /// Returns true if the other settings are equal: cached answers then stay valid.
     fn is_like(&self, other: &dyn TableSettings) -> bool;
 }
 
@@ -55,18 +54,18 @@ impl dyn TableSettings {
     }
 }
 
-/// How a server is asked whether a password is a user's.
+/// Capability of a server to check a user's password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordChecks {
     /// It can't be.
     None,
-    /// In a way that others can read.
+    /// In clear text.
     InClear,
     /// Encrypted, or within this machine.
     Sealed,
 }
 
-/// How a table is made of others.
+/// Composition of a table from other tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Composition {
     /// The answer of the first that has the key.
@@ -82,15 +81,15 @@ pub struct TableEntry {
     pub name: Arc<str>,
     /// The kind's key.
     pub kind: &'static str,
-    /// Answers come from elsewhere.
+    /// Answers come from a server.
     pub is_remote: bool,
-    /// What the kind is told.
+    /// Settings of the kind.
     pub settings: Arc<dyn TableSettings>,
     /// The tables that it is made of, in the order of its settings.
     pub parts: Vec<Arc<TableEntry>>,
-    /// What is done to a key before it is looked up, in this order.
+    /// Changes to a key before the lookup, in this order.
     pub rewrite: Vec<Rewrite>,
-    /// How long answers count.
+    /// Lifetimes of cached answers.
     pub cache: TableCache,
     /// Line of the file, from 1.
     pub line: u32,
@@ -100,8 +99,8 @@ pub struct TableEntry {
 pub const ENTRY_TEXT: &str = "value";
 
 impl TableEntry {
-    /// Names of the values that each of its entries may have: what templates may use. Of a table that
-    /// is made of others, those that all of them have.
+    /// Names of the values that each entry may have, for use in templates. For a composed table, those common to all
+    /// parts.
     #[must_use]
     pub fn value_names(&self) -> Vec<&str> {
         if self.settings.composition() == Some(Composition::First)
@@ -120,14 +119,13 @@ impl TableEntry {
         }
     }
 
-    /// Returns true if an answer may be made of the key, in a way that does not show, by the table or one of
-    /// those that it is made of.
+    /// Returns true if the table, or a part, may derive an answer from the key in a manner that is not visible.
     #[must_use]
     pub fn builds_answers(&self) -> bool {
         self.settings.builds_answers() || self.parts.iter().any(|part| part.builds_answers())
     }
 
-    /// Whether whoever asks the other for a key asks the same.
+    /// Returns true if a lookup in the other table is equivalent.
     #[must_use]
     pub fn is_like(&self, other: &TableEntry) -> bool {
         self.name == other.name
@@ -140,21 +138,21 @@ impl TableEntry {
 
 pub use super::written::Rewrite;
 
-/// How long the answers of a remote table count.
+/// Lifetimes of a remote table's answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableCache {
     /// An entry.
     pub positive: Duration,
     /// That the table has no entry.
     pub negative: Duration,
-    /// So long beyond that an answer serves while no server gives a new one.
+    /// Additional lifetime of an answer while no server gives a new one.
     pub stale: Duration,
     /// Answers that are kept.
     pub entries_max: u32,
-    /// Requests under way at once.
+    /// Concurrent requests.
     pub requests_max: u32,
-    /// Questions that wait for an answer; beyond it there is none.
+    /// Maximum number of waiting lookups; further ones fail.
     pub waiting_max: u32,
-    /// How long a question waits for its answer.
+    /// Timeout of a lookup.
     pub timeout: Duration,
 }

@@ -1,4 +1,4 @@
-//! Whose mail it is, where several send.
+//! Tenants: owners of mail on a shared server.
 
 use crate::shaping::Rate;
 use crate::source::Pool;
@@ -15,26 +15,26 @@ pub const TENANT_NAME_MAX: usize = 64;
 /// `[[tenant]]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant {
-    /// Unique; [`OTHER_TENANTS`]: each that is not listed, with limits of its own.
+    /// Unique; [`OTHER_TENANTS`]: each unlisted tenant, with its own limits.
     pub name: Arc<str>,
-    /// Users whose mail is always its.
+    /// Users with mail that always belongs to it.
     pub logins: Vec<Box<str>>,
-    /// What its mail is sent from; `None`: the route's.
+    /// Pool of sources; `None`: the route's.
     pub pool: Option<Arc<Pool>>,
-    /// Its part of what it shares with others, at least 1.
+    /// Its weight at shared resources, at least 1.
     pub weight: u32,
     /// All hold.
     pub rates: Vec<Rate>,
     /// Recipients that may be queued; `None`: as many as the spool takes.
     pub queued_max: Option<u32>,
-    /// What becomes of its mail when nobody signs it; `None`: as the listener says.
+    /// Handling of its unsigned mail; `None`: by the listener.
     pub unsigned: Option<Unsigned>,
     /// Line of the file, from 1.
     pub line: u32,
 }
 
-/// Returns true if a list of users has this one, who logged in under the one name that the source of logins
-/// has for him. Capitals in the list make no other user.
+/// Returns true if a list of users contains this one, logged in under the canonical name of the login source. Case is
+/// ignored.
 #[must_use]
 pub fn names_login(list: &[Box<str>], login: &str) -> bool {
     let is = |of: &str| {
@@ -44,16 +44,16 @@ pub fn names_login(list: &[Box<str>], login: &str) -> bool {
     list.iter().any(|of| is(of))
 }
 
-/// Whose mail a message is.
+/// Owner of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenancy {
     /// The tenant's own name.
     pub name: Arc<str>,
-    /// What it may have; several names have the same where they are not listed.
+    /// Its terms; unlisted tenants share one.
     pub tenant: Arc<Tenant>,
 }
 
-/// Why somebody may not send as a tenant.
+/// The reason why a client may not send as a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotYours {
     /// Nobody has that name.
@@ -86,7 +86,7 @@ impl Tenants {
         self.0.is_empty()
     }
 
-    /// What a tenant may have; `None`: there is none of that name.
+    /// The terms of a tenant; `None` for an unknown name.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<&Arc<Tenant>> {
         let of = |name: &str| self.0.iter().find(|tenant| *tenant.name == *name);
@@ -96,11 +96,11 @@ impl Tenants {
         of(name).or_else(|| of(OTHER_TENANTS))
     }
 
-    /// Whose mail a client hands in that has logged in as `login`, or has not, and asks for `asked`; `None`: no
-    /// tenant's.
+    /// The tenant of a message, for a client logged in as `login`, or not logged in, that requests `asked`; `None`:
+    /// none.
     ///
     /// # Errors
-    /// It may not.
+    /// Returns the reason if the client may not use it.
     pub fn choose(
         &self,
         login: Option<&str>,
@@ -119,7 +119,7 @@ impl Tenants {
         let may = match (own, login) {
             (Some(own), _) => Arc::ptr_eq(own, tenant) && is_listed,
             (None, Some(_)) => tenant.logins.is_empty(),
-            // Who may steer without a login is trusted.
+            // A client that may steer without a login is trusted.
             (None, None) => true,
         };
         if !may {

@@ -1,4 +1,4 @@
-//! How a source that nobody knows yet begins to send.
+//! Warm-up of a new source.
 
 use mail::Wall;
 use std::fmt;
@@ -24,7 +24,7 @@ pub struct Warmup {
 }
 
 impl Warmup {
-    /// When the first day begins.
+    /// Start of the first day.
     #[must_use]
     pub fn start(&self) -> Wall {
         Wall(u64::from(self.start_day) * DAY_MS)
@@ -36,7 +36,7 @@ impl Warmup {
         self.per_day.get(usize::try_from(stage).ok()?).copied()
     }
 
-    /// Whether a day is to be repeated on which of so many recipients that were tried so many were held back.
+    /// Returns true if a day must be repeated, given the numbers of tried and deferred recipients.
     #[must_use]
     pub fn is_held(&self, tried: u32, held: u32) -> bool {
         u64::from(held) * 1_000_000 > u64::from(tried) * u64::from(self.hold_above_ppm)

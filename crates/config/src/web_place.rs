@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// A place on a web server, which nobody overhears: over TLS, or on this machine.
+/// A URL on a web server reached confidentially: over TLS, or on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebPlace {
     pub is_encrypted: bool,
@@ -16,10 +16,10 @@ pub struct WebPlace {
 }
 
 impl WebPlace {
-    /// Where a URL leads (RFC 3986, as far as it is of use here).
+    /// Parses a URL (RFC 3986, as far as needed).
     ///
     /// # Errors
-    /// Why it leads nowhere, or over a network in clear.
+    /// Returns an error for an invalid URL, or one over a network in clear.
     pub fn parse(url: &str) -> Result<WebPlace, &'static str> {
         let (is_encrypted, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),

@@ -1,13 +1,13 @@
-//! What comes to a listener, which its protocol says.
+//! Kinds of input of a listener, determined by its protocol.
 
-/// What comes to a listener.
+/// Kind of input of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Takes {
-    /// Internet mail of whoever connects.
+    /// Internet mail from any client.
     Mail,
-    /// Internet mail of users: only who has logged in may send, and then to any domain. That takes encryption, and
-    /// networks are no matter.
+    /// Internet mail of users: only authenticated clients may send, to any domain. Requires encryption; networks are
+    /// ignored.
     MailOfUsers,
-    /// Something else than internet mail. Who sends it has shown who it is, and may send to wherever a route leads.
+    /// Other input than internet mail. The sender is authenticated, and may send to any destination of a route.
     Foreign,
 }

@@ -12,7 +12,7 @@ use mail::Domain;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Names of one certificate: what Let's Encrypt takes.
+/// Maximum number of names of one certificate: the limit of Let's Encrypt.
 const NAMES_MAX: usize = 100;
 
 impl Resolver<'_> {
@@ -130,7 +130,7 @@ impl Resolver<'_> {
 }
 
 impl Resolver<'_> {
-    /// What clients are asked for; `None`: nothing.
+    /// Settings of client certificates; `None` if not requested.
     pub(super) fn client_certificates(
         &mut self,
         at: &str,
@@ -177,7 +177,7 @@ impl Resolver<'_> {
                 CertificateIdentityText::Certificate => CertificateIdentity::Certificate,
                 CertificateIdentityText::Key => CertificateIdentity::Key,
             },
-            // One that isn't there is a mistake, which was told.
+            // A missing table is an error that was reported.
             users: users.map_or(Some(None), |found| found.map(Some))?,
             relay: asked.relay,
         }))

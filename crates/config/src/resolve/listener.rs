@@ -12,14 +12,14 @@ use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-/// What a listener's protocol is told, and others who have keys there.
+/// Settings of a listener's protocol and of further owners of keys.
 struct ListenerKeys {
     settings: Arc<dyn ProtocolSettings>,
     takes: Takes,
     sections: Owned,
 }
 
-/// The keys that others have at listeners whose protocol takes this.
+/// The keys of further owners for listeners with this kind of input.
 fn keys_for(schema: &Schema, takes: Takes) -> Vec<String> {
     let kinds = schema.listeners().iter().filter(|kind| (kind.is_for)(takes));
     kinds.flat_map(|kind| (kind.keys)()).collect()
@@ -43,7 +43,7 @@ impl Resolver<'_> {
             let at = format!("listener[{index}]");
             let name_and_address = self.name_and_address(&at, text);
             self.listener_names.push(Arc::clone(&name_and_address.0));
-            // Whose protocol has a mistake has no listener: nothing comes of the file then.
+            // A protocol with an error has no listener: the file is rejected.
             let protocol = self.protocol(schema, &at, text);
             let takes = protocol.as_ref().map(|protocol| protocol.takes);
             if takes == Some(Takes::Foreign) {
@@ -155,7 +155,7 @@ impl Resolver<'_> {
         tls
     }
 
-    /// A listener that only who has logged in may use.
+    /// Checks a listener for authenticated clients only.
     fn check_for_logins(&mut self, at: &str, text: &ListenerText, tls: ListenerTls) {
         if tls == ListenerTls::Off {
             let (key, message) = match text.tls {
@@ -173,7 +173,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What the listener's protocol is told, and those who have keys of their own there.
+    /// Reads the settings of the listener's protocol, and of further owners of keys.
     fn protocol(&mut self, schema: &Schema, at: &str, text: &ListenerText) -> Option<ListenerKeys> {
         let found = schema.protocols().iter().find(|protocol| protocol.kind == text.kind);
         let Some(found) = found else {
@@ -249,7 +249,7 @@ impl Resolver<'_> {
         found.into_iter().map(|(_, network)| network).collect()
     }
 
-    /// The networks whose clients say who the client is.
+    /// Networks of clients trusted to name the client that they act for.
     pub(crate) fn believed(&mut self, list: &str, written: &[String]) -> Vec<IpNet> {
         let found = self.networks(list, written);
         for (path, network) in &found {

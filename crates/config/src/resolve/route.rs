@@ -76,21 +76,21 @@ impl Resolver<'_> {
         (routes, table)
     }
 
-    /// When a route's messages are tried again: as everywhere, but for what the route says itself.
+    /// Retry policy of a route: the general one with the route's changes.
     fn retry_of(&mut self, at: &str, text: &RouteText, general: &General<'_>) -> Retry {
         let Some(changes) = &text.retry else { return general.retry.clone() };
         let merged = merge_retry(&general.written.retry, changes);
         self.retry(&format!("{at}.retry"), &merged)
     }
 
-    /// Who is told what of a route's messages: as everywhere, but for what the route says itself.
+    /// Report settings of a route: the general ones with the route's changes.
     fn reports_of(&mut self, at: &str, text: &RouteText, general: &General<'_>) -> Arc<Reports> {
         let Some(changes) = &text.reports else { return Arc::clone(general.reports) };
         let merged = reports::merge(&general.written.reports, changes);
         Arc::new(self.reports(&format!("{at}.reports"), &merged))
     }
 
-    /// Mailboxes and O/R addresses go by channels that know what to make of them.
+    /// Mailboxes and O/R addresses need channels that support them.
     fn check_kind_of_mail(&mut self, at: &str, text: &RouteText, channel: &dyn Settings) {
         let kinds = channel.kinds_of_mail();
         if text.or_addresses.is_some() && !kinds.x400 && !channel.key().is_empty() {
@@ -146,7 +146,7 @@ impl Resolver<'_> {
         name.as_str().into()
     }
 
-    /// Puts a route into the table and notes what can never be reached.
+    /// Adds a route to the table and reports unreachable patterns.
     fn enter(
         &mut self,
         at: &str,
@@ -246,7 +246,7 @@ impl Resolver<'_> {
         }
         let table = value.as_table().cloned().unwrap_or_default();
         if text.recipients.is_some() && recipients.is_none() {
-            // Which values it may name can't be told: the table's own mistake comes first.
+            // The valid value names are unknown: the table has an error, which is reported first.
             return None;
         }
         let reader = Reader::new(self, format!("{at}.{}", kind.key));
@@ -280,8 +280,7 @@ impl Resolver<'_> {
     }
 }
 
-/// In the place of a channel with a mistake, which was noted: nobody will use this route, but the
-/// others keep their numbers.
+/// Replaces a channel with an error, which was reported: this route will not be used, but the numbers of the rest stay.
 #[derive(Debug)]
 struct Unread;
 
@@ -349,7 +348,7 @@ impl Resolver<'_> {
         read.ok()
     }
 
-    /// What a route takes of O/R addresses.
+    /// Reads a route's O/R addresses.
     pub(super) fn or_addresses(&mut self, at: &str, written: &[String]) -> Vec<OrAddress> {
         let path = format!("{at}.or_addresses");
         if written.is_empty() {
@@ -374,7 +373,7 @@ impl Resolver<'_> {
         taken
     }
 
-    /// Puts what routes take of O/R addresses together.
+    /// Builds the routing table of O/R addresses.
     pub(super) fn or_routes(&mut self, routes: &[Route]) -> OrRoutes {
         let mut table = OrRoutes::default();
         for route in routes {

@@ -98,7 +98,7 @@ impl Resolver<'_> {
         parts
     }
 
-    /// Tables that ask the next hop of a route: it must be one whose hosts the file names.
+    /// Checks tables that query the next hop of a route: the file must name that route's hosts.
     pub(super) fn asked_routes(&mut self, written: &[TableText], routes: &[Route]) {
         for table in self.tables.clone() {
             let Some(name) = table.settings.asked_route() else { continue };
@@ -146,7 +146,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The table whose name stands at `path`.
+    /// The table with the name at `path`.
     pub(crate) fn table_named(&mut self, path: &str, name: &str) -> Option<Arc<TableEntry>> {
         let found = self.tables.iter().find(|table| &*table.name == name).cloned();
         if found.is_none() {

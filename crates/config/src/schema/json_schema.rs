@@ -1,10 +1,10 @@
-//! JSON schema of what TOML can say.
+//! JSON schema of TOML values.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
-/// JSON schema of a file of its own.
+/// JSON schema of a separate file.
 pub(crate) fn of_file<T: JsonSchema>() -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();

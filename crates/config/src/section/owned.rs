@@ -1,10 +1,10 @@
-//! What others made of their keys: each value is found by its owner's type.
+//! Values of registered keys, found by their owner's type.
 
 use std::any::{Any, TypeId};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// What an owner made of its keys.
+/// The value of an owner's keys.
 trait Value: Any + Debug + Send + Sync {}
 
 impl<T: Any + Debug + Send + Sync> Value for T {}

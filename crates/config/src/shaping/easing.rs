@@ -1,4 +1,4 @@
-//! What the effects of rules do to limits, at once and while they return.
+//! Effects of rules on limits, at first and while they recover.
 
 use super::pace::{Pace, Set};
 use super::rate::Rate;
@@ -12,24 +12,24 @@ pub const QUARTERS: u8 = 4;
 /// An effect that is in force.
 #[derive(Clone, Copy, Debug)]
 pub struct Easing<'a> {
-    /// Whose rule it is; `None`: that of those who have no provider.
+    /// The provider of the rule; `None`: the rules for domains without a provider.
     pub provider: Option<&'a str>,
     /// Its name.
     pub rule: &'a str,
-    /// How far limits have returned: quarters of the way.
+    /// Recovery of the limits, in quarters.
     pub quarters: u8,
     /// It holds for all sources together.
     pub is_of_every_source: bool,
 }
 
-/// A limit that a rule sets beside others.
+/// An additional limit set by a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleLimit {
     /// The provider that it holds for as a whole; `None`: for the set of hosts.
     pub provider: Option<Arc<str>>,
-    /// Whether all sources share it.
+    /// True if all sources share it.
     pub is_of_every_source: bool,
-    /// Which rule, and how far it has been lifted: no two are alike.
+    /// The rule and its recovery; unique.
     pub by: String,
     /// Connections at once; 0: no limit.
     pub connections_max: u32,
@@ -37,19 +37,19 @@ pub struct RuleLimit {
     pub per_second: f64,
 }
 
-/// What a rule sets in place of limits of the set of hosts.
+/// Limits set by a rule, replacing those of the set of hosts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleSet {
-    /// Which rule, and how far it has been lifted: no two are alike.
+    /// The rule and its recovery; unique.
     pub by: String,
     /// Connections at once; 0: no limit, and `None`: as usual.
     pub connections_max: Option<u32>,
-    /// Messages; each of them holds. None are no limit, and `None`: as usual.
+    /// Message rates, all in force. Empty: no limit; `None`: unchanged.
     pub rates: Option<Vec<Rate>>,
 }
 
-/// From `low` to `full`, so many quarters of the way. 0 is no limit: where there is none in the end, each step
-/// takes four times as much as the one before it.
+/// Interpolates from `low` to `full` by quarters. 0 is no limit: without a final limit, each step is four times the one
+/// before.
 fn eased(low: f64, full: f64, quarters: u8) -> f64 {
     match (quarters, low == 0.0, full == 0.0) {
         (0, _, _) => low,
@@ -67,7 +67,7 @@ fn eased_count(low: u32, full: u32, quarters: u8) -> u32 {
     if eased == 0.0 { 0 } else { (eased.round() as u32).max(1) }
 }
 
-/// The lowest of rates, which is what they come to; 0 where there is none.
+/// The lowest rate, which is the effective one; 0 without any.
 fn lowest(rates: &[Rate]) -> f64 {
     rates.iter().map(|rate| rate.per_second()).reduce(f64::min).unwrap_or(0.0)
 }
@@ -85,7 +85,7 @@ impl Shaping {
         }
     }
 
-    /// All rules, with whose they are.
+    /// All rules, with their providers.
     pub fn rules(&self) -> impl Iterator<Item = (Option<&Arc<str>>, &Arc<Rule>)> {
         let of_none = self.default_rules.all().iter().map(|rule| (None, rule));
         let of_providers = self.providers.iter().flat_map(|provider| {
@@ -122,7 +122,7 @@ impl Shaping {
         }
     }
 
-    /// All the provider's hosts together: what it asks for is asked for as a whole.
+    /// The limit for all hosts of a provider together: providers throttle as a whole.
     fn backoff_of(&self, provider: &Provider, easing: Easing<'_>, by: String) -> RuleLimit {
         let usual = provider.pace.over(&self.default);
         let together = &provider.together;
@@ -134,7 +134,7 @@ impl Shaping {
     }
 }
 
-/// One set of hosts, which nobody knows more of.
+/// The limit for one set of hosts without a known provider.
 fn backoff_of_hosts(
     backoff: &ProviderLimits,
     paced: &Paced,
@@ -165,7 +165,7 @@ fn limit_of(
     }
 }
 
-/// What is set holds in place of what does otherwise.
+/// Replaces the limits that are set.
 fn set(pace: &Pace, paced: &mut Paced, quarters: u8, by: String) {
     let count = |set: &Option<Set<u32>>, full: u32| {
         value(set).map_or(full, |low| eased_count(low, full, quarters))

@@ -1,8 +1,8 @@
-//! At what pace mail goes to whom: files that know mailbox providers by their MX hosts.
+//! Traffic shaping: the pace of mail to each provider. Files define mailbox providers by their MX hosts.
 //!
-//! What holds for a domain is put together from levels, each above the one before it: `[default]`,
-//! the keys that the route sets itself, the provider's, the domain's. Only routes that find hosts in
-//! the DNS are shaped: where the configuration names hosts, it knows at what pace they want mail.
+//! The settings for a domain are merged from levels, each overriding the one before: `[default]`, the route's own keys,
+//! the provider's, the domain's. Only routes that find hosts in the DNS are shaped: if the configuration names hosts,
+//! it also defines their pace.
 
 mod easing;
 mod pace;
@@ -37,16 +37,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
-/// What this program knows of providers itself.
+/// Built-in knowledge of providers.
 const BUILTIN: &str = include_str!("builtin.toml");
 
-/// How that is called in the configuration, and its lines where they are named.
+/// Its name in the configuration, and in references to its lines.
 pub(crate) const BUILTIN_NAME: &str = "builtin";
 
-/// Where shaping comes from.
+/// Source of shaping settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShapingSource {
-    /// What this program knows of providers itself.
+    /// Built-in knowledge of providers.
     Builtin,
     /// A file of the operator's.
     File(PathBuf),
@@ -62,7 +62,7 @@ pub struct ShapingFile {
 }
 
 impl ShapingFile {
-    /// What this program knows of providers itself.
+    /// Built-in knowledge of providers.
     #[must_use]
     pub fn builtin() -> ShapingFile {
         ShapingFile { name: BUILTIN_NAME.into(), text: BUILTIN.into() }
@@ -75,18 +75,18 @@ struct Provider {
     name: Arc<str>,
     /// The line that names it.
     place: FileLine,
-    /// `None`: the file does not say.
+    /// `None`: not set in the file.
     mx: Option<Vec<(DomainPattern, FileLine)>>,
     domains: Option<Vec<(DomainPattern, FileLine)>>,
     pace: Pace,
     together: ProviderLimits,
     rules: ProviderRules,
-    /// What is different from a source.
+    /// Deviations for single sources.
     sources: BTreeMap<Box<str>, (FileLine, Pace)>,
 }
 
 impl Provider {
-    /// Takes what a later file says instead.
+    /// Applies the overrides of a later file.
     fn change(&mut self, later: Provider) {
         self.mx = later.mx.or(self.mx.take());
         self.domains = later.domains.or(self.domains.take());
@@ -100,7 +100,7 @@ impl Provider {
     }
 }
 
-/// What a provider's host sets share.
+/// Limits shared by a provider's host sets.
 #[derive(Clone, Debug, Default)]
 struct ProviderLimits {
     max_connections: Option<Set<u32>>,
@@ -108,7 +108,7 @@ struct ProviderLimits {
 }
 
 impl ProviderLimits {
-    /// Takes what a later file says instead.
+    /// Applies the overrides of a later file.
     fn change(&mut self, later: ProviderLimits) {
         self.max_connections = later.max_connections.or(self.max_connections.take());
         self.rates = later.rates.or(self.rates.take());
@@ -119,7 +119,7 @@ impl ProviderLimits {
 #[derive(Clone, Debug, Default)]
 pub struct Shaping {
     default: Pace,
-    /// Of those who have no provider.
+    /// For domains without a provider.
     default_rules: ProviderRules,
     providers: Vec<Provider>,
     by_mx: RouteTable,
@@ -162,7 +162,7 @@ impl Shaping {
         Ok(shaping)
     }
 
-    /// Puts rules together, of which files say a part each.
+    /// Completes rules, which may be spread over several files.
     fn complete_rules(&mut self, files: &[ShapingFile]) -> Result<(), ConfigErrors> {
         let of_providers = self.providers.iter_mut().map(|provider| &mut provider.rules);
         let mut count = 0;
@@ -183,7 +183,7 @@ impl Shaping {
         Ok(())
     }
 
-    /// Whether each name is one provider's; `file` was added last.
+    /// Checks that each name belongs to one provider; `file` was added last.
     fn check_claims(&self, file: &ShapingFile) -> Result<(), ConfigErrors> {
         let mx = read::conflict(self.providers.iter().map(|p| (&*p.name, p.mx.as_deref())));
         let domains = self.providers.iter().map(|p| (&*p.name, p.domains.as_deref()));
@@ -199,10 +199,10 @@ impl Shaping {
         Err(read::refused(file, here.line, message, help))
     }
 
-    /// Whether each source that a provider names is one of these.
+    /// Checks that each source named by a provider exists.
     ///
     /// # Errors
-    /// The first that is not.
+    /// Returns the first that does not.
     pub(crate) fn check_sources(
         &self,
         files: &[ShapingFile],
@@ -224,7 +224,7 @@ impl Shaping {
         }
     }
 
-    /// Whose a domain with these MX hosts is, and whether the domain itself says so.
+    /// The provider of a domain with these MX hosts, and true if the domain itself is listed.
     fn provider<'h>(
         &self,
         domain: &Domain,
@@ -239,8 +239,8 @@ impl Shaping {
         self.providers.get(first).filter(|_| is_all).map(|provider| (provider, false))
     }
 
-    /// What holds for mail to `domain`, which these hosts take, from a source (`None`: from whatever address
-    /// the machine takes) by a route with these limits that sets `own` of them itself.
+    /// The settings for mail to `domain` with these hosts, from a source (`None`: the system's default address), by a
+    /// route with these limits. `own` are the settings of the route itself.
     pub(crate) fn in_force<'h>(
         &self,
         (limits, own): (RouteLimits, Option<&Pace>),
@@ -277,8 +277,7 @@ impl Shaping {
     }
 }
 
-/// Who knows providers: shaping files, or what is built in, which is read once in the process and only when
-/// somebody asks.
+/// The known providers: from shaping files, or built in. The built-in ones are parsed once per process, at first use.
 #[derive(Clone, Debug, Default)]
 pub struct Providers(pub(crate) Option<Arc<Shaping>>);
 
@@ -291,7 +290,7 @@ impl Providers {
         self.0.as_deref().unwrap_or_else(|| &BUILTIN_SHAPING)
     }
 
-    /// The provider whose host this is.
+    /// The provider of this host.
     #[must_use]
     pub fn of(&self, host: &str) -> Option<&str> {
         let shaping = self.shaping();
@@ -300,14 +299,14 @@ impl Providers {
         Some(&provider.name)
     }
 
-    /// Whether there is a provider of this name.
+    /// Returns true if a provider has this name.
     #[must_use]
     pub fn knows(&self, name: &str) -> bool {
         self.shaping().providers.iter().any(|provider| *provider.name == *name)
     }
 }
 
-/// What holds for a next hop.
+/// The settings for a next hop.
 #[derive(Clone, Debug)]
 pub(crate) struct InForce<'a> {
     limits: RouteLimits,
@@ -376,17 +375,17 @@ impl InForce<'_> {
 /// The limits of a next hop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Paced {
-    /// Those of the route, with what shaping says instead.
+    /// Limits of the route, overridden by shaping.
     pub limits: RouteLimits,
-    /// Messages to its set of hosts; each of them holds, beside that of `limits`.
+    /// Message rates for its set of hosts; all in force, besides that of `limits`.
     pub rates: Vec<Rate>,
-    /// Domains with the same hosts have other limits: what sets this one apart.
+    /// Distinguishes this domain from domains with the same hosts and other limits.
     pub apart: Option<String>,
-    /// What it shares with other sets of hosts.
+    /// Limits shared with other sets of hosts.
     pub together: Option<PacedTogether>,
-    /// What rules set in place of those of the set of hosts, which are as usual here.
+    /// Replacements by rules of the set of hosts' limits, which are unchanged here.
     pub sets: Vec<RuleSet>,
-    /// What rules set beside them.
+    /// Additional limits by rules.
     pub by_rules: Vec<RuleLimit>,
 }
 
@@ -405,13 +404,13 @@ impl Paced {
     }
 }
 
-/// What sets of hosts of one provider share. 0: no limit.
+/// Limits shared by the host sets of one provider. 0: no limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PacedTogether {
-    /// Whose hosts they are.
+    /// The provider of the hosts.
     pub provider: Arc<str>,
     /// Connections at once.
     pub connections_max: u32,
-    /// Messages; each of them holds.
+    /// Message rates, all in force.
     pub rates: Vec<Rate>,
 }

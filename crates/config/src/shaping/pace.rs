@@ -25,7 +25,7 @@ pub(super) struct Set<T> {
     pub(super) place: FileLine,
 }
 
-/// What one level says; the rest is up to those below it.
+/// Settings of one level; unset ones are taken from lower levels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Pace {
     pub(super) max_connections: Option<Set<u32>>,
@@ -66,7 +66,7 @@ impl Pace {
         }
     }
 
-    /// What this says, and what `lower` does where this says nothing.
+    /// These settings, completed by those of `lower`.
     pub(super) fn over(&self, lower: &Pace) -> Pace {
         fn either<T: Clone>(high: &Option<T>, low: &Option<T>) -> Option<T> {
             high.as_ref().or(low.as_ref()).cloned()
@@ -87,7 +87,7 @@ impl Pace {
         }
     }
 
-    /// The limits of a route with what this says instead, and the rates of its host sets.
+    /// The limits of a route overridden by these settings, and the rates of its host sets.
     pub(super) fn instead_of(&self, limits: RouteLimits) -> (RouteLimits, Vec<Rate>) {
         fn value<T: Copy>(set: &Option<Set<T>>, otherwise: T) -> T {
             set.as_ref().map_or(otherwise, |set| set.value)
@@ -95,7 +95,7 @@ impl Pace {
         let rates = self.rates.as_ref().map(|set| set.value.clone()).unwrap_or_default();
         let shared = limits.shared.map(|shared| SharedLimits {
             connections_max: value(&self.max_connections, shared.connections_max),
-            // Its own rate, unless there are others instead.
+            // Its own rate, unless replaced.
             messages_per_second: if rates.is_empty() { shared.messages_per_second } else { 0.0 },
         });
         let limits = RouteLimits {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// So many in a second, a minute, an hour or a day, spread evenly over it.
+/// A number per second, minute, hour or day, spread evenly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     count: u32,
@@ -65,7 +65,7 @@ impl Rate {
         }
     }
 
-    /// How many in a second.
+    /// The number per second.
     #[must_use]
     pub fn per_second(self) -> f64 {
         f64::from(self.count) / self.unit.seconds()

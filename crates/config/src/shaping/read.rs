@@ -15,7 +15,7 @@ use mail::map::FixedMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What one file says.
+/// Content of one file.
 #[derive(Default)]
 pub(super) struct ShapingLayer {
     pub(super) default: Pace,
@@ -27,7 +27,7 @@ pub(super) struct ShapingLayer {
 /// Reads a file.
 ///
 /// # Errors
-/// All that is wrong with it, as far as it can be told at once.
+/// Returns all errors that can be found at once.
 pub(super) fn read(file: &ShapingFile) -> Result<ShapingLayer, ConfigErrors> {
     let json = json_schema::of_file::<ShapingText>();
     let shape = Shape { json: &json, sections: None };

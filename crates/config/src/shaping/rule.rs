@@ -1,4 +1,4 @@
-//! Rules: what is done when a provider says something.
+//! Rules: actions on replies of a provider.
 
 use super::ProviderLimits;
 use super::pace::{FileLine, Pace};
@@ -12,12 +12,12 @@ use std::time::Duration;
 pub const RULES_MAX: usize = 2_000;
 /// Hits that a rule may wait for.
 pub const HITS_MAX: u32 = 1_000;
-/// How long an effect lasts at most, however often it comes again.
+/// Maximum duration of an effect, whatever the repetitions.
 pub const LASTS_MAX: Duration = Duration::from_secs(86_400);
-/// How long one lasts whose rule does not say.
+/// Default duration of an effect.
 pub(super) const LASTS: Duration = Duration::from_secs(30 * 60);
 
-/// What a rule does.
+/// Action of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -27,16 +27,16 @@ pub enum Action {
     Set,
     /// Sends nothing.
     Suspend,
-    /// Sends nothing of the tenant whose mail it was.
+    /// Suspends the mail of the affected tenant.
     SuspendTenant,
     /// Sends nothing of the campaign that it was.
     SuspendCampaign,
-    /// Gives the campaign up, with what still comes of it.
+    /// Fails the campaign, including later messages.
     FailCampaign,
 }
 
 impl Action {
-    /// All of them.
+    /// All actions.
     pub const ALL: [Action; 6] = [
         Action::Backoff,
         Action::Set,
@@ -59,13 +59,13 @@ impl Action {
         }
     }
 
-    /// Whether it changes limits, which return step by step.
+    /// Returns true if it changes limits, which recover step by step.
     #[must_use]
     pub const fn sets_limits(self) -> bool {
         matches!(self, Action::Backoff | Action::Set)
     }
 
-    /// Whether it is about one tenant or campaign, whatever the source.
+    /// Returns true if it applies to one tenant or campaign, whatever the source.
     #[must_use]
     pub const fn is_of_party(self) -> bool {
         matches!(self, Action::SuspendTenant | Action::SuspendCampaign | Action::FailCampaign)
@@ -78,25 +78,25 @@ impl fmt::Display for Action {
     }
 }
 
-/// So many hits within so long.
+/// A number of hits within a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HitThreshold {
     /// Hits, at least 1.
     pub count: u32,
-    /// From the first of them to the last.
+    /// Time from the first hit to the last.
     pub within: Duration,
 }
 
-/// A text that others than the file's reader understand, and its place.
+/// A text interpreted by another module, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocatedText {
-    /// What stands there.
+    /// The text.
     pub text: Arc<str>,
     /// `shaping.toml:7`.
     pub place: Arc<str>,
 }
 
-/// What a rule listens for: at least one of these, and all that there are.
+/// Condition of a rule: at least one criterion; all given ones must match.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleCondition {
     /// One of these codes; none: any.
@@ -124,15 +124,15 @@ impl RuleCondition {
 /// A rule, complete.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// Its name, one provider's rules told apart.
+    /// Its name, unique within a provider.
     pub name: Arc<str>,
     /// The line that names it: `shaping.toml:7`.
     pub place: Arc<str>,
-    /// What it listens for.
+    /// Its condition.
     pub heard: RuleCondition,
-    /// How often it must be heard; `None`: once.
+    /// Number of matches needed; `None`: one.
     pub after: Option<HitThreshold>,
-    /// What it does.
+    /// Its action.
     pub action: Action,
     /// For how long, the first time.
     pub lasts: Duration,
@@ -140,7 +140,7 @@ pub struct Rule {
     pub until_delivered: Option<u32>,
     /// It concerns all sources, not only the one that was refused.
     pub is_of_every_source: bool,
-    /// What [`Action::Set`] sets.
+    /// Limits of [`Action::Set`].
     pub(super) set: Pace,
 }
 
@@ -176,7 +176,7 @@ impl Rule {
     }
 }
 
-/// What one file says of a rule; the rest is up to those before it.
+/// The part of a rule in one file; unset values are taken from earlier files.
 #[derive(Clone, Debug)]
 pub(super) struct PartialRule {
     pub(super) name: Arc<str>,
@@ -195,13 +195,13 @@ pub(super) struct PartialRule {
 pub(super) enum RuleAction {
     /// Nothing: the rule of an earlier file is not wanted.
     Nothing,
-    /// This, as the line says.
+    /// This action, from that line.
     Action(Action, FileLine),
     /// These limits instead.
     Set(Box<Pace>),
 }
 
-/// What is wrong with a rule once all files are put together.
+/// An error in a rule after merging all files.
 #[derive(Debug)]
 pub(super) struct Incomplete {
     pub(super) place: FileLine,
@@ -267,7 +267,7 @@ impl PartialRule {
     }
 }
 
-/// The rules of one provider, or of whoever has none, with the pace that they slow down to.
+/// The rules of one provider, or of domains without a provider, with the reduced pace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProviderRules {
     pub(super) backoff: ProviderLimits,
@@ -280,7 +280,7 @@ impl ProviderRules {
         ProviderRules { backoff, parts, complete: Vec::new() }
     }
 
-    /// Takes what a later file says instead.
+    /// Applies the overrides of a later file.
     pub(super) fn change(&mut self, later: ProviderRules) {
         self.backoff.change(later.backoff);
         for part in later.parts {
