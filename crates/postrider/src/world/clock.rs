@@ -7,8 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// The moment from which [`Mono`] counts: all clocks of a process share one, so that its threads
-/// speak of the same moments.
+/// The origin of [`Mono`]. All clocks of a process share one, so times are comparable between threads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Start {
     instant: Instant,
@@ -26,7 +25,7 @@ impl Start {
     }
 }
 
-/// What `Instant` counts, too.
+/// The clock behind `Instant`.
 fn monotonic_nanos() -> u64 {
     // Every Linux that has epoll has this clock: no failure is hidden here.
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |at| {
@@ -106,8 +105,8 @@ impl Future for Timer {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // Each connection's timers are asked whenever anything happens on it, some dozen times for a message, and
-        // have fired in none of them: a look at what is known already costs a fifth of tokio's.
+        // Each connection polls its timers on every event, some dozen times per message, and rarely has one fired. This
+        // check costs a fifth of tokio's poll.
         let is_known = self.woken.as_ref().is_some_and(|woken| woken.will_wake(cx.waker()));
         if is_known && !self.sleep.is_elapsed() {
             return Poll::Pending;

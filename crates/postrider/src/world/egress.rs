@@ -14,7 +14,7 @@ use tokio_socks::tcp::Socks5Stream;
 /// A proxy is near: one that takes longer to be connected to is not there.
 const PROXY_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the PROXY protocol, version 2, begins with.
+/// Signature of the PROXY protocol, version 2.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 /// Version 2, and that addresses of others follow.
 const VERSION_AND_COMMAND: u8 = 0x21;
@@ -56,7 +56,7 @@ async fn directly(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream>
     socket.connect(to).await
 }
 
-/// A proxy that is not there is the source's trouble; what this process lacks is ours.
+/// An unreachable proxy is a failure of the source. Exhaustion in this process is our own.
 fn away(proxy: Proxy, error: io::Error) -> io::Error {
     if mta::lack::is_ours(&error) {
         return error;
@@ -70,7 +70,7 @@ fn failed(proxy: Proxy, why: &'static str) -> io::Error {
 
 async fn by_socks5(to: SocketAddr, proxy: Proxy, stream: TcpStream) -> io::Result<TcpStream> {
     let connected = Socks5Stream::connect_with_socket(stream, to).await;
-    // RFC 1928 §6: what it says of the peer, and what of itself.
+    // RFC 1928 §6: replies about the peer, and replies about the proxy itself.
     match connected {
         Ok(stream) => Ok(stream.into_inner()),
         Err(SocksError::HostUnreachable) => Err(io::ErrorKind::HostUnreachable.into()),

@@ -50,17 +50,17 @@ pub(super) async fn connect(
     Ok((Encrypted(stream.into()), encryption))
 }
 
-/// Octets of what is said of a failed handshake at most: it is kept with the host and stands in events,
-/// and a certificate can have tens of thousands of names.
+/// Maximum octets of a handshake error's text: the text is kept with the host and in events, and a certificate can have
+/// tens of thousands of names.
 const WORDS_MAX: usize = 512;
 
-/// What is wrong with a certificate that was looked at.
+/// An error in a certificate that was checked.
 pub(super) fn handshake_error(error: rustls::Error) -> io::Error {
     in_words(io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// What is wrong, in few words that drive no terminal: much of it is the peer's own. What a verifier of
-/// ours says is told as it says it.
+/// Shortens the text of an error and removes control characters, since much of the text comes from the peer. Texts of
+/// our own verifiers stay as they are.
 fn in_words(error: io::Error) -> io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     // The operating system's are told as they are.
@@ -78,7 +78,7 @@ fn in_words(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), HandshakeError { result, words: words.into() })
 }
 
-/// What it is in reports (RFC 8460 §4.3.1).
+/// The result type in TLS reports (RFC 8460 §4.3.1).
 fn result_of(error: &rustls::Error) -> ResultType {
     let rustls::Error::InvalidCertificate(error) = error else {
         return ResultType::ValidationFailure;
@@ -101,7 +101,7 @@ impl Encrypted {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // What was written and found no room in the socket goes out while the peer is waited for.
+        // Flush output that the socket could not accept before, while waiting for the peer.
         if let Poll::Ready(Err(error)) = Pin::new(&mut self.0).poll_flush(cx) {
             return Poll::Ready(Err(error));
         }

@@ -1,6 +1,6 @@
-//! The threads that hash passwords: few, and of low priority, as whoever guesses passwords has them
-//! work. Half of them work for clients that are known, half for all others, as [`mta::hashing_lanes`] says. They are
-//! started when the first password is checked: a server without logins has none.
+//! Threads for password hashing: few, and of low priority, because password guessing causes load. One half serves known
+//! clients, the other half all other clients, as in [`mta::hashing_lanes`]. They start at the first password check; a
+//! server without logins has none.
 
 use crate::mutex::lock;
 use lookup::Requester;
@@ -21,14 +21,14 @@ use tokio::sync::oneshot;
 /// No more threads in a crew, however many processors there are. Each may take 256 MiB for a hash
 /// (`auth::password`).
 const THREADS_MAX: usize = 4;
-/// How much others go first (nice(2), on Linux for one thread).
+/// Niceness of the threads (nice(2), on Linux per thread).
 const NICE: i32 = 10;
 
 /// Something to be done, or only a turn to be taken.
 struct Job {
     lane: Lane,
     asker: Requester,
-    /// What it came to; `None`: there was nothing to be done.
+    /// The work with its result; `None` if nothing was done.
     work: Box<dyn FnOnce() -> Option<Hashed<()>> + Send>,
 }
 
@@ -53,7 +53,7 @@ impl Drop for HashingQueueHandle {
 struct HashingQueue {
     started: Instant,
     state: Mutex<State>,
-    /// What the last check took of a processor, in microseconds.
+    /// Processor time of the last check in microseconds.
     usual_us: AtomicU64,
     prompt: WorkSignal,
     paced: WorkSignal,
@@ -163,7 +163,7 @@ impl HashingQueue {
     }
 
     fn work(&self, crew: Crew) {
-        // Where that is not allowed the work is done all the same.
+        // Failure is harmless: the work runs at normal priority.
         let _ = rustix::process::nice(NICE);
         while let Some((job, lane)) = self.take(crew) {
             let (began, before) = (self.now(), processor_time());
@@ -190,7 +190,7 @@ impl HashingQueue {
             let bell = &self.bell(crew).more;
             match state.lanes.next(crew, now) {
                 WorkerStep::Do(job, lane) => return Some((job, lane)),
-                // It is busy resting: who comes meanwhile waits for it.
+                // The thread pauses, and new jobs wait for its end.
                 WorkerStep::Rest(until) => {
                     let waited = bell.wait_timeout(state, until.since(now));
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -205,7 +205,7 @@ impl HashingQueue {
     }
 }
 
-/// What this thread has taken of a processor.
+/// Processor time of this thread.
 fn processor_time() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }

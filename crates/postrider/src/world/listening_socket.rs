@@ -1,6 +1,6 @@
-//! A listening socket that hands out connections which no runtime knows yet, so that each can
-//! join the runtime of the shard it is placed on. tokio's own listener would register every
-//! connection with the runtime that accepts: two system calls wasted for each that moves.
+//! A listening socket that returns connections not yet registered with a runtime, so that each can join its shard's
+//! runtime. The listener of tokio would register every connection with the accepting runtime: two wasted system calls
+//! per connection that moves.
 
 use mta::seams::Listener;
 use rustix::net::{SocketFlags, acceptfrom_with};

@@ -9,9 +9,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 use tokio::sync::oneshot;
 
-/// No more threads, however many processors there are. What waits is bounded by the memory that it takes.
+/// Maximum number of threads on any number of processors. The queue is bounded by its memory.
 const THREADS_MAX: usize = 4;
-/// How much others go first (nice(2), on Linux for one thread).
+/// Niceness of the threads (nice(2), on Linux per thread).
 const NICE: i32 = 10;
 
 type LongWorkJob = Box<dyn FnOnce() + Send>;
@@ -83,7 +83,7 @@ impl LongWork {
             // Without a new one those that there are do it.
             state.started += usize::from(started.is_ok());
         }
-        // Without any it is dropped, and who waits is told so.
+        // Without any thread the work is dropped, which notifies its caller.
         if state.started > 0 {
             state.waiting.push_back(work);
             desk.more.notify_one();
@@ -93,7 +93,7 @@ impl LongWork {
 
 impl LongWorkQueue {
     fn serve(&self) {
-        // Where that is not allowed the work is done all the same.
+        // Failure is harmless: the work runs at normal priority.
         let _ = rustix::process::nice(NICE);
         while let Some(work) = self.take() {
             work();

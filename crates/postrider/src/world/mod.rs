@@ -31,7 +31,7 @@ use std::rc::Rc;
 #[derive(Clone)]
 pub(crate) struct Real(Rc<PlatformParts>);
 
-/// What a shard's world is made of.
+/// The parts of a shard's platform.
 pub(crate) struct PlatformParts {
     pub(crate) net: Sockets,
     pub(crate) dns: Resolver,

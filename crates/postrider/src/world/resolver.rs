@@ -39,11 +39,11 @@ struct ResolverInner {
     console: Option<Arc<ConsoleLog>>,
 }
 
-/// What a resolver goes by now.
+/// The current state of a resolver.
 struct State {
     config: config::Dns,
     system: System,
-    /// How often these files were read.
+    /// Number of times these files were read.
     systems_read: u64,
     ways: ResolverSetupResult,
 }
@@ -51,10 +51,9 @@ struct State {
 /// Or why there are none.
 type ResolverSetupResult = Result<Arc<ResolverSetup>, String>;
 
-/// How name servers are asked.
+/// Name servers with their cache.
 struct ResolverSetup {
     servers: Arc<Servers>,
-    /// What they said.
     cache: Cache,
     validated: ValidatingResolver,
 }
@@ -159,7 +158,7 @@ impl Resolver {
         }
     }
 
-    /// Asks as it says. What was remembered is forgotten: other servers may know something else.
+    /// Applies a configuration, and clears the cache, since other servers may have different answers.
     fn adopt(&self, config: &config::Dns, (systems_read, ways): (u64, ResolverSetupResult)) {
         let mut state = lock(&self.0.state);
         state.ways = match state.systems_read == systems_read {
@@ -175,12 +174,12 @@ impl Resolver {
         lock(&self.0.state).ways.clone().map_err(none)
     }
 
-    /// Why no answer counts as secure, if so.
+    /// The reason why no answer counts as secure, if so.
     pub(crate) fn why_insecure(&self) -> Option<&'static str> {
         lock(&self.0.state).ways.as_ref().ok().and_then(|ways| ways.validated.why_insecure())
     }
 
-    /// What is remembered.
+    /// The cached answer.
     fn at_hand(&self, name: &Name, kind: RecordType) -> Option<CachedRecords> {
         self.ways().ok()?.cache.get(&DnsQuestion::new(name, kind), Instant::now())
     }
@@ -209,8 +208,8 @@ impl Resolver {
     }
 }
 
-/// Whether an error is what the question has for an answer, rather than one server's trouble with it: there is no such
-/// name, or it has no such records. A server that only knows who would know has not looked it up.
+/// Returns true if an error is the answer to the query, not a failure of one server: the name does not exist, or has no
+/// records of the type. A referral is no answer.
 fn has_ended(error: &NetError) -> bool {
     let NetError::Dns(NetDnsError::NoRecordsFound(none)) = error else { return false };
     let is_referral = none.soa.is_none() && none.ns.is_some();
@@ -230,7 +229,7 @@ fn known_code(code: ResponseCode) -> Result<(), NetError> {
     }
 }
 
-/// How long an answer counts: as its records say, and that there are none, as the zone does (RFC 2308 §5).
+/// Lifetime of an answer: the TTL of its records, or for a negative one that of the zone (RFC 2308 §5).
 fn lasts(lookup: &Result<Lookup, NetError>, now: Instant) -> Duration {
     match lookup {
         Ok(lookup) => lookup.valid_until().saturating_duration_since(now),
@@ -351,7 +350,7 @@ fn addresses_of(six: CachedRecords, four: CachedRecords) -> Result<Vec<IpAddr>, 
         _ => None,
     };
     match (six, four) {
-        // A host without addresses of one kind may have those of the other, which nobody could tell.
+        // A host without addresses of one family may have some of the other, for which the lookup failed.
         (Err(DnsError::NoSuchDomain | DnsError::NoRecords), Err(why)) | (Err(why), Err(_)) => {
             Err(why)
         }

@@ -30,7 +30,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// What is encrypted for clients is so with these certificates.
+    /// Sockets that use these certificates for TLS with clients.
     pub(crate) fn new(certificates: Arc<Certificates>, peers: Arc<PeerTls>) -> Sockets {
         Sockets { certificates, peers }
     }
@@ -186,7 +186,7 @@ impl Stream for NetConnection {
 
     fn poll_readable(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match self {
-            // What is wrong with it shows when it is read.
+            // An error of the connection shows at the next read.
             NetConnection::Tcp(stream) => stream.poll_read_ready(cx).map(drop),
             _ => Poll::Ready(()),
         }

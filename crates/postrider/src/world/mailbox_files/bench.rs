@@ -1,9 +1,9 @@
-//! How many messages a second the writers deliver, and what that costs:
+//! Measures deliveries per second by the writers, and their cost:
 //!
-//!     BENCH_DIR=/a/disk cargo test --release -p postrider --bin postrider mailbox_files::bench \
-//!         -- --ignored --nocapture
+//!     BENCH_DIR=/a/disk cargo test --release -p postrider --bin postrider mailbox_files::bench \ -- --ignored
+//!     --nocapture
 //!
-//! As many wait at once as the process has workers for mailboxes (256), or as `BENCH_WAITING` says.
+//! The number of concurrent deliveries is that of the mailbox workers of a process (256), or `BENCH_WAITING`.
 
 use super::tests::{together, wait};
 use super::*;

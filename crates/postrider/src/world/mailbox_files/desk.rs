@@ -1,9 +1,7 @@
-//! Where shards leave what is to be written on one file system, and writers take it: as much at once as may share
-//! its syncs.
+//! The queue of writes to one file system. Shards add jobs, and writers take batches that may share syncs.
 //!
-//! A batch is as slow as its slowest mailbox. So mailboxes of a batch that took long are written by themselves for a
-//! while, by writers beside the usual ones, until they are quick again; and a batch that does not end leaves the
-//! mailboxes in it to others.
+//! A batch is as slow as its slowest mailbox. Mailboxes of a slow batch are therefore written alone for a while, by
+//! additional writers, until they are fast again. A batch that hangs releases its mailboxes to other writers.
 
 use super::new_mail::NewMail;
 use super::pace::{WRITERS_MAX, WriterScaling};
@@ -30,14 +28,14 @@ const SLOW_MS: u64 = 1_000;
 const SLOW_EACH_MS: u64 = 20;
 /// A mailbox that was slow is written by itself for so long, unless it is quick again before.
 const SUSPECT_MS: u64 = 60_000;
-/// So many are known at once; then it begins anew.
+/// Maximum number of slow mailboxes remembered; at the limit the list is cleared.
 const SUSPECTS_MAX: usize = 10_000;
 /// Writers of those, at most.
 const SUSPECT_WRITERS_MAX: usize = WRITERS_MAX / 2;
-/// How often a writer looks whether batches have become slow while something waits.
+/// Interval at which a writer with waiting jobs checks for slow batches.
 const LOOKED_EVERY: Duration = Duration::from_millis(200);
 
-/// Takes what became of a job.
+/// Receives the result of a job.
 pub(super) type JobReply<T> = oneshot::Sender<Result<T, MailboxError>>;
 
 /// Something to write.
@@ -63,16 +61,16 @@ impl Job {
         match self {
             Job::Begin { answer, .. } => answer.is_closed(),
             Job::Deliver { answer, .. } | Job::Append { answer, .. } => answer.is_closed(),
-            // What was begun ends.
+            // A message that was begun is finished.
             Job::Finish { .. } => false,
         }
     }
 }
 
-/// How far a job has come: when a writer took it, in milliseconds, and one more; 0: it waits.
+/// Progress of a job: the time at which a writer took it, in milliseconds, plus one; 0 while it waits.
 pub(super) type JobProgress = Arc<AtomicU64>;
 
-/// What waits, and who works.
+/// Waiting jobs, and writers at work.
 #[derive(Debug)]
 pub(super) struct MailboxWriteQueue {
     state: Mutex<State>,
@@ -98,14 +96,14 @@ struct State {
     /// Writers at work, by the number of the batch.
     under_way: BTreeMap<u64, RunningBatch>,
     next_batch: u64,
-    /// When a batch ended last.
+    /// Time of the last end of a batch.
     done_ms: u64,
     /// Messages that they work on, and how many there may be with those that are open.
     written: usize,
     messages_max: usize,
     pace: WriterScaling,
     is_closed: bool,
-    /// What was shown of it last: writers, of them at work, and jobs that wait.
+    /// Last values of the gauges: writers, busy writers and waiting jobs.
     shown: [i64; 3],
 }
 
@@ -123,12 +121,12 @@ struct RunningBatch {
     is_slow: bool,
 }
 
-/// What one writer works on. The mailboxes in it are nobody else's meanwhile: two that write to one
-/// directory wait for each other in the system, and could overdraw its quota together.
+/// The work of one writer, which has exclusive use of its mailboxes. Two writers in one directory would block each
+/// other in the kernel, and could exceed its quota together.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) jobs: Vec<Job>,
-    /// How many jobs it had.
+    /// Original number of jobs.
     count: usize,
     number: u64,
 }
@@ -191,8 +189,8 @@ impl MailboxWriteQueue {
         Some(taken)
     }
 
-    /// Whether a job that has been waited for may still come to its end: a writer took it not long ago, or others make
-    /// way. What was given up is forgotten.
+    /// Returns true if a job that timed out may still end: a writer took it recently, or, while it waits, another batch
+    /// ended recently. Forgets abandoned jobs.
     pub(super) fn is_moving(&self, taken: &JobProgress) -> bool {
         let now_ms = self.now_ms();
         let mut state = lock(&self.state);
@@ -204,7 +202,7 @@ impl MailboxWriteQueue {
         now_ms.saturating_sub(since_ms) < self.hung_ms
     }
 
-    /// How long the oldest batch has been under way.
+    /// Age of the oldest running batch.
     pub(super) fn oldest(&self) -> Option<Duration> {
         let now_ms = self.now_ms();
         let oldest = lock(&self.state).under_way.values().map(|batch| batch.since_ms).min()?;
@@ -229,7 +227,7 @@ impl MailboxWriteQueue {
             }
             state = match state.waiting.is_empty() {
                 true => self.left.wait(state).unwrap_or_else(PoisonError::into_inner),
-                // What keeps it from being written may become slow meanwhile.
+                // The batch that blocks these jobs may become slow in this time.
                 false => {
                     let waited = self.left.wait_timeout(state, LOOKED_EVERY);
                     waited.unwrap_or_else(PoisonError::into_inner).0
@@ -295,7 +293,7 @@ impl State {
         self.under_way.values().filter(|batch| !batch.is_slow && !batch.is_suspect).count()
     }
 
-    /// Whether one may begin to work.
+    /// Returns true if another writer may begin to work.
     fn has_writer(&mut self, now_ms: u64) -> bool {
         self.note_slow(now_ms);
         self.under_way.len() < WRITERS_MAX
@@ -303,7 +301,7 @@ impl State {
                 || (!self.suspects.is_empty() && self.has_suspect_writer()))
     }
 
-    /// Whether one may begin that writes to a mailbox that was slow.
+    /// Returns true if another writer may begin to work on a slow mailbox.
     fn has_suspect_writer(&self) -> bool {
         let beside = self.under_way.values().filter(|batch| batch.is_slow || batch.is_suspect);
         beside.count() < SUSPECT_WRITERS_MAX
@@ -317,8 +315,8 @@ impl State {
             && self.under_way.values().all(|batch| is_over(batch.since_ms))
     }
 
-    /// Finds batches that have become slow. The mailboxes of one with several are left to others, by themselves: it may
-    /// be any of them that does not answer.
+    /// Marks batches that have become slow. A slow batch of several mailboxes releases them, to be written one by one:
+    /// any mailbox may be the one that hangs.
     fn note_slow(&mut self, now_ms: u64) {
         for (number, batch) in &mut self.under_way {
             if batch.is_slow || now_ms.saturating_sub(batch.since_ms) <= batch.slow_ms {
@@ -356,7 +354,7 @@ impl State {
         self.suspects.get(place).is_some_and(|until| *until > now_ms)
     }
 
-    /// What a writer is to do next, if there is anything that one may do now.
+    /// The next batch for a writer, if there is work that may start now.
     fn pick(&mut self, now_ms: u64) -> Option<Batch> {
         self.note_slow(now_ms);
         self.waiting.retain(|(job, _)| !job.is_given_up());
@@ -372,15 +370,14 @@ impl State {
             .or_else(|| self.pick_suspect(now_ms))
     }
 
-    /// The part of what waits that is one writer's: of those who may work and don't, each has as
-    /// much.
+    /// One writer's share of the waiting jobs, which are divided evenly among the idle writers.
     fn pick_usual(&mut self, now_ms: u64) -> Option<Batch> {
         let idle = self.pace.writers().saturating_sub(self.usual_writers()).max(1);
         let share = self.waiting.len().div_ceil(idle).min(BATCH_MAX);
         self.gather(now_ms, share, None)
     }
 
-    /// What waits for the first mailbox that was slow and that nobody writes to.
+    /// The waiting jobs of the first slow mailbox that no writer works on.
     fn pick_suspect(&mut self, now_ms: u64) -> Option<Batch> {
         if self.suspects.is_empty() || !self.has_suspect_writer() {
             return None;
@@ -442,8 +439,8 @@ impl State {
         Some(Batch { count: jobs.len(), jobs, number })
     }
 
-    /// Which of those that wait a batch has: of files that are open all, of others as many as there is room for. Their
-    /// mailboxes are its own from then on.
+    /// Selects the waiting jobs of a batch: all jobs of open files, and of new messages as many as the limit allows.
+    /// Reserves their mailboxes for the batch.
     fn choose(
         &mut self,
         (now_ms, number): (u64, u64),
@@ -481,7 +478,7 @@ impl State {
                 None => _ = choose(self, at, true),
             }
         }
-        // Where all have room there are no turns to take.
+        // Fair turns are needed only if the limit excludes some jobs.
         let has_turns = others.len() > room;
         let in_turn = |(at, origin)| (at, if has_turns { origin } else { Origin::OURS });
         let mut turns = std::mem::take(&mut self.turns);

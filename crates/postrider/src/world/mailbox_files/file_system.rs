@@ -8,35 +8,35 @@ use std::path::{Path, PathBuf};
 
 /// Since this version syncfs tells of errors (syncfs(2)).
 const LINUX_MIN: (u32, u32) = (5, 8);
-/// What fstatfs says of ext2, ext3 and ext4, and of XFS: there syncfs waits until contents and names are
-/// on stable storage. Of others some leave that to a program or another machine (FUSE), some write much
-/// more than was asked for (Btrfs): there each file is synced.
+/// Magic numbers (fstatfs) of ext2, ext3, ext4 and XFS: there syncfs waits until contents and names are on stable
+/// storage. Some other file systems leave that to a program or another machine (FUSE), and some write far more than
+/// requested (Btrfs); on those each file is synced.
 const SYNCED_WHOLE: [u64; 2] = [0xEF53, 0x5846_5342];
 
-/// What is asked of the file systems that mailboxes are in.
+/// Operations on the file systems of mailboxes.
 pub(super) trait FileSystems: Send + Sync {
     /// Opens the directory that an operator names, to find names in it.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the operating system's error.
     fn open_root(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         rustix::fs::open(path, flags, Mode::empty())
     }
 
-    /// Where file systems are mounted.
+    /// The mount points of file systems.
     fn mount_points(&self) -> Vec<PathBuf> {
         mounts::mount_points()
     }
 
-    /// Whether it can be synced as a whole, and tells of errors.
+    /// Returns true if the whole file system can be synced, with errors reported.
     fn can_sync_whole(&self, directory: &OwnedFd) -> bool;
 
     /// Has all that was written to it on stable storage; an error tells of whatever could not be, since
     /// the directory was opened.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the operating system's error.
     fn sync_whole(&self, directory: &OwnedFd) -> Result<(), Errno>;
 }
 

@@ -1,5 +1,5 @@
-//! The writers, in lanes: mailboxes below each directory that an operator names have their own, and those on each file
-//! system that is mounted below it, so that a disk that does not answer stops only what lies on it.
+//! The lanes of writers. Each configured directory of mailboxes has a lane, and so has each file system mounted below
+//! it, so that a disk that hangs stops only the mailboxes on it.
 
 use super::desk::MailboxWriteQueue;
 use super::file_system::FileSystems;
@@ -22,7 +22,7 @@ pub(super) const LANES_MAX: usize = 64;
 pub(super) const MOUNTED_LANES_MAX: usize = 32;
 /// A handle is the number of a lane, and below so many bits one of the lane's own.
 const LANE_SHIFT: u32 = 48;
-/// How often it is seen what is mounted.
+/// Interval at which the mount points are read.
 pub(super) const MOUNTS_SEEN_EVERY: Duration = Duration::from_secs(5);
 
 /// All lanes.
@@ -33,7 +33,7 @@ pub(super) struct Lanes {
     files_max: usize,
     file_systems: Arc<dyn FileSystems>,
     pub(super) attempt_max: Duration,
-    /// When this server started.
+    /// Start time of this server.
     since: SystemTime,
 }
 

@@ -1,9 +1,9 @@
-//! A Maildir, opened from the directory that an operator names on, without following a link.
+//! Opens a Maildir below the configured directory, without following links.
 //!
-//! Every step goes from an open directory to a name in it, so whoever may write to a mailbox can't
-//! lead us out of it by exchanging its directories meanwhile. That is also why files are made as this
-//! process and then given to their user (`fchown`), instead of acting as that user: it needs no
-//! change of identity of threads, which the standard library and `rustix` leave to `unsafe` code.
+//! Every step goes from an open directory to a name in it, so a user with write access to a mailbox cannot redirect the
+//! server by replacing its directories. For the same reason files are created as this process and then given to their
+//! user (`fchown`), instead of acting as that user. This needs no change of identity per thread, which the standard
+//! library and `rustix` leave to `unsafe` code.
 
 use super::file_system::FileSystems;
 use super::owner::{self, Owner};
@@ -33,23 +33,23 @@ pub(super) struct Maildir {
     pub(super) quota_bytes: Option<u64>,
     /// The number of the file system that `tmp` and `new` are in.
     pub(super) file_system: u64,
-    /// What mailboxes were found to have.
+    /// Cached usage of mailboxes.
     pub(super) counts: Arc<Counts>,
 }
 
 impl Maildir {
-    /// Opens it, or makes it with the directories above it, as far as the one that must be there.
+    /// Opens the Maildir, or creates it with its parent directories below the one that must exist.
     ///
     /// # Errors
-    /// As the operating system says, and when there is a link on the way or it is somebody else's.
+    /// Returns the operating system's error, and an error for a link in the path or a directory of another owner.
     pub(super) fn open(
         place: &MailboxPlace,
         owner: Owner,
         (file_systems, counts): (&dyn FileSystems, &Arc<Counts>),
     ) -> Result<Maildir, MailboxError> {
         let makes = FileCreator::of(owner, place.keeping.mode);
-        // What is above mailboxes of several users is none of theirs: whoever has a directory can
-        // exchange what is in it.
+        // A parent directory of several users' mailboxes belongs to none of these users: the owner of a directory can
+        // replace its contents.
         let above = if place.keeping.is_by_table() { FileCreator::shared() } else { makes };
         let mut top = above.root(place, file_systems)?;
         let mut parts = place.below.components().peekable();
@@ -97,7 +97,7 @@ impl FileCreator {
     /// A new file, which must not be there yet.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the operating system's error.
     pub(super) fn file(&self, directory: &OwnedFd, name: &str) -> rustix::io::Result<OwnedFd> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -109,7 +109,7 @@ impl FileCreator {
         Ok(file)
     }
 
-    /// What this process has made is its own; so it is given away only where others are to have it.
+    /// Created files already belong to this process, so fchown is needed only for another owner.
     fn give(&self, made: &OwnedFd) -> rustix::io::Result<()> {
         if self.owner == owner::own() {
             return Ok(());
@@ -118,9 +118,9 @@ impl FileCreator {
         rustix::fs::fchown(made, Some(user), Some(group))
     }
 
-    /// The directory that an operator names, through links and all. Where it is missing its disk may not be mounted, and
-    /// what was written below the mount point would be hidden later: it is made only in a directory that has a spool in
-    /// it, and so is there. Where it is a Maildir itself it is made in one that is there.
+    /// Opens the configured directory, following links. If it is missing, its disk may not be mounted, and mail written
+    /// below the mount point would be hidden later. So it is created only in a directory that also contains a spool. A
+    /// root that is itself a Maildir is created in an existing directory.
     fn root(
         &self,
         place: &MailboxPlace,
@@ -226,7 +226,7 @@ impl FileCreator {
         Ok(Some(found))
     }
 
-    /// Refuses what belongs to somebody else.
+    /// Refuses directories of another owner.
     fn trust(&self, directory: &OwnedFd) -> Result<(), MailboxError> {
         let (is, ought) = (user_of(directory)?, self.owner.user);
         if is == ought {

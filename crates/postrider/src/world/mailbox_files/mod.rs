@@ -1,11 +1,11 @@
-//! Maildirs on the file system, written by threads of their own: shards never wait for a disk.
+//! Maildir delivery on separate threads: shards never wait for a disk.
 //!
-//! Mailboxes below one directory that an operator names are a lane, with writers of its own, and so are those on each file
-//! system that is mounted below it: a disk that does not answer
-//! stops what lies on it, an attempt to deliver there is given up after a while, and who writes is watched from outside.
+//! The mailboxes below one configured directory form a lane with its own writers, and so do those on each file system
+//! mounted below it. A disk that hangs stops only the mailboxes on it. Delivery attempts there time out, and a watcher
+//! observes the writers.
 //!
-//! What waits together is written together: all files first, then all synced, then all named, then all
-//! names synced; many with one sync of the whole file system each time (`publication.rs`).
+//! Waiting messages are written in batches: all files, a sync, all names, a sync. Large batches use one sync of the
+//! whole file system for each step (`publication.rs`).
 
 #[cfg(test)]
 mod bench;
@@ -100,7 +100,7 @@ impl MailboxFiles {
                 Err(_) => break,
             }
         }
-        // Whoever takes the job, or has taken it, sees that nobody waits for it.
+        // The closed channel shows the writer that the job is abandoned.
         drop(answered);
         desk.is_moving(&taken);
         Err(MailboxError::Hangs)
@@ -116,7 +116,7 @@ impl MailboxFiles {
     }
 }
 
-/// Who sees whether the disks of mailboxes answer.
+/// Observes whether the disks of mailboxes respond.
 pub(crate) struct LaneWatcher(Weak<Lanes>);
 
 impl LaneWatcher {
@@ -192,12 +192,12 @@ struct MailboxWriter {
     counts: Arc<Counts>,
     publisher: Arc<Publisher>,
     file_systems: Arc<dyn FileSystems>,
-    /// When this server started.
+    /// Start time of this server.
     since: SystemTime,
 }
 
-/// Mailboxes of a batch that are open, by place and folder, and how they are kept: who is trusted with
-/// a mailbox is not thereby trusted with it as somebody else's.
+/// Open mailboxes of a batch, by path, folder and ownership: trust in a mailbox under one owner does not extend to
+/// another owner.
 type Maildirs = BTreeMap<(PathBuf, Option<String>, Arc<Keeping>), Arc<Maildir>>;
 
 impl MailboxWriter {

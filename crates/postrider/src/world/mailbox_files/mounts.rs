@@ -1,4 +1,4 @@
-//! Where file systems are mounted, as the kernel has it: asked without touching any of them, since one may hang.
+//! The kernel's list of mount points, read without touching the file systems, since one may hang.
 
 use rustix::fs::Mode;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// The table of this process's mounts (proc_pid_mountinfo(5)).
 const TABLE: &str = "/proc/self/mountinfo";
 
-/// Where file systems are mounted now; nothing, where that can't be known.
+/// The current mount points; empty if unknown.
 pub(super) fn mount_points() -> Vec<PathBuf> {
     // It is no file on a disk.
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;

@@ -1,9 +1,8 @@
-//! A new message: written in tmp, synced, moved to new under a name that nobody else has there.
+//! A new message: written in tmp, synced, and renamed to a unique name in new.
 //!
-//! Several servers may keep one mail store, and may be twins that give their messages the same names. So a
-//! name in `new` is taken, and never taken over: what is there already counts as this message only if it
-//! is this message, octet for octet, as after a crash; another one keeps its place, and this one gets
-//! another name.
+//! Several servers may share one mail store, and twins may give their messages the same names. So an existing name in
+//! `new` is never overwritten. An existing file counts as this message only if it is identical octet for octet, as
+//! after a crash; otherwise this message gets another name.
 
 use super::maildir::Maildir;
 use super::quota;
@@ -19,12 +18,12 @@ use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// So much of a message is written with one call, and a piece more.
+/// Size of a write; a call may exceed it by one piece.
 const WRITE_BYTES: usize = 64 * 1024;
 /// Names that are tried for one message, in tmp and in new: each is another message's only where several
 /// servers count as one.
 const NAMES_MAX: u32 = 16;
-/// So much of two files is compared at once.
+/// Size of a read when two files are compared.
 const COMPARED_BYTES: usize = 64 * 1024;
 
 /// A file in tmp. Its name is gone when it is dropped, unless it was published.
@@ -46,7 +45,7 @@ impl NewMail {
     /// left from before.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the operating system's error.
     pub(super) fn begin(
         maildir: Arc<Maildir>,
         name: String,
@@ -82,7 +81,7 @@ impl NewMail {
     /// Writes a message that is there as a whole; of many pieces, some at a time.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the operating system's error.
     pub(super) fn write(&mut self, pieces: &[Bytes]) -> io::Result<()> {
         let bytes = pieces.iter().map(Bytes::len).sum::<usize>();
         let mut out = Vec::with_capacity(bytes.min(2 * WRITE_BYTES) + 1);
@@ -100,7 +99,7 @@ impl NewMail {
     /// Appends a piece of the message as it came, with CRLF at line ends.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the operating system's error.
     pub(super) fn append(&mut self, piece: &[u8]) -> io::Result<()> {
         let mut out = Vec::with_capacity(piece.len() + 1);
         self.lines.localise(piece, &mut out);
@@ -110,7 +109,7 @@ impl NewMail {
     /// Writes what is left of what was appended.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the operating system's error.
     pub(super) fn end(&mut self) -> io::Result<()> {
         self.put(self.lines.rest())
     }
@@ -122,22 +121,22 @@ impl NewMail {
 
     /// Has the system begin to bring the content to the disk, without waiting.
     pub(super) fn begin_sync(&self) {
-        // Linux begins to write what it is told will not be needed.
+        // On DONTNEED, Linux starts to write dirty pages.
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 
     /// Waits until the content is on the disk.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Returns the operating system's error.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 
-    /// Gives it its name in new, which is on the disk when that directory is.
+    /// Moves the message to its name in new, which is durable after a sync of that directory.
     ///
     /// # Errors
-    /// As the operating system says, or when there is no room for it.
+    /// Returns the operating system's error, or `Full` if the quota is exceeded.
     pub(super) fn publish(&mut self) -> Result<(), MailboxError> {
         let Maildir { top, tmp, new, quota_bytes, counts, .. } = &*self.maildir;
         let mut has_room = quota_bytes.is_none();
@@ -178,7 +177,7 @@ impl NewMail {
         Err(io::Error::from(Errno::EXIST).into())
     }
 
-    /// Whether a file in new is this very message. What can't be read is taken for another.
+    /// Returns true if a file in new is this message. An unreadable file counts as a different one.
     fn is_this(&self, new: &OwnedFd, name: &str) -> bool {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let Ok(found) = rustix::fs::openat(new, name, flags, Mode::empty()) else { return false };
@@ -189,7 +188,6 @@ impl NewMail {
         is_alike && has_same_content(&self.file, &File::from(found), self.bytes).unwrap_or(false)
     }
 
-    /// Where it is.
     pub(super) fn maildir(&self) -> &Arc<Maildir> {
         &self.maildir
     }
@@ -203,13 +201,13 @@ impl Drop for NewMail {
     }
 }
 
-/// The name itself, and then others that follow from it: whoever delivers the message again tries the same
-/// ones in the same order.
+/// The n-th candidate name; 0 is the name itself. Another delivery of the message tries the same names in the same
+/// order.
 fn numbered(name: &str, n: u32) -> String {
     if n == 0 { name.to_owned() } else { format!("{name}.{n}") }
 }
 
-/// Whether a file in tmp was written to before this server started.
+/// Returns true if a file in tmp was last written before this server started.
 fn is_leftover(tmp: &OwnedFd, name: &str, since: SystemTime) -> bool {
     let since = since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     rustix::fs::statat(tmp, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -278,7 +276,7 @@ impl LineEnds {
         out.extend_from_slice(&piece[begin..]);
     }
 
-    /// What to write at the end.
+    /// Pending output at the end.
     fn rest(&self) -> &'static [u8] {
         if self.has_cr { b"\r" } else { b"" }
     }

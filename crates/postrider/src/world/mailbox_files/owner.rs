@@ -1,4 +1,4 @@
-//! Whose mailboxes are: users and groups by name, and whether this process may write for them.
+//! Owners of mailboxes: users and groups by name, and the check that this process may write for them.
 
 use super::file_system::FileSystems;
 use crate::beside_spool::{above, has_a_spool, make_within};
@@ -23,7 +23,7 @@ pub(super) struct Owner {
     pub(super) group: u32,
 }
 
-/// So many are remembered; then it begins anew. Tables may name as many as they have entries.
+/// Maximum number of cached owners; at the limit the cache is cleared. Tables may name one per entry.
 const REMEMBERED_MAX: usize = 65_536;
 
 /// No user or group has this number: where it is written it means that nothing is to change (chown(2)).
@@ -37,10 +37,10 @@ pub(super) struct Owners(Mutex<BTreeMap<Names, Owner>>);
 type Names = (Option<SystemAccount>, Option<SystemAccount>);
 
 impl Owners {
-    /// Who that is.
+    /// Resolves the user and group.
     ///
     /// # Errors
-    /// When there is no such user or group: a sentence's end.
+    /// Returns the end of a sentence if the user or group does not exist.
     pub(super) fn of(&self, keeping: &Keeping) -> Result<Owner, String> {
         let names = (keeping.user.clone(), keeping.group.clone());
         if let Some(owner) = lock(&self.0).get(&names) {
@@ -149,10 +149,10 @@ fn group_of(name: &str) -> Result<u32, String> {
 /// Others than this process must find their mailboxes in it.
 const MODE: u32 = 0o711;
 
-/// Makes it beside a spool, and nowhere else.
+/// Creates the root directory, only beside a spool.
 ///
 /// # Errors
-/// Its disk may not be mounted, or what the operating system says.
+/// Returns `Missing` if its disk may not be mounted, or the operating system's error.
 pub(super) fn make_root(
     root: &Path,
     file_systems: &dyn FileSystems,

@@ -1,5 +1,5 @@
-//! How many writers there are: as many as make deliveries faster, and no more. A disk that is busy gets
-//! slower with each one that asks for more; one that waits for others, over a network, does not.
+//! Scales the number of writers by their throughput. A busy local disk gets slower with each additional writer; a
+//! network file system does not.
 
 /// Writers at once, at most.
 pub(super) const WRITERS_MAX: usize = 8;
@@ -23,7 +23,7 @@ pub(super) struct WriterScaling {
     trial: Trial,
 }
 
-/// What is being tried.
+/// The change under trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trial {
     /// Nothing, for so many windows more.
@@ -40,7 +40,7 @@ impl WriterScaling {
         WriterScaling::of(1)
     }
 
-    /// So many writers, until another number is better.
+    /// Starts with this number of writers.
     pub(super) fn of(writers: usize) -> WriterScaling {
         WriterScaling {
             writers,
@@ -52,12 +52,12 @@ impl WriterScaling {
         }
     }
 
-    /// How many writers there should be.
+    /// The number of writers to run.
     pub(super) fn writers(&self) -> usize {
         self.writers
     }
 
-    /// So much was delivered by `now_ms`; `is_short`: more waits, and all writers are busy.
+    /// Counts deliveries completed by `now_ms`; `is_short` if more jobs wait and all writers are busy.
     pub(super) fn handle_delivered(&mut self, now_ms: u64, count: u64, is_short: bool) {
         let began_ms = *self.began_ms.get_or_insert(now_ms);
         self.delivered += count;
@@ -67,8 +67,7 @@ impl WriterScaling {
             return;
         }
         let rate = self.delivered.saturating_mul(1_000) / took_ms;
-        // What one window says is of no use when the load, not the disk, set the rate, or when
-        // nothing came for a while.
+        // A window is not usable if the load, not the disk, limited its rate, or after an idle period.
         if self.was_short && took_ms < 4 * WINDOW_MS {
             self.decide(rate);
         } else {
@@ -119,7 +118,7 @@ impl WriterScaling {
         }
     }
 
-    /// Takes back what was tried, for nothing tells how it was.
+    /// Reverts the change under trial, since its effect was not measured.
     fn end_trial(&mut self) {
         match self.trial {
             Trial::More => self.writers -= 1,

@@ -1,9 +1,8 @@
-//! From written to delivered: contents synced, names in `new`, names synced. A few messages have each
-//! file and each directory synced; of many, the whole file system is, once for all contents and once
-//! for all names.
+//! From written to delivered: sync the contents, rename to `new`, sync the names. With a few messages each file and
+//! directory is synced. With many, the whole file system is synced, once for all contents and once for all names.
 //!
-//! Who syncs a file by itself has the disk write its content, its inode and what leads there, and then
-//! empty its cache, for each anew. The whole does it once, with whatever others have written there.
+//! Each sync of a single file makes the disk write content, inode and parent metadata, and then flush its cache. The
+//! sync of the whole does that once, along with all other pending writes of the file system.
 
 use super::desk::JobReply;
 use super::file_system::FileSystems;
@@ -40,8 +39,8 @@ impl Publisher {
         Publisher { file_systems, costs: Mutex::default(), metrics, started: Instant::now() }
     }
 
-    /// Publishes messages that were begun and written in one batch; gives the number delivered. Who
-    /// waits for one hears of it.
+    /// Publishes the messages of one batch that were begun and written, and replies to each delivery. Returns the
+    /// number delivered.
     pub(super) fn publish(&self, written: Vec<WrittenMessage>) -> u64 {
         let mut by_file_system: BTreeMap<u64, Vec<WrittenMessage>> = BTreeMap::new();
         for (mail, answer) in written {
@@ -76,12 +75,12 @@ impl Publisher {
         delivered
     }
 
-    /// Publishes all with two syncs of the file system that they are in. If one of these fails none of
-    /// them counts: what could not be written may be any of them.
+    /// Publishes all messages with two syncs of their file system. If a sync fails, none counts as delivered: the
+    /// failed write may belong to any message.
     fn publish_whole(&self, written: Vec<WrittenMessage>) -> (u64, Result<(), Errno>) {
         let Some((first, _)) = written.first() else { return (0, Ok(())) };
-        // syncfs tells of errors since the directory was opened: that of the first was before
-        // anything of any of them was written.
+        // syncfs reports errors since the directory was opened. The first message's directory was opened before any of
+        // the messages was written.
         let handle = Arc::clone(first.maildir());
         let sync = || self.file_systems.sync_whole(&handle.new);
         self.metrics.whole_syncs.add(1);
@@ -142,7 +141,7 @@ fn each(
         match act(&mut mail) {
             Ok(()) => left.push((mail, answer)),
             Err(error) => {
-                // Its name in tmp is gone before anybody hears of it.
+                // Remove its name in tmp before the reply.
                 drop(mail);
                 drop(answer.send(Err(error)));
             }

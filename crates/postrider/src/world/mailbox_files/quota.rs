@@ -1,6 +1,6 @@
-//! What a mailbox may have, by Maildir++'s `maildirsize`: the first line is the quota, each further one
-//! octets and messages to add up. Dovecot, Courier and others keep the same file, and whoever owns the
-//! mailbox may write what he likes into it: what can't be so is counted anew.
+//! Mailbox quotas by Maildir++'s `maildirsize`: the first line is the quota, each further line has octets and messages
+//! to add. Dovecot, Courier and other servers maintain the same file, and the mailbox's owner may write anything into
+//! it. A file with impossible values is recomputed by counting.
 
 use super::maildir::{FileCreator, Maildir};
 use crate::mutex::lock;
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant, SystemTime};
 const NAME: &str = "maildirsize";
 /// A file that has grown beyond this is counted anew, as Maildir++ has it.
 const FILE_BYTES_MAX: u64 = 5_120;
-/// One that is younger, and was just counted, is believed when it says that there is no room.
+/// Maximum age of a recently counted file that is trusted when it shows a full mailbox.
 const BELIEVED: Duration = Duration::from_secs(15 * 60);
 /// Counting takes this part of the time at most: a mailbox is counted anew after so many times as long as it took.
 const COUNT_PART: u32 = 50;
-/// What takes no longer is counted each time.
+/// A count that takes no longer is not cached.
 const QUICK: Duration = Duration::from_millis(10);
 /// Files that are counted in one mailbox, at most.
 const COUNTED_MAX: u64 = 1_000_000;
@@ -32,8 +32,8 @@ const REMEMBERED_MAX: usize = 10_000;
 /// The folder whose messages don't count.
 const TRASH: &[u8] = b".Trash";
 
-/// What mailboxes were found to have. Whoever owns one may fill it with files and spoil `maildirsize`: that takes no
-/// more of the writers' time than anybody's.
+/// Cached usage of mailboxes. An owner may fill a mailbox with files and corrupt `maildirsize`; the cache bounds the
+/// writers' time for that.
 #[derive(Debug, Default)]
 pub(super) struct Counts(Mutex<HashMap<Mailbox, CachedUsage>>);
 
@@ -50,7 +50,7 @@ struct CachedUsage {
 }
 
 impl CachedUsage {
-    /// Whether it is too early to count again.
+    /// Returns true if the mailbox may be counted again.
     fn is_due(&self) -> bool {
         self.took <= QUICK
             || self.at.elapsed() >= self.took.saturating_mul(COUNT_PART).min(BELIEVED)
@@ -86,7 +86,7 @@ fn mailbox_of(top: &OwnedFd) -> Option<Mailbox> {
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// Whether so many octets fit into the mailbox. What can't be counted is no reason to refuse mail.
+/// Returns true if `bytes` more octets fit into the mailbox. Mail is not refused if counting fails.
 pub(super) fn has_room(maildir: &Maildir, quota_bytes: u64, bytes: u64) -> bool {
     let Maildir { top, tmp, makes, counts, .. } = maildir;
     let fits = |used: u64| used.saturating_add(bytes) <= quota_bytes;
@@ -100,7 +100,7 @@ pub(super) fn has_room(maildir: &Maildir, quota_bytes: u64, bytes: u64) -> bool 
     }
 }
 
-/// What a mailbox has, as it is now, or as it was when it was counted not long ago.
+/// The usage of a mailbox, counted now or from a recent count.
 fn counted(top: &OwnedFd, counts: &Counts) -> Option<QuotaUsage> {
     let mailbox = mailbox_of(top);
     if let Some(known) = counts.of(mailbox).filter(|known| !known.is_due()) {
@@ -128,7 +128,7 @@ struct MaildirSize {
     is_fresh: bool,
 }
 
-/// What a mailbox has.
+/// The usage of a mailbox.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QuotaUsage {
     pub(crate) bytes: u64,
@@ -181,7 +181,7 @@ fn sum_of(text: &str, quota_bytes: u64) -> Option<(u64, usize)> {
     Some((u64::try_from(bytes).ok().filter(|_| is_possible)?, count))
 }
 
-/// Begins the file anew; through tmp, so that nobody reads half of it.
+/// Rewrites the file through tmp, so that no reader sees a partial one.
 fn write(top: &OwnedFd, tmp: &OwnedFd, makes: &FileCreator, quota_bytes: u64, counted: QuotaUsage) {
     let _ = rustix::fs::unlinkat(tmp, NAME, AtFlags::empty());
     let Ok(file) = makes.file(tmp, NAME) else { return };
@@ -212,7 +212,7 @@ fn count(top: &OwnedFd, begun: Instant) -> rustix::io::Result<QuotaUsage> {
         if !name.starts_with(b".") || matches!(name, b"." | b"..") || name == TRASH {
             continue;
         }
-        // Whatever is no directory is no folder.
+        // Only directories are folders.
         if let Ok(folder) = directory(top, entry.file_name()) {
             counting.add_home(&folder)?;
         }

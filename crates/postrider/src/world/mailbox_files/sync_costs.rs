@@ -1,23 +1,22 @@
-//! What syncs of a file system cost: that of the whole for all messages of a batch, or one for each
-//! file and directory.
+//! Costs of syncs on a file system: one sync of the whole for a batch, or one per file and directory.
 
-/// Messages that share the syncs of a whole file system, at least. On a disk that others use too (ext4
-/// without a journal) 8 messages took 58 ms synced by themselves and 14 ms with the whole, and 256 took
-/// 330 and 33 to 250; one or two take as long either way, and others' files are left alone then.
+/// Minimum number of messages for a sync of the whole file system. On a disk with other users (ext4 without a journal)
+/// 8 messages took 58 ms with single syncs and 14 ms with the whole. For 256 it was 330 ms and 33 to 250 ms. One or two
+/// take equally long, and single syncs leave files of other programs alone.
 pub(super) const WHOLE_MESSAGES_MIN: usize = 8;
-/// What the syncs of a message by itself are taken to cost where that was not measured lately.
+/// Assumed cost of one message's single syncs without a recent measurement.
 const EACH_ASSUMED_US: u64 = 400;
-/// The whole may take so many times as long as each: it takes less of the processor and of the disk, and
-/// times on a busy machine differ by as much from one batch to the next.
+/// Maximum ratio of the time of the whole to that of single syncs. The whole uses less processor and disk, and times on
+/// a busy machine vary by this factor between batches.
 const WHOLE_MAY_TAKE: u64 = 2;
 /// A measurement counts for so long: whoever else writes to the file system may have ended since, or
 /// begun.
 const MEASURED_MS: u64 = 60_000;
-/// After a failed sync of the whole, files are synced by themselves for so long: what could not be
-/// written may be anybody's, and must not hold mail up for ever.
+/// Time for which files are synced singly after a failed sync of the whole. The write that failed may belong to any
+/// program, and must not block mail forever.
 const FAILED_MS: u64 = 600_000;
 
-/// What is known of one file system. Times are of a clock that never goes back.
+/// Measured costs of one file system. Times are from a monotonic clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SyncCosts {
     each: Option<SyncSample>,
@@ -46,7 +45,7 @@ fn lately(known: Option<SyncSample>, now_ms: u64) -> Option<u64> {
 }
 
 impl SyncCosts {
-    /// Whether so many messages are to be synced with all else that the file system has to write.
+    /// Returns true if this number of messages is better synced with the whole file system.
     pub(super) fn is_whole_better(&self, now_ms: u64, messages: usize) -> bool {
         let has_failed = self.failed_ms.is_some_and(|at| now_ms.saturating_sub(at) < FAILED_MS);
         if messages < WHOLE_MESSAGES_MIN || has_failed {
@@ -58,7 +57,7 @@ impl SyncCosts {
             .is_none_or(|whole_us| whole_us <= each_us.saturating_mul(WHOLE_MAY_TAKE))
     }
 
-    /// So many messages were synced by themselves.
+    /// Records the time of single syncs for `messages` messages.
     pub(super) fn handle_each(&mut self, now_ms: u64, took_us: u64, messages: usize) {
         // A few say little of many.
         if messages >= WHOLE_MESSAGES_MIN {
@@ -66,7 +65,7 @@ impl SyncCosts {
         }
     }
 
-    /// So many messages were synced with the whole.
+    /// Records the time of a sync of the whole for `messages` messages.
     pub(super) fn handle_whole(&mut self, now_ms: u64, took_us: u64, messages: usize) {
         SyncSample::follow(&mut self.whole, now_ms, took_us / messages.max(1) as u64);
     }

@@ -1,5 +1,6 @@
-//! In whose turn messages are written, where more wait than one batch takes: as at next hops, clients of ours have a turn
-//! for each of strangers; of these the networks that one customer may all have take turns, and within them client networks.
+//! The order of writing if more messages wait than one batch holds. As at next hops, messages of our own clients and of
+//! unauthenticated clients alternate. Among the latter, networks of the size that one customer may have take turns, and
+//! client networks within them.
 
 use queue::Origin;
 use std::collections::VecDeque;
@@ -11,11 +12,11 @@ const OWED_MAX: i64 = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct FairTurns {
     strangers: mail::Turns<u16, u16, VecDeque<usize>>,
-    /// What strangers have had more than others while both waited.
+    /// Lead of unauthenticated clients over our own, counted while both waited.
     ahead: i64,
 }
 
-/// What waits, one after the other in turn, by numbers in the order in which it came.
+/// Iterates over waiting jobs in turn, by their index in order of arrival.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     turns: &'a mut FairTurns,
@@ -45,7 +46,8 @@ impl<'a> Walk<'a> {
         walk
     }
 
-    /// Whose turn it is, until nothing is left; `take`: whether that is taken now. What is not keeps its turn.
+    /// Offers the next job to `take`, which returns true if it takes the job now. A job not taken does not use up its
+    /// turn. `None` if no job is left.
     pub(super) fn next(&mut self, take: impl FnOnce(usize) -> bool) -> Option<()> {
         let FairTurns { strangers, ahead } = &mut *self.turns;
         let first = strangers.first().filter(|_| *ahead < 0 || self.ours.is_empty());

@@ -1,6 +1,6 @@
-//! Answers of name servers that are remembered. The library's own cache counts answers, each of which may
-//! have 64 KiB: whoever has a wildcard with large TXT records would fill gigabytes by asking us to check mail
-//! from one name after the other. This one counts octets as well, and keeps of an answer what is used of it.
+//! A cache of DNS answers that is limited in octets. The library's own cache counts answers, each up to 64 KiB. The
+//! owner of a wildcard with large TXT records could fill gigabytes by making us check mail from many names. This cache
+//! also stores only the used parts of an answer.
 
 use super::written;
 use crate::mutex::lock;
@@ -11,19 +11,19 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// An answer that takes more is not remembered. What strangers' checks and deliveries ask for is smaller by
-/// far; of what is larger, a few would push out all that is of use.
+/// Maximum size of a cached answer. Answers for checks of unauthenticated clients and for deliveries are far smaller; a
+/// few larger ones would evict the useful ones.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;
 
-/// Whatever its owner says, an answer counts no longer.
+/// Maximum lifetime of an answer, regardless of its TTL.
 const POSITIVE_MAX: Duration = Duration::from_secs(86_400);
 /// That there is none: one to three hours have been found to work well (RFC 2308 §5).
 const NEGATIVE_MAX: Duration = Duration::from_secs(3 * 3_600);
 
-/// About what the allocator and the map take for each piece of memory.
+/// Approximate overhead of the allocator and the map per allocation.
 const OVERHEAD_BYTES: usize = 32;
 
-/// What is used of a record.
+/// The used part of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Mx(Mx),
@@ -101,13 +101,13 @@ impl Cache {
         let mut recent = lock(&self.recent);
         let answer = recent.peek(key).filter(|slot| slot.until > now)?.answer.clone();
         let gone = recent.touch(key);
-        // What goes is many answers: nobody waits for the lock meanwhile.
+        // Dropping many answers takes time: release the lock first.
         drop(recent);
         drop(gone);
         Some(answer)
     }
 
-    /// How long what is remembered still counts.
+    /// The remaining lifetime of a cached answer.
     pub(super) fn lasts(&self, key: &DnsQuestion, now: Instant) -> Duration {
         let recent = lock(&self.recent);
         let slot = recent.peek(key);

@@ -1,8 +1,8 @@
-//! Name servers, asked one after the other until one of them answers.
+//! Name servers, queried one after the other until one answers.
 //!
-//! The library passes over servers that are silent, but believes whatever comes: one that refuses is the quickest of
-//! all, and would be asked for ever. So each server has a pool of its own, and which is asked when is decided here, as
-//! libc and c-ares do: in the order in which they are named, those last that failed lately.
+//! The library skips silent servers but accepts any response: a server that refuses is the fastest of all and would be
+//! queried forever. So each server has its own pool, and this module selects the server as libc and c-ares do: in
+//! configured order, with recently failed servers last.
 
 use super::system::System;
 use super::{error_of, has_ended};
@@ -24,21 +24,21 @@ use std::time::{Duration, Instant};
 const ASIDE_MIN: Duration = Duration::from_secs(5);
 /// No longer than that, so that one which is well again is soon found out.
 const ASIDE_MAX: Duration = Duration::from_secs(300);
-/// So many failures in a row are worth a line on the console.
+/// Number of failures in a row after which a failure is logged.
 const FAILURES_TOLD: u32 = 3;
 
 /// A name server.
 pub(super) struct UpstreamResolver {
     address: String,
     pub(super) usual: TokioResolver,
-    /// For what came garbled: servers that send more than was agreed without saying that it is
-    /// truncated are understood over TCP (RFC 7766 §5).
+    /// For malformed responses: a server that sends more than the agreed size without setting TC is queried over TCP
+    /// (RFC 7766 §5).
     pub(super) over_tcp: TokioResolver,
     pub(super) validating: NameServerPool<TokioRuntimeProvider>,
     standing: Mutex<UpstreamHealth>,
 }
 
-/// What became of the questions to a server.
+/// Results of queries to a server.
 #[derive(Debug, Default)]
 struct UpstreamHealth {
     /// Questions in a row that it failed and another server answered.
@@ -48,8 +48,8 @@ struct UpstreamHealth {
 }
 
 impl UpstreamHealth {
-    /// Whether it is asked after the others. At the end of its time one question finds out how it is now, and
-    /// the others still go elsewhere.
+    /// Returns true if it is queried last. At the end of its time one query probes it, and all other queries still
+    /// avoid it.
     fn is_aside(&mut self, now: Instant) -> bool {
         let Some(until) = self.aside_until else { return false };
         if now < until {
@@ -68,7 +68,7 @@ impl UpstreamHealth {
 /// All of them.
 pub(super) struct Servers {
     each: Vec<UpstreamResolver>,
-    /// How often each is asked one question.
+    /// Number of attempts per server for one query.
     rounds: u8,
     console: Option<Arc<ConsoleLog>>,
 }
@@ -145,7 +145,7 @@ impl Servers {
         order.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// One has answered what the others did not.
+    /// Records that one server answered and the ones before it failed.
     fn note(&self, answered: usize, failed: &[(usize, String)]) {
         let well = &self.each[answered];
         let before = std::mem::take(&mut *lock(&well.standing));
@@ -243,8 +243,8 @@ fn set_options(options: &mut ResolverOpts, config: &config::Dns) {
     options.use_hosts_file = ResolveHosts::Never;
 }
 
-/// Whether the connection ended before the answer: all that was asked over it has no answer then, though the server may
-/// have ended it for one of the questions, or because it was idle.
+/// Returns true if the connection ended before the answer. All its pending queries fail then, though the server may
+/// have closed it because of one query, or as idle.
 fn was_cut_off(error: &NetError) -> bool {
     // The library's words for those that it waited for over one connection.
     error.is_connection_closed() || matches!(error, NetError::Message("receiver was canceled"))

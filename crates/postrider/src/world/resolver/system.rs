@@ -1,5 +1,5 @@
-//! What the system says of names, `/etc/resolv.conf` and `/etc/hosts`, read again when it changes: a machine's network
-//! comes, goes and moves while the server runs.
+//! The system's resolver files, `/etc/resolv.conf` and `/etc/hosts`, reloaded on change, since the network of a machine
+//! may change while the server runs.
 
 use super::ResolverInner;
 use crate::file_stamp::{FileIdentity, Settling};
@@ -20,7 +20,7 @@ const START_MAX: Duration = Duration::from_secs(2);
 /// More of a file is not read. Lists of hosts that are not to be reached have some megabytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Where the files are.
+/// Paths of the files.
 #[derive(Clone, Debug)]
 pub(super) struct ResolverFiles {
     pub(super) resolv_conf: PathBuf,
@@ -37,7 +37,7 @@ impl ResolverFiles {
     }
 }
 
-/// What stood in the files.
+/// Contents of the files.
 #[derive(Clone)]
 pub(super) struct System {
     /// Or why there are none.
@@ -65,8 +65,8 @@ impl System {
         System { servers, hosts: Arc::new(hosts) }
     }
 
-    /// What is known once these files were read after those: an empty list of servers, or none, is one that
-    /// somebody has not finished writing. The former ones are asked meanwhile.
+    /// The state after these files replaced the former ones. An empty or missing list of servers is assumed to be half
+    /// written; the former servers stay in use.
     pub(super) fn after(self, former: &System) -> System {
         let is_usable = self.servers.is_ok() || former.servers.is_err();
         let servers = if is_usable { self.servers } else { former.servers.clone() };
@@ -80,7 +80,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What stands in the files and what they were then, unless they don't come at once: nobody waits for them longer.
+/// Reads the files with their identities. After a timeout the server starts without them.
 pub(super) fn first(places: &ResolverFiles) -> (System, ResolverFileWatch) {
     let of_thread = places.clone();
     let read = waited_for(START_MAX, move || {
@@ -99,7 +99,7 @@ pub(super) struct ResolverFileWatch {
 }
 
 impl ResolverFileWatch {
-    /// Looks once more, and has what changed taken up.
+    /// Checks for changes, and applies them.
     pub(super) fn look(&mut self, inner: &ResolverInner) {
         let [former, _] = *self.seen.read();
         if !self.seen.look(self.places.seen()) {

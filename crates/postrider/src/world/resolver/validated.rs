@@ -1,7 +1,7 @@
-//! Answers that name servers have validated by DNSSEC, who say so by the AD bit (RFC 4035 §3.2.3): such as
-//! the file says can be trusted, the way to them included.
+//! DNSSEC answers that name servers have validated, as shown by the AD bit (RFC 4035 §3.2.3). Only servers count that
+//! the configuration declares trustworthy, including the network path to them.
 //!
-//! Nothing is remembered here: the servers do that, and they are near.
+//! Nothing is cached here, since these servers are near and have caches of their own.
 
 use super::servers::{Servers, UpstreamResolver};
 use super::{absolute, error_of, known_code, mx_of, negative_lasts, written};
@@ -23,26 +23,26 @@ const ALIASES_MAX: usize = 16;
 pub(super) struct ValidatingResolver {
     servers: Arc<Servers>,
     request: DnsRequestOptions,
-    /// Why what the servers say of it doesn't count.
+    /// The reason why the AD bit of these servers does not count.
     why_insecure: Option<&'static str>,
 }
 
 impl ValidatingResolver {
     pub(super) fn new(config: &config::Dns, servers: Arc<Servers>) -> ValidatingResolver {
         let mut request = DnsRequestOptions::default();
-        // RFC 6840 §5.7, §5.8: who sets DO is told by AD.
+        // RFC 6840 §5.7, §5.8: a query with DO gets AD in the response.
         request.edns_set_dnssec_ok = true;
         request.edns_payload_len = ResolverOpts::default().edns_payload_len;
         let why_insecure = match config.validating {
             Some(true) => None,
             Some(false) => Some("`validating` of [dns] is false"),
-            // That a server is on this machine says nothing: many there only pass on what they are told.
+            // A server on this machine is not trusted by default: many only forward.
             None => Some("[dns] does not say `validating = true`"),
         };
         ValidatingResolver { servers, request, why_insecure }
     }
 
-    /// Why no answer counts as secure, if so.
+    /// The reason why no answer counts as secure, if so.
     pub(super) fn why_insecure(&self) -> Option<&'static str> {
         self.why_insecure
     }
@@ -128,7 +128,7 @@ impl ValidatingResolver {
     }
 }
 
-/// Where the aliases of a host lead.
+/// The target of a host's aliases.
 fn alias_of(host: &str, response: &DnsResponse) -> Option<String> {
     let mut end = host.to_ascii_lowercase();
     for _ in 0..ALIASES_MAX {
