@@ -1,4 +1,4 @@
-//! Accepted, and thrown away.
+//! The channel `discard`: mail is accepted and discarded.
 
 use crate::local::{self, Delivered};
 use config::{ChannelSection, Destination, Explainer, KindsOfMail, Reader, Settings};

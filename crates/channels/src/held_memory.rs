@@ -7,16 +7,16 @@ use std::time::Duration;
 
 /// Minimum time for which memory is held for a peer that is known to answer, whatever other connections need.
 const KEPT_FOR: Duration = Duration::from_secs(5);
-/// The same for another peer, the first time; each further time for twice as long, up to the same.
+/// The same for other peers, the first time. Doubled each further time, up to the same maximum.
 const KEPT_FIRST_FOR: Duration = Duration::from_millis(500);
-/// A peer for which it is held longer is silent, or as good as.
+/// Holding time after which a peer counts as silent.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Timer of memory held for one peer.
 #[derive(Debug)]
 pub(crate) struct HeldMemory {
     since: Mono,
-    /// For so long it is held for a peer that is not known to answer.
+    /// Minimum holding time for a peer that is not known to answer.
     kept_for: Duration,
 }
 

@@ -65,11 +65,10 @@ pub fn sections() -> Schema {
 /// User, group and mode of mailbox files on this machine, as one route sets them.
 #[derive(Debug)]
 pub struct RouteKeeping<'a> {
-    /// The route.
     pub route: &'a config::Route,
     /// Settings of the route itself.
     pub keeping: &'a Keeping,
-    /// The key, as it is written, by which it leaves user or group to the recipients' entries.
+    /// The key, as written, that takes user or group from recipients' entries.
     pub by_entry: Option<String>,
 }
 
@@ -81,7 +80,7 @@ pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
     })
 }
 
-/// The directories that must be there for mailboxes on this machine, with the route that names each.
+/// Directories that must exist for mailboxes on this machine, each with the name of its route.
 pub fn mailbox_roots(config: &Config) -> impl Iterator<Item = (&str, &Path)> {
     config.routes.iter().filter_map(|route| {
         let maildir = route.channel.of::<maildir::Maildir>()?;
@@ -89,7 +88,7 @@ pub fn mailbox_roots(config: &Config) -> impl Iterator<Item = (&str, &Path)> {
     })
 }
 
-/// All files with keys that sign mail, as a configuration names them.
+/// All files with signing keys that the configuration names.
 pub fn key_files(config: &Config) -> impl Iterator<Item = &Arc<KeyFile>> {
     let seals =
         config.listeners.iter().filter_map(|listener| stages::CheckRules::seal_at(listener));

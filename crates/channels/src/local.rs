@@ -1,5 +1,4 @@
-//! Delivery without a peer: a worker takes message after message, and delivers to one recipient at a
-//! time.
+//! Delivery without a peer: a worker processes messages in turn, one recipient at a time.
 
 use config::Settings;
 use mail::{Class, EnhancedStatus, Failure, Reply};
@@ -11,7 +10,7 @@ use smallvec::SmallVec;
 use spool::LoadError;
 use std::rc::Rc;
 
-/// A recipient was delivered to.
+/// A successful delivery to a recipient.
 pub(crate) struct Delivered {
     /// Shown as the reply in the event log.
     pub(crate) reply: Reply,
@@ -19,9 +18,9 @@ pub(crate) struct Delivered {
     pub(crate) place: String,
 }
 
-/// A recipient was not delivered to.
+/// A failed delivery to a recipient.
 pub(crate) enum NotDelivered {
-    /// The place failed.
+    /// The destination failed.
     Failed {
         failure: Failure,
         /// Destination, for the event log.

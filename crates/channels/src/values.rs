@@ -1,5 +1,4 @@
-//! Values of a recipient's entry, in the table that its route's recipients are in, where settings name
-//! them: `quota = "{quota}"`.
+//! Values of recipients' entries in settings: `quota = "{quota}"`. The entry is in the table of the route's recipients.
 
 use config::{TableEntry, Values};
 use mail::Mailbox;
@@ -11,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The values that a route's settings may name.
+/// Values that a route's settings may refer to.
 #[derive(Debug, Default)]
 pub(crate) struct ValueNames<'a> {
     /// The table and its names. `None` if the route has no `recipients`.
@@ -19,12 +18,12 @@ pub(crate) struct ValueNames<'a> {
 }
 
 impl<'a> ValueNames<'a> {
-    /// Those of the entries of this table, if there is one.
+    /// The values of this table's entries, if a table is given.
     pub(crate) fn of(table: Option<&'a TableEntry>) -> ValueNames<'a> {
         ValueNames { table: table.map(|table| (&*table.name, table.value_names())) }
     }
 
-    /// Those of a table that has these.
+    /// The values of a table with these names.
     #[cfg(test)]
     pub(crate) fn some(names: &[&'a str]) -> ValueNames<'a> {
         ValueNames { table: Some(("t", names.to_vec())) }
@@ -53,7 +52,7 @@ impl fmt::Display for ValueNames<'_> {
     }
 }
 
-/// The table that a route's recipients are in, for settings that name values of its entries.
+/// The table of a route's recipients, for settings that refer to values.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryTable(pub(crate) Arc<TableEntry>);
 
@@ -64,7 +63,7 @@ impl PartialEq for EntryTable {
 }
 
 impl EntryTable {
-    /// The entry of a recipient, as the table has it now.
+    /// The current entry of a recipient.
     ///
     /// # Errors
     /// The recipient is no longer in the table, or the table gives no answer.
@@ -80,7 +79,7 @@ impl EntryTable {
 /// Error of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ValueError {
-    /// The recipient's entry lacks it.
+    /// The recipient's entry does not have it.
     Missing(String),
     /// The value is unusable; with the end of an error message.
     Bad(String, String),
@@ -122,7 +121,7 @@ pub(crate) enum Setting<T> {
 }
 
 impl<T> Setting<T> {
-    /// The setting for all.
+    /// The fixed setting.
     pub(crate) fn fixed(&self) -> Option<&T> {
         match self {
             Setting::Fixed(setting) => Some(setting),
@@ -130,7 +129,7 @@ impl<T> Setting<T> {
         }
     }
 
-    /// The name of the value that it is.
+    /// The name of the value.
     pub(crate) fn value(&self) -> Option<&str> {
         match self {
             Setting::Fixed(_) => None,
@@ -139,10 +138,10 @@ impl<T> Setting<T> {
     }
 }
 
-/// The name in `{name}`; `None`: the text is something else.
+/// The name in `{name}`. `None` for any other text.
 ///
 /// # Errors
-/// What is wrong with the name, for people.
+/// The name is unknown; the text lists the known ones.
 pub(crate) fn named<'t>(text: &'t str, names: &ValueNames<'_>) -> Option<Result<&'t str, String>> {
     let name = text.strip_prefix('{')?.strip_suffix('}')?;
     Some(if names.has(name) { Ok(name) } else { Err(names.to_string()) })
@@ -152,7 +151,7 @@ pub(crate) fn named<'t>(text: &'t str, names: &ValueNames<'_>) -> Option<Result<
 pub(crate) const HELP: &str =
     "an IP address and port are wanted, such as \"127.0.0.1:10023\", or \"unix:\" and a path";
 
-/// An IP address and port, or `unix:` and the path of a socket.
+/// Parses an IP address and port, or `unix:` and the path of a socket.
 pub(crate) fn read(text: &str) -> Option<Endpoint> {
     match text.strip_prefix("unix:") {
         Some("") => None,

@@ -58,7 +58,7 @@ impl IntrospectionText {
             reader.error(AT, "nobody is told whose a token is who doesn't say who asks", help);
         }
         reader.printable(&format!("{AT}.user_claim"), &self.user_claim, 64);
-        // RFC 6749 §3.3: it has neither blanks nor quotes, so that it may stand in JSON as it is.
+        // RFC 6749 §3.3: no blanks and no quotes, so it needs no escaping in JSON.
         let is_word = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\');
         let scope = self.scope.as_deref();
         if scope.is_some_and(|scope| scope.is_empty() || !scope.chars().all(is_word)) {

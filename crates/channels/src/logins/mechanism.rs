@@ -41,7 +41,7 @@ pub(crate) enum MechanismText {
 }
 
 impl MechanismText {
-    /// As it is registered and offered.
+    /// The registered name, as offered.
     pub(crate) fn name(self) -> &'static str {
         match self {
             MechanismText::Plain => Mechanism::Plain.name(),
@@ -57,7 +57,7 @@ impl MechanismText {
         }
     }
 
-    /// Those that users of this source can't use are mistakes.
+    /// Reports mechanisms that can't be used with the configured source.
     pub(super) fn check(all: &[MechanismText], logins: &Logins, reader: &mut Reader<'_, '_>) {
         for (index, mechanism) in all.iter().enumerate() {
             let name = mechanism.name();
@@ -91,7 +91,7 @@ impl MechanismText {
 /// The party that runs the exchange with a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Speaker<'a> {
-    /// We do.
+    /// This server.
     Here(Mechanism),
     /// Messages are forwarded between the client and the server.
     There(&'a LoginServer),
@@ -109,7 +109,7 @@ pub(crate) fn speaker<'a>(name: &str, logins: &'a Logins) -> Option<Speaker<'a>>
         (Some(Mechanism::OauthBearer | Mechanism::Xoauth2), _) if logins.tokens.is_some() => {
             here(true)
         }
-        // It is our channel that is bound.
+        // The binding is to this server's TLS connection, so the password must be verified here.
         (Some(Mechanism::ScramSha256Plus), source) => here(matches!(source, LoginSource::Table(_))),
         (_, LoginSource::Server(server @ LoginServer::Dovecot(_))) => Some(Speaker::There(server)),
         (Some(Mechanism::ScramSha256), source) => here(matches!(source, LoginSource::Table(_))),

@@ -68,7 +68,7 @@ impl Default for LoginsText {
     }
 }
 
-/// A client waits no longer for its answer.
+/// Maximum timeout, as long as clients wait for a reply.
 const TIMEOUT_MAX: Duration = Duration::from_secs(90);
 
 impl LoginsText {
@@ -129,7 +129,7 @@ impl LoginsText {
     }
 }
 
-/// The keys of a listener by which users log in there.
+/// Keys of a listener for logins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoginKeys<'a> {
     pub(crate) logins: Option<&'a LoginsText>,
@@ -140,7 +140,7 @@ pub(crate) struct LoginKeys<'a> {
 }
 
 impl LoginKeys<'_> {
-    /// Users may log in by their certificates.
+    /// Returns true if users may log in by certificates.
     pub(crate) fn take_certificates(&self) -> bool {
         self.mechanisms.contains(&MechanismText::External)
     }
@@ -199,7 +199,7 @@ fn directory(name: &str, reader: &mut Reader<'_, '_>) -> Option<Arc<TableEntry>>
 fn dovecot(text: &str, reader: &mut Reader<'_, '_>) -> Option<HostPort> {
     let help =
         "the path of a socket is wanted, such as \"/run/dovecot/auth-client\", or a host and port";
-    // As Postfix has it (`smtpd_sasl_path`).
+    // Postfix's form (`smtpd_sasl_path`).
     let place = text.strip_prefix("inet:").unwrap_or(text);
     let why = match HostPort::parse(place, 0) {
         Ok(at) if at.port != 0 || place.contains('/') => return Some(at),

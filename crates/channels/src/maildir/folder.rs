@@ -1,15 +1,15 @@
-//! The Maildir++ folder that a recipient's tag names: `user+Lists@` is for `.Lists`.
+//! Maildir++ folders by recipient tag: `user+Lists@` selects `.Lists`.
 
 /// Separates a local part from its tag.
 const DELIMITER: char = '+';
 /// Separate the levels of a folder in a tag; Maildir++ itself uses `.`.
 const LEVELS: [char; 3] = ['.', '/', '+'];
-/// Folders of folders, at most.
+/// Maximum nesting of folders.
 const LEVELS_MAX: usize = 8;
 /// NAME_MAX of Linux and of nearly all file systems.
 const NAME_BYTES_MAX: usize = 255;
 
-/// A local part, and its tag if it has one. One that begins with the delimiter has none.
+/// Splits a local part into user and tag. A local part that begins with the delimiter has no tag.
 pub(super) fn split_tag(local: &str) -> (&str, Option<&str>) {
     match local.split_once(DELIMITER) {
         Some((user, tag)) if !user.is_empty() => (user, Some(tag)),
@@ -17,7 +17,7 @@ pub(super) fn split_tag(local: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The directory of the folder that a tag names; `None`: it names none, or the inbox.
+/// The folder directory for a tag. `None` if the tag names no valid folder, or the inbox.
 pub(super) fn directory_of(tag: &str) -> Option<String> {
     let mut name = String::with_capacity(tag.len() + 1);
     let mut levels = 0;
@@ -32,7 +32,7 @@ pub(super) fn directory_of(tag: &str) -> Option<String> {
     (name.len() <= NAME_BYTES_MAX && !name.eq_ignore_ascii_case(".inbox")).then_some(name)
 }
 
-/// Appends a name as IMAP servers write it: modified UTF-7 (RFC 3501 §5.1.3).
+/// Appends a name in modified UTF-7, as IMAP servers do (RFC 3501 §5.1.3).
 fn push_utf7(out: &mut String, name: &str) {
     let mut rest = name;
     while !rest.is_empty() {

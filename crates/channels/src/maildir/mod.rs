@@ -88,11 +88,11 @@ async fn place_of<W: World>(
 
 /// Reason for which a message was not written.
 enum WriteError {
-    /// The mailbox failed.
+    /// The mailbox can't be written.
     Mailbox(MailboxError),
-    /// It was in this mailbox before.
+    /// The message was delivered to this mailbox before.
     Loops,
-    /// The spool can't read the body any more, or not as it was written.
+    /// The spool can no longer read the body, or it has changed.
     Unreadable(LoadError),
 }
 
@@ -102,8 +102,7 @@ impl From<MailboxError> for WriteError {
     }
 }
 
-/// Writes the message into one Maildir; Return-Path goes on top (RFC 5321 §4.4), and Delivered-To,
-/// by which it is known if it comes back.
+/// Writes the message into one Maildir. Return-Path is added (RFC 5321 §4.4), and Delivered-To for loop detection.
 async fn into_maildir<W: World>(
     slot: &Slot<W>,
     message: &Rc<Message>,
@@ -187,12 +186,11 @@ fn looped(recipient: &Mailbox) -> Failure {
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 4, 6), text)
 }
 
-/// The failure of a mailbox that could not be written; `is_over`: it need not be tried again when it
-/// is full.
+/// The failure of a mailbox that can't be written. `is_over` is set if a full mailbox need not be tried again.
 fn unwritten(shown: &str, error: &MailboxError, is_over: bool) -> Failure {
     let text = format!("cannot write to {shown}: {error}");
-    // RFC 3463 §3.3, §3.4: 4.2.0 is the mailbox, 4.2.1 one that takes nothing, 4.2.2 a full one, 4.3.0 the
-    // system, 4.3.1 one that is full.
+    // RFC 3463 §3.3, §3.4: 4.2.0 other mailbox status, 4.2.1 mailbox disabled, 4.2.2 mailbox full, 4.3.0 other system
+    // status, 4.3.1 system full.
     let (class, status) = match error {
         MailboxError::Full { .. } if is_over => (Class::Permanent, EnhancedStatus::new(5, 2, 2)),
         MailboxError::Full { .. } => (Class::Transient, EnhancedStatus::new(4, 2, 2)),
@@ -211,7 +209,7 @@ fn status_of(error: &io::Error) -> EnhancedStatus {
         ErrorKind::ReadOnlyFilesystem | ErrorKind::StaleNetworkFileHandle => {
             EnhancedStatus::new(4, 3, 0)
         }
-        // The user's own part of the disk, where the system divides it.
+        // The user's disk quota.
         ErrorKind::QuotaExceeded => EnhancedStatus::new(4, 2, 2),
         _ => EnhancedStatus::new(4, 2, 0),
     }
@@ -220,8 +218,8 @@ fn status_of(error: &io::Error) -> EnhancedStatus {
 /// Maximum length of the host name in file names, so that they fit into 255 octets.
 const HOST_CHARS_MAX: usize = 128;
 
-/// The same again when a crash makes us deliver a second time. Ids are counted from 1 by each new spool,
-/// so the spool's own number makes the name unlike those of other servers that keep the same mailboxes.
+/// The name is the same if the message is delivered again after a crash. Message ids start at 1 in each new spool, so
+/// the salt of the spool distinguishes names of several servers with shared mailboxes.
 fn file_name<W: World>(slot: &Slot<W>, message: &Message, index: u32) -> String {
     let (seconds, salt) = (message.received_at.0 / 1000, slot.spool_salt());
     let host: String = slot.config().hostname.as_str().chars().take(HOST_CHARS_MAX).collect();

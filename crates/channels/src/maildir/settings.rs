@@ -170,7 +170,7 @@ pub(crate) struct Maildir {
     template: MaildirTemplate,
     /// The table of recipients' entries.
     entries: Option<EntryTable>,
-    /// Something stands there that must be known of each.
+    /// Path or terms contain values of the recipient's entry.
     has_values: bool,
     folders: Folders,
     create_folders: bool,
@@ -211,7 +211,7 @@ impl Maildir {
         self.entries.as_ref().filter(|_| is_needed)
     }
 
-    /// The path as it is written.
+    /// The path as written.
     pub(super) fn template(&self) -> &str {
         self.template.as_str()
     }
@@ -221,7 +221,7 @@ impl Maildir {
         self.quota_grace
     }
 
-    /// The directory that must be there, or beside the spool.
+    /// The directory that must exist, unless it is beside the spool.
     pub(crate) fn required_directory(&self) -> &Path {
         mta::seams::required_directory(self.template.root(), self.template.is_one_maildir())
     }

@@ -1,5 +1,4 @@
-//! The path of each recipient's Maildir. Nothing in an address or in a table leads out of the directory
-//! that the operator wrote before the first placeholder.
+//! Paths of Maildirs. Neither an address nor a table can lead out of the directory before the first placeholder.
 
 use crate::values::{self, ValueError, ValueNames};
 use config::Values;
@@ -13,7 +12,7 @@ use std::path::{Path, PathBuf};
 const PART_BYTES_MAX: usize = 255;
 /// PATH_MAX of Linux.
 const PATH_BYTES_MAX: usize = 4_096;
-/// Digits of one `{hash:N}`: at most 65,536 directories in one.
+/// Maximum digits of one `{hash:N}`, for at most 65,536 subdirectories.
 const HASH_DIGITS_MAX: u32 = 4;
 /// Digits of all `{hash:N}` together, as many as the hash has.
 const ALL_HASH_DIGITS_MAX: u32 = 16;
@@ -30,14 +29,14 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The recipient himself.
+    /// The recipient with its tag.
     pub(super) fn of(recipient: &Mailbox) -> Owner {
         let domain = recipient.domain();
         let domain = domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned());
         Owner { local: recipient.local_unquoted().to_lowercase(), domain }
     }
 
-    /// FNV-1a of the address, 64 bits: spreads addresses over directories, and is the same for ever.
+    /// FNV-1a of the address, 64 bits. It spreads addresses over directories and must never change.
     fn hash(&self) -> u64 {
         let octets = self.local.bytes().chain([b'@']).chain(self.domain.bytes());
         let hash = octets.fold(0xcbf2_9ce4_8422_2325_u64, |hash, octet| {
@@ -77,7 +76,7 @@ enum TemplatePiece {
 pub(super) enum PlaceError {
     /// A value of the recipient's entry is missing or unusable.
     Value(ValueError),
-    /// A file name of more than 255 octets, or a path of more than 4,096; whether a value made it.
+    /// A file name of more than 255 octets, or a path of more than 4,096. `by_value` is set if a value caused it.
     TooLong { by_value: bool },
 }
 
@@ -115,10 +114,10 @@ impl PlaceError {
 }
 
 impl MaildirTemplate {
-    /// A template with `{domain}`, `{local}`, `{hash:2}`, and the values of these `names`.
+    /// Parses a template with `{domain}`, `{local}`, `{hash:2}` and values with these `names`.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// A description of the error, for people.
     pub(super) fn parse(template: &str, names: &ValueNames<'_>) -> Result<MaildirTemplate, String> {
         if template.is_empty() {
             return Err("the path is empty".to_owned());
@@ -143,7 +142,7 @@ impl MaildirTemplate {
         Ok(MaildirTemplate { written: template.to_owned(), root, pieces: pieces_of(below, names)? })
     }
 
-    /// As it was written.
+    /// The template as written.
     pub(super) fn as_str(&self) -> &str {
         &self.written
     }
@@ -153,7 +152,7 @@ impl MaildirTemplate {
         &self.root
     }
 
-    /// The root is the Maildir of all.
+    /// Returns true if all recipients share the root as their Maildir.
     pub(super) fn is_one_maildir(&self) -> bool {
         self.pieces.is_empty()
     }

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Linux's LOGIN_NAME_MAX, and more than the number of any user has digits.
+/// Linux's LOGIN_NAME_MAX; user numbers are shorter.
 const NAME_BYTES_MAX: usize = 256;
 
-/// A size, or `"{name}"` for the value of the recipient's entry that is one.
+/// A size, or `"{name}"` for a value of the recipient's entry.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(transparent)]
 pub(super) struct QuotaText(SizeText);
@@ -45,7 +45,7 @@ pub(super) struct MailboxTerms {
 }
 
 impl MailboxTerms {
-    /// A quota alone.
+    /// Terms with a quota only.
     pub(super) fn with_quota(quota_bytes: u64) -> MailboxTerms {
         MailboxTerms { quota_bytes: Some(Setting::Fixed(quota_bytes)), ..MailboxTerms::default() }
     }
@@ -139,7 +139,7 @@ impl MailboxTerms {
         self.quota_bytes.is_some()
     }
 
-    /// Shows them; `values` are those of the recipient's entry, if it was looked up.
+    /// Shows the terms. `values` are from the recipient's entry, if it was looked up.
     pub(super) fn explain(&self, values: Option<Values<'_, '_>>, explainer: &mut Explainer<'_>) {
         let quota = match (&self.quota_bytes, values) {
             (None, _) => None,
@@ -195,7 +195,7 @@ fn account(
     Some(Setting::Fixed(text.to_owned()))
 }
 
-/// The user or group that an entry names.
+/// The user or group named by an entry.
 fn account_of(name: &str, values: Values<'_, '_>) -> Result<SystemAccount, ValueError> {
     let text = values::one(values, name)?;
     let is_name = |text: &str| text.bytes().all(|c| c.is_ascii_graphic());

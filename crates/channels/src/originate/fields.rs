@@ -8,7 +8,7 @@ use mta::ingress::{Draft, Observer, Stage, TransactionView, observed};
 use mta::seams::{Time as _, World};
 use std::rc::Rc;
 
-/// No header has so many of the fields that are looked at.
+/// A header with more fields of one name than are noted is refused.
 pub(super) const TOO_MANY_FIELDS: Refusal =
     Refusal::permanent((6, 0), "Too many fields of one name");
 
@@ -27,7 +27,7 @@ impl FieldRules {
     }
 }
 
-/// Mends headers.
+/// Completes headers.
 pub(super) struct FieldStage<W: World> {
     pub(super) rules: FieldRules,
     pub(super) hostname: String,
@@ -119,7 +119,7 @@ pub(super) fn completed(field: &WatchedField, domain: &str) -> Option<String> {
     ("From: ".len() + complete.len() <= LINE_BYTES_MAX as usize).then_some(complete)
 }
 
-/// Reads the header as it comes.
+/// Notes these fields as the header arrives.
 pub(super) type OriginateWatch = FieldWatch<&'static [&'static str]>;
 
 const WATCHED: [&str; 5] = ["Date", "Message-ID", "From", "Bcc", "Resent-Bcc"];

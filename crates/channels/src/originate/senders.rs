@@ -17,11 +17,11 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// `senders` does not have it.
+/// The sender is not in the user's entry of `senders`.
 const NOT_YOURS: Refusal =
     Refusal::permanent((7, 1), "You may not send from this address").with_code(553);
 
-/// `senders` does not have an author.
+/// An author is not in the user's entry of `senders`.
 const NOT_YOUR_NAME: Refusal =
     Refusal::permanent((7, 1), "You may not write in the name of this author");
 
@@ -38,7 +38,7 @@ pub(crate) enum AuthorsText {
 /// Sender addresses that users may use, and information about users that is removed.
 #[derive(Debug)]
 pub(crate) struct SenderRules {
-    /// From users to the addresses and domains that they may send from; `None`: any.
+    /// Table of addresses and domains that users may send from. `None`: any.
     pub(crate) senders: Option<Arc<TableEntry>>,
     pub(crate) authors: Option<AuthorsText>,
     pub(crate) hide_client: bool,
@@ -49,7 +49,7 @@ pub(crate) struct SenderRules {
 /// Checks the sender and the authors, and hides the client's address.
 pub(super) struct SenderStage<W: World> {
     rules: Arc<SenderRules>,
-    /// Authors must be among these.
+    /// Table of permitted authors.
     authors: Option<Arc<TableEntry>>,
     world: W,
     console: Rc<dyn Console>,
@@ -121,7 +121,7 @@ impl<W: World> Stage for SenderStage<W> {
 }
 
 impl<W: World> SenderStage<W> {
-    /// Refuses authors that the user may not send as.
+    /// Refuses authors that the user may not write as.
     fn check_authors(
         &self,
         transaction: &TransactionView,
@@ -168,7 +168,7 @@ impl<W: World> SenderStage<W> {
     }
 }
 
-/// An author as a mailbox; `None`: it lacks a domain, or is none.
+/// An author as a mailbox. `None` if it has no domain or is invalid.
 fn mailbox_of(author: &address_list::Address) -> Option<Mailbox> {
     let address_list::Address { local, domain } = author;
     let quoted = local.replace('\\', "\\\\").replace('"', "\\\"");

@@ -1,10 +1,10 @@
-//! The hosts of `smtp` and `lmtp` routes: those that the file names, or values of the recipient's entry.
+//! Hosts of `smtp` and `lmtp` routes: fixed in the configuration, or values of the recipient's entry.
 
 use crate::values::{Setting, ValueError, ValueNames, named};
 use config::{Host, HostPort, Reader, Values};
 use std::fmt;
 
-/// Hosts that the values of one name may be.
+/// Maximum number of hosts from the values of one name.
 const HOSTS_MAX: usize = 16;
 
 /// Maximum length of a host name (RFC 1035 §2.3.4); also more than a socket's path has.
@@ -13,9 +13,9 @@ const HOST_BYTES_MAX: usize = 255;
 /// Permitted forms of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostTerms {
-    /// The port of a host that is named without one.
+    /// Default port.
     pub(super) port: u16,
-    /// It may be a Unix socket.
+    /// Unix sockets are permitted.
     pub(super) takes_sockets: bool,
 }
 
@@ -28,15 +28,15 @@ pub(super) enum Hosts {
     ByEntry { hosts: Vec<HostSetting>, takes_sockets: bool },
 }
 
-/// A host, or the name of a value that is one.
+/// A fixed host, or the name of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostSetting {
     host: Setting<HostPort>,
-    /// Of a value without one.
+    /// Default port of a value.
     port: u16,
 }
 
-/// As it is written; always with port.
+/// As written, but always with a port.
 impl fmt::Display for HostSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.host {
@@ -90,7 +90,7 @@ impl Hosts {
         matches!(self, Hosts::Fixed(hosts) if hosts.iter().all(is_here))
     }
 
-    /// One that the file names by its address.
+    /// The first fixed host that is an address.
     pub(super) fn address(&self) -> Option<&HostPort> {
         let is_address = |host: &&HostPort| matches!(host.host, Host::Address(_));
         match self {
@@ -127,7 +127,7 @@ impl Hosts {
     }
 }
 
-/// Reads a host of the file, `{name}`, or `{name}:port`.
+/// Parses a fixed host, `{name}` or `{name}:port`.
 fn host_setting(
     text: &str,
     terms: HostTerms,
@@ -157,7 +157,7 @@ fn host_setting(
     }
 }
 
-/// The hosts that the values of one name are.
+/// The hosts in the values of one name.
 fn hosts_in(
     name: &str,
     values: &[Box<str>],

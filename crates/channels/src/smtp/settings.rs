@@ -54,7 +54,7 @@ pub enum RouteTls {
 }
 
 impl RouteTls {
-    /// As it is written.
+    /// The value as written.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -164,7 +164,7 @@ impl Default for Peer {
 }
 
 impl Peer {
-    /// Has mistakes noted that the shape of the table does not show.
+    /// Reports errors that the types do not exclude.
     fn check(&self, reader: &mut Reader<'_, '_>) {
         for (key, timeout) in [
             ("connect_timeout", &self.connect_timeout),
@@ -228,7 +228,7 @@ pub struct Relay {
     hosts: Hosts,
     /// Settings for hosts named in the configuration.
     pub named: Named,
-    /// Addresses that are private or this machine's own are not followed.
+    /// Private and local addresses are ignored.
     pub refuse_private: bool,
     /// Settings of `smtp` only.
     pub smarthost: Smarthost,
@@ -237,20 +237,19 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// To the hosts that the DNS names.
+    /// Returns true if the hosts are MX hosts.
     #[must_use]
     pub fn is_by_mx(&self) -> bool {
         self.key == MxText::KEY
     }
 
-    /// LMTP (RFC 2033), not SMTP.
+    /// Returns true for LMTP (RFC 2033).
     #[must_use]
     pub fn is_lmtp(&self) -> bool {
         self.key == LmtpText::KEY
     }
 
-    /// The settings of a session with a host of this name, in which this server calls itself
-    /// `hostname`. It asks for no TLS by STARTTLS.
+    /// Settings of a session with a host of this name. `hostname` is used in EHLO. STARTTLS is off.
     #[must_use]
     pub fn client_config(&self, hostname: &Domain, peer: &str) -> ClientConfig {
         ClientConfig {

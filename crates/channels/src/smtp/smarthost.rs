@@ -40,13 +40,13 @@ pub struct Smarthost {
 }
 
 impl Smarthost {
-    /// Its hosts take mail of users: TLS is not left to chance there.
+    /// Returns true if the hosts serve users, so that TLS is mandatory.
     #[must_use]
     pub fn is_for_users(&self) -> bool {
         self.login.is_some() || self.tls_start == TlsStart::Implicit
     }
 
-    /// Reads the keys of a route with these hosts; `is_sure`: its `tls` sends nothing in clear.
+    /// Reads the keys of a route with these hosts. `is_sure` is set if its `tls` never sends in clear.
     pub(super) fn read(
         text: SmarthostText,
         is_sure: bool,
@@ -67,7 +67,7 @@ impl Smarthost {
         Smarthost { tls_start: text.tls_start, login }
     }
 
-    /// Shows them; of the secret nothing but its file.
+    /// Shows the settings. Of the secret only its file is shown.
     pub(super) fn explain(&self, explainer: &mut Explainer<'_>) {
         if self.tls_start == TlsStart::Implicit {
             explainer.own_key("tls_start", "implicit".to_owned());

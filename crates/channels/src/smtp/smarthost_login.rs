@@ -128,7 +128,7 @@ impl MechanismText {
 pub struct Login {
     /// User name and secret.
     pub identity: Identity,
-    /// The mechanisms that may be used, the strongest first.
+    /// Permitted mechanisms, the strongest first.
     pub mechanisms: Vec<Mechanism>,
     /// Login without TLS, for hosts on this machine.
     pub in_clear: bool,
@@ -137,9 +137,9 @@ pub struct Login {
 /// User name and secret.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// The same at all hosts.
+    /// One login for all hosts.
     User { user: String, secret: Arc<SecretFile> },
-    /// As this table has it of each host.
+    /// Logins by host in a table.
     Table(Arc<TableEntry>),
 }
 
@@ -241,10 +241,10 @@ fn identity(
     Some((Identity::User { user, secret: Arc::new(SecretFile::of(source)) }, key, all))
 }
 
-/// The login that an entry has.
+/// The login in an entry.
 ///
 /// # Errors
-/// What is wrong with it, of which nothing is shown.
+/// A description without any part of the entry.
 pub(super) fn credentials_of(entry: &Entry) -> Result<Credentials, &'static str> {
     let value = |name| values_of(entry, name).first().map(|value| &**value);
     let (user, password) = match (value("user"), value("password")) {

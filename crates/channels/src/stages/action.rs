@@ -17,15 +17,15 @@ pub(super) enum Action {
     /// Accepts: further rules of the same kind are skipped.
     Permit,
     Refuse(Refusal),
-    /// The message gets a header field.
+    /// Add a header field.
     Prepend(String),
-    /// The message waits for an operator.
+    /// Hold the message for an operator.
     Hold(String),
-    /// It is taken, and nothing is kept for it.
+    /// Accept and discard.
     Discard(String),
-    /// Another gets its copy.
+    /// Replace the recipient.
     Redirect(Mailbox),
-    /// Another gets a copy as well.
+    /// Add a recipient.
     Copy(Mailbox),
     /// No decision; a text is logged for the operator.
     Log(String),
@@ -34,11 +34,11 @@ pub(super) enum Action {
 /// Effect of an action on its recipient, unless it is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ActionEffect {
-    /// Nothing.
+    /// No decision.
     Open,
     /// Further rules of the same kind are skipped.
     Permitted,
-    /// It is settled.
+    /// Final.
     Settled(Resolved),
 }
 
@@ -162,7 +162,7 @@ fn is_field_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-/// `450 4.7.1 text` and its like; 421 ends the session.
+/// Actions like `450 4.7.1 text`. 421 ends the session.
 fn coded(word: &str, text: &str) -> Option<Refusal> {
     let class = match word.as_bytes() {
         [b'4', b'0'..=b'9', b'0'..=b'9'] => RefusalClass::Transient,
@@ -176,7 +176,7 @@ fn coded(word: &str, text: &str) -> Option<Refusal> {
     Some(Refusal { chosen_code: word.parse().ok(), ..refusal })
 }
 
-/// `text` may begin with a status; without one it is 7.1, a matter of policy.
+/// `text` may begin with an enhanced status code. The default is X.7.1, policy.
 fn refusal(class: RefusalClass, text: &str) -> Refusal {
     let digit = if class == RefusalClass::Permanent { 5 } else { 4 };
     let (status, text) = match EnhancedStatus::parse_prefix(text) {

@@ -103,7 +103,7 @@ impl Rule {
     }
 }
 
-/// An address, or all of a domain or below one.
+/// An address, a domain, or all subdomains of one.
 #[derive(Clone, Debug)]
 enum Pattern {
     Address(Mailbox),
@@ -126,7 +126,7 @@ impl Pattern {
     }
 }
 
-/// Adds recipients by the rules of `[[copy]]`.
+/// The stage of `[[copy]]`.
 pub(crate) struct Copies;
 
 impl<W: World> StageKind<W> for Copies {

@@ -1,4 +1,4 @@
-//! `[events] headers`: fields of a message's header that stand in its `received` event, as they came.
+//! `[events] headers`: header fields that are copied to the `received` event.
 
 use config::Config;
 use mail::FieldWatch;
@@ -39,7 +39,7 @@ struct EventHeadersStage {
     names: Arc<[Arc<str>]>,
 }
 
-/// Reads the header as it comes.
+/// Notes these fields as the header arrives.
 type EventFieldWatch = FieldWatch<Arc<[Arc<str>]>>;
 
 impl Stage for EventHeadersStage {

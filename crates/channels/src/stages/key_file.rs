@@ -1,4 +1,4 @@
-//! Files with private keys that sign.
+//! Files with private signing keys.
 
 use auth::dkim::SigningKey;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 #[derive(Debug)]
 pub struct KeyFile {
     path: PathBuf,
-    /// The key of the configuration that names it, `signer[0].key`.
+    /// Its key in the configuration: `signer[0].key`.
     at: String,
     key: RwLock<Option<Arc<SigningKey>>>,
 }
@@ -19,7 +19,7 @@ impl KeyFile {
         KeyFile { path, at, key: RwLock::default() }
     }
 
-    /// The key of the configuration that names it, `signer[0].key`.
+    /// Its key in the configuration: `signer[0].key`.
     #[must_use]
     pub fn at(&self) -> &str {
         &self.at
@@ -30,7 +30,7 @@ impl KeyFile {
         &self.path
     }
 
-    /// It has this key from now on.
+    /// Sets the key that was read.
     pub fn set(&self, key: Arc<SigningKey>) {
         *self.key.write().unwrap_or_else(PoisonError::into_inner) = Some(key);
     }

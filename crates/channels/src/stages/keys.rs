@@ -1,5 +1,4 @@
-//! The keys by which tables of clients, senders and recipients are asked, in the order in which they
-//! are tried.
+//! Lookup keys for tables of clients, senders and recipients, in the order to try.
 
 use mail::Mailbox;
 use mta::tables::{FoundBy, LookupKey, keys_of};
@@ -9,11 +8,10 @@ use std::net::IpAddr;
 /// HELO.
 const PARENTS_MAX: usize = 8;
 
-/// Between the two halves of a pair: it stands in no address outside quotes, and files of tables can
-/// have it in a key.
+/// Separates the halves of a pair. It does not occur in addresses outside quotes, and keys in files can contain it.
 const PAIR_DELIMITER: char = ',';
 
-/// The null sender, as Postfix has it in its files.
+/// The null sender in Postfix's tables.
 const NULL_SENDER: &str = "<>";
 
 /// Subject of a rule's lookup.
@@ -26,9 +24,9 @@ pub(super) enum By {
 /// A property of a recipient's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyPart {
-    /// The address of the client.
+    /// The client's address.
     Client,
-    /// The name that it gave itself.
+    /// The client's HELO name.
     Helo,
     Sender,
     Recipient,
@@ -36,25 +34,25 @@ pub(super) enum KeyPart {
 
 /// Properties of the client, sender and recipient that rules look up.
 pub(super) struct Subject<'a> {
-    /// `None`: it is not known, and nothing is looked up by it.
+    /// `None` if unknown; then it is not looked up.
     pub(super) client: Option<IpAddr>,
-    /// Likewise.
+    /// `None` if unknown; then it is not looked up.
     pub(super) helo: Option<&'a str>,
     pub(super) sender: Option<&'a Mailbox>,
     pub(super) recipient: &'a Mailbox,
-    /// Another name of the recipient.
+    /// Additional name of the recipient.
     pub(super) also: Option<&'a Mailbox>,
 }
 
 impl<'a> Subject<'a> {
-    /// The names of the recipient, the one that was given first.
+    /// The names of the recipient, beginning with the one in RCPT.
     fn recipients(&self) -> impl Iterator<Item = &'a Mailbox> + use<'a> {
         std::iter::once(self.recipient).chain(self.also)
     }
 }
 
 impl By {
-    /// Reads `sender`, `sender+recipient` and their like.
+    /// Parses `sender`, `sender+recipient` and so on.
     pub(super) fn parse(text: &str) -> Option<By> {
         let Some((first, second)) = text.split_once('+') else {
             return KeyPart::parse(text).map(By::One);
@@ -71,7 +69,7 @@ impl By {
         }
     }
 
-    /// The keys. `is_whole`: no parts of addresses and networks.
+    /// The lookup keys. With `is_whole`, only whole addresses.
     pub(super) fn keys(
         self,
         subject: &Subject<'_>,
@@ -163,7 +161,7 @@ impl KeyPart {
     }
 }
 
-/// Keys that are no addresses.
+/// Keys other than mail addresses.
 fn plain(keys: impl IntoIterator<Item = String>) -> Vec<LookupKey> {
     keys.into_iter().map(LookupKey::from).collect()
 }
@@ -177,7 +175,7 @@ fn of_client(subject: &Subject<'_>, is_whole: bool) -> Vec<String> {
     if is_whole { vec![ip.to_string()] } else { networks(ip) }
 }
 
-/// An address, and the networks around it as access(5) writes them: `192.0.2`, `2001:db8:0`.
+/// An address and its enclosing networks in the form of access(5): `192.0.2`, `2001:db8:0`.
 fn networks(ip: IpAddr) -> Vec<String> {
     let delimiter = if ip.is_ipv4() { '.' } else { ':' };
     let mut keys = vec![ip.to_string()];
@@ -188,7 +186,7 @@ fn networks(ip: IpAddr) -> Vec<String> {
     keys
 }
 
-/// `user+tag@domain`, `user@domain`, the domain and those above it, `user+tag@`, `user@`.
+/// `user+tag@domain`, `user@domain`, the domain and its parents, `user+tag@`, `user@`.
 fn of_address(address: &Mailbox, is_whole: bool, parent_domains: bool) -> Vec<LookupKey> {
     let (mut keys, mut locals) = (Vec::new(), Vec::new());
     for (by, key) in keys_of(address, is_whole) {
@@ -212,7 +210,7 @@ fn domains(domain: &str, parent_domains: bool) -> Vec<String> {
         return Vec::new();
     }
     let mut keys = vec![domain.to_owned()];
-    // Of an O/R address each part is a key already.
+    // The parts of an O/R address are separate keys already.
     if domain.starts_with(['[', '/']) {
         return keys;
     }

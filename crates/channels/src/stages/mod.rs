@@ -28,7 +28,7 @@ pub use signing::{SigningName, SigningScope};
 use std::rc::Rc;
 pub use strangers::asks_for_greylisting;
 
-/// Adds the keys of stages: sections of their own, and keys of listeners.
+/// Adds the sections and listener keys of stages.
 pub(crate) fn keys(schema: Schema) -> Schema {
     schema
         .section::<steering::SteeringFields>()

@@ -35,7 +35,7 @@ impl TableSection for DatabaseText {
     }
 }
 
-/// A constant database, and how it is opened.
+/// Settings of a constant database.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DatabaseFile {
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Tables in files that people write, in the formats of Postfix.
+//! Tables in text files, in Postfix's formats.
 
 use super::LocalTable;
 use config::{Reader, TableSection, TableSettings};
@@ -99,7 +99,7 @@ impl TableSection for PcreText {
     }
 }
 
-/// A file, and how it is read.
+/// A file and its format.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct MapFile {
     path: PathBuf,

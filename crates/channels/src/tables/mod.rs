@@ -16,12 +16,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A table that is read whole, and answers at once.
+/// A table in memory, with immediate answers.
 pub trait LocalTable {
-    /// The file that it is made of, and made of anew when that changes; `None`: it needs none.
+    /// The file to build it from, again after each change. `None` if it needs none.
     fn path(&self) -> Option<&Path>;
 
-    /// Bytes that the file may have: of more, no more need to be read.
+    /// Maximum size of the file. A longer file need not be read further.
     fn file_bytes_max(&self) -> usize;
 
     /// Builds the table from the file's content and its usable entries. Entries left out are among the table's
@@ -33,8 +33,7 @@ pub trait LocalTable {
     -> Result<Arc<dyn Table>, Vec<TableFileError>>;
 }
 
-/// The table as one that is made of a file's content, or of its settings alone; `None`: it is of another
-/// kind.
+/// The settings as a local table. `None` for tables of other kinds.
 #[must_use]
 pub fn local(settings: &dyn TableSettings) -> Option<&dyn LocalTable> {
     if let Some(inline) = settings.of::<Inline>() {

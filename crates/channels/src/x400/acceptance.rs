@@ -30,7 +30,7 @@ const BROKEN: Refusal = Refusal::permanent((5, 4), "the envelope can't be read w
 pub(super) struct AcceptanceContext<'a> {
     pub(super) x400: &'a X400,
     pub(super) config: &'a Config,
-    /// Recipients that are ours.
+    /// Maximum number of recipients that this MTA is responsible for.
     pub(super) recipients_max: usize,
     pub(super) now: Wall,
 }
@@ -46,16 +46,16 @@ impl AcceptanceContext<'_> {
 /// Result of the acceptance of an APDU, without its content.
 #[derive(Debug)]
 pub(super) struct Acceptance {
-    /// Those that are ours; none: there is nothing to do.
+    /// Recipients that this MTA is responsible for. With none, the APDU is acknowledged and dropped.
     pub(super) envelope: Envelope,
     pub(super) steering: Steering,
     pub(super) foreign: NativeMessage,
-    /// It waits for an operator since it can't be read.
+    /// Held because it is unreadable.
     is_unreadable: bool,
 }
 
 impl Acceptance {
-    /// These of its recipients, by their indexes, are not delivered to either.
+    /// Refuses further recipients, by index.
     pub(super) fn refuse(&mut self, refused: Vec<(u32, Refusal)>) {
         self.foreign.refused.extend(refused);
         self.foreign.refused.sort_by_key(|(index, _)| *index);
@@ -66,7 +66,7 @@ impl Acceptance {
         kept::read(&self.foreign.kept).is_some_and(|(kind, _)| kind == ApduKind::Report)
     }
 
-    /// It waits for an operator, since `what` is wrong with it.
+    /// Holds the APDU for an operator because of the error `what`.
     pub(super) fn hold(&mut self, peer: &str, what: &str) {
         self.foreign.hold = Some(why_held(peer, what));
         self.is_unreadable = true;
@@ -77,7 +77,7 @@ impl Acceptance {
         self.foreign.hold.as_deref().filter(|_| self.is_unreadable)
     }
 
-    /// As it is handed in, with the facts of its content.
+    /// The submission to the queue, with the properties of its content.
     pub(super) fn into_submission(self, facts: ContentFacts) -> Submission {
         let Acceptance { envelope, steering, foreign, is_unreadable: _ } = self;
         Submission { steering, foreign: Some(foreign), ..Submission::new(envelope, facts) }
@@ -93,7 +93,7 @@ impl Acceptance {
     }
 }
 
-/// Of a message or a probe, with the octets of its envelope.
+/// Acceptance of a message or probe, with the octets of its envelope.
 pub(super) fn of_transfer(
     envelope: &TransferEnvelope,
     octets: &[u8],
@@ -106,7 +106,7 @@ pub(super) fn of_transfer(
     }
 }
 
-/// The same, once recipients were redirected.
+/// The same after redirection of recipients.
 fn of_redirected(
     envelope: &TransferEnvelope,
     octets: &[u8],
@@ -178,7 +178,7 @@ fn refusal_of_one(
     own.or_else(|| envelope.extensions.unsupported(stage)).map(|_| UNSUPPORTED)
 }
 
-/// Conversions that originators may ask the gateway for (X.411, ExplicitConversion): teletex to IA5 text.
+/// Explicit conversions that the gateway supports (X.411, ExplicitConversion): teletex to IA5 text.
 const CONVERSIONS: [u32; 1] = [11];
 
 /// Acceptance of a message or probe with a broken envelope, as far as a report can be made. `None` if that is
@@ -205,7 +205,7 @@ pub(super) fn of_broken(
     (!acceptance.envelope.recipients.is_empty()).then_some(acceptance)
 }
 
-/// Of a report, with the octets of its envelope.
+/// Acceptance of a report, with the octets of its envelope.
 pub(super) fn of_report(
     envelope: &ReportEnvelope,
     octets: &[u8],

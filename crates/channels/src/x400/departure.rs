@@ -105,11 +105,11 @@ pub(super) fn report_to_1984(
     Ok(Departure { prefix, content: ApduContent::Made(content), refused: Vec::new() })
 }
 
-/// The envelope of a report with our trace.
+/// The envelope of a report with this MTA's trace.
 fn report_envelope(octets: &[u8], visit: &Visit<'_>) -> Result<Vec<u8>, Failure> {
     let read = ReportEnvelope::read(octets).map_err(|error| unusable(&error))?;
     let (trace, internal) = visit.elements(&read.trace);
-    // One that was made here has it already.
+    // A report made here has the trace already.
     let known = read.extensions.internal_trace().unwrap_or_default();
     let is_written = known.last() == Some(&internal);
     let changes = EnvelopeRewrite {
@@ -120,7 +120,7 @@ fn report_envelope(octets: &[u8], visit: &Visit<'_>) -> Result<Vec<u8>, Failure>
     relay_report(octets, &changes).map_err(|error| unusable(&error))
 }
 
-/// The envelope of a message or a probe with our trace, for the recipients of these indexes.
+/// The envelope of a message or probe with this MTA's trace, for the recipients of these indexes.
 fn transfer_envelope(
     octets: &[u8],
     read: &TransferEnvelope,
@@ -158,7 +158,7 @@ fn responsibilities(envelope: &TransferEnvelope, indexes: &[u32]) -> Vec<Recipie
 /// This MTA's trace elements of a message.
 struct Visit<'a> {
     x400: &'a X400,
-    /// The next MTA's.
+    /// Mode of the next MTA.
     mode: X400Mode,
     supplied: Supplied,
 }
@@ -172,7 +172,7 @@ impl Visit<'_> {
         Visit { x400, mode, supplied: Supplied { arrival, action, ..Supplied::default() } }
     }
 
-    /// The same, where recipients were redirected.
+    /// The same after redirection of recipients.
     fn redirected(mut self, is_redirected: bool) -> Self {
         let actions = self.supplied.other_actions;
         self.supplied.other_actions = actions.with(other_action::REDIRECTED, is_redirected);
@@ -195,19 +195,19 @@ impl Visit<'_> {
     }
 }
 
-/// RFC 3463 §3.6: X.6.0, the content, which no attempt will change.
+/// RFC 3463 §3.7: X.6.0, other media error. A further attempt would fail as well.
 fn unusable(why: &dyn std::fmt::Display) -> Failure {
     let text = format!("it can't be passed on: {why}");
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 0), text)
 }
 
-/// RFC 3463 §3.6: X.6.5, a conversion that is needed failed.
+/// RFC 3463 §3.7: X.6.5, conversion failed.
 fn not_downgraded(why: NotDowngraded) -> Failure {
     let text = format!("the next MTA can't have it: {why}");
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 5), text)
 }
 
-/// As its `received` event has it; empty: it is none of X.400.
+/// Fields for the `received` event. Empty if the message did not come over X.400.
 pub(super) fn describe(message: &Message) -> Vec<Field> {
     let Some((kind, octets)) = message.kept_of_x400().and_then(kept::read) else {
         return Vec::new();

@@ -1,5 +1,5 @@
-//! Between X.400 and internet mail (MIXER, RFC 2156): at delivery, the same at every attempt, so that a reload
-//! reaches queued messages.
+//! Conversion between X.400 and internet mail (MIXER, RFC 2156). It takes place at delivery, with the same result at
+//! each attempt, so that a reload also applies to queued messages.
 
 use super::kept::{self, ApduContent, ApduKind, Departure};
 use super::names;
@@ -33,11 +33,11 @@ struct InForce {
     gateway: Gateway,
     /// O/R addresses that unauthenticated senders may write to.
     strangers: Vec<OrAddress>,
-    /// `None`: return paths are left as they are, and no DSN becomes a report.
+    /// `None`: return paths are not rewritten, and DSNs are not converted to reports.
     return_paths: Option<ReturnPaths>,
 }
 
-/// The gateway that the configuration has; `None`: nothing is converted.
+/// The configured gateway. `None` if nothing is converted.
 pub(super) fn gateway_of(x400: &X400) -> Option<&Gateway> {
     in_force(x400).map(|made| &made.gateway)
 }
@@ -60,7 +60,7 @@ fn in_force(x400: &X400) -> Option<&InForce> {
     Some(x400.gateway.as_ref()?.made(made))
 }
 
-/// A part of an address, which may be of any ADMD.
+/// A partial O/R address, with any ADMD if none is given.
 fn part_of(told: &mail::OrAddress) -> OrAddress {
     let mut part = OrAddress::parse(&told.to_string()).unwrap_or_default();
     if told.value("ADMD").is_none() {
@@ -96,7 +96,7 @@ pub(super) fn refusal(x400: &X400, mailbox: &Mailbox, may_relay: bool) -> Option
     }
 }
 
-/// The O/R address to which mail for an internet address goes.
+/// The O/R address for an internet address.
 pub(super) fn behind(x400: &X400, mailbox: &Mailbox) -> Option<Mailbox> {
     let made = in_force(x400)?;
     if mailbox.is_or_address() || returned(made, mailbox).is_some() {
@@ -128,13 +128,13 @@ pub(super) struct Converting<'a> {
 }
 
 impl<'a> Converting<'a> {
-    /// Of a message that is kept; `None`: there is no gateway.
+    /// For a stored message. `None` without a gateway.
     pub(super) fn of(message: &Original, x400: &'a X400) -> Option<Converting<'a>> {
         Some(Converting {
             made: in_force(x400)?,
             domain: names::global_domain(&x400.domain),
             x400,
-            // Not that of the attempt: each makes the same.
+            // The time of arrival, so that each attempt has the same result.
             now: UtcTime::from(message.received_at),
             local_id: names::local_id(message.id, x400),
         })
@@ -155,7 +155,7 @@ impl<'a> Converting<'a> {
         self.made.gateway.to_or_address(returned.address.as_str(), Use::Other)
     }
 
-    /// Those that are return paths, where the message is no answer of a mail system.
+    /// Failures for return paths, if the message does not come from a mail system.
     fn not_reports(&self, message: &Original, indexes: &[u32]) -> Vec<(u32, Failure)> {
         if message.envelope.reverse_path.is_none() || !message.is_from_stranger() {
             return Vec::new();
@@ -204,7 +204,7 @@ pub(super) fn recipient(name: &OrName, config: &Config, x400: &X400) -> Mailbox 
     }
 }
 
-/// A message, probe or report as internet mail; `None`: it is none of X.400.
+/// Converts a message, probe or report to internet mail. `None` if it did not come over X.400.
 pub(super) fn as_mail(question: &ConversionRequest) -> Option<Result<MailConversion, Failure>> {
     let (kind, octets) = kept::read(question.original.kept_of_x400()?)?;
     Some(made_mail(kind, &octets, question))
@@ -253,7 +253,7 @@ fn made_mail(
     let originator = mail.originator.as_deref().and_then(parse);
     Ok(MailConversion::Message(Converted {
         reverse_path: originator.map(|originator| converting.return_path(originator, &subject)),
-        // One that is too long is left out: a DSN returns the identifier in the header, too.
+        // An identifier that is too long is left out. A DSN contains it in the returned header, too.
         envid: Envid::of_text(&mail.envid),
         is_signed: has_own_authors(&mail.message, converting.here().gateway),
         content: without_our_name(mail.message, &question.config.hostname).into(),
@@ -271,7 +271,7 @@ fn has_own_authors(content: &[u8], gateway: &Gateway) -> bool {
     })
 }
 
-/// Results of checks that the message came with don't bear our name (RFC 8601 §5), as in mail that comes by SMTP.
+/// Renames Authentication-Results with this server's authserv-id in converted mail (RFC 8601 §5), as for SMTP.
 fn without_our_name(mut content: Vec<u8>, hostname: &Domain) -> Vec<u8> {
     let (mut renamer, mut clean) = (AuthresRenamer::new(hostname.as_str()), Vec::new());
     for line in content.split_inclusive(|octet| *octet == b'\n') {

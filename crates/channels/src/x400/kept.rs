@@ -22,7 +22,7 @@ impl ApduKind {
         }
     }
 
-    /// As people and events call it.
+    /// Name for people and events.
     pub(super) fn name(self) -> &'static str {
         match self {
             ApduKind::Message => "message",
@@ -32,7 +32,7 @@ impl ApduKind {
     }
 }
 
-/// As it is kept.
+/// The stored form.
 pub(super) fn keep(kind: ApduKind, envelope: &[u8]) -> Bytes {
     let mut kept = Vec::with_capacity(envelope.len() + 1);
     kept.push(kind.octet());
@@ -47,10 +47,10 @@ pub(super) fn read(kept: &Bytes) -> Option<(ApduKind, Bytes)> {
     Some((kind, kept.slice(1..)))
 }
 
-/// Recipients that can't be in an APDU, by index.
+/// Refused recipients, by index.
 pub(super) type RefusedRecipients = Vec<(u32, Failure)>;
 
-/// An APDU but for its content.
+/// An APDU to send.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Departure {
     /// The octets before the content.
@@ -61,14 +61,14 @@ pub(super) struct Departure {
     pub(super) refused: RefusedRecipients,
 }
 
-/// The content of an APDU.
+/// Content of an APDU.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ApduContent {
-    /// A probe has none.
+    /// No content, for a probe.
     None,
-    /// As it is kept.
+    /// As stored.
     Kept,
-    /// Made of a message of internet mail.
+    /// Converted from internet mail.
     Made(Bytes),
 }
 

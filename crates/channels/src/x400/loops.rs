@@ -3,7 +3,7 @@
 use x400::mts::trace::RoutingAction;
 use x400::mts::{GlobalDomain, InternalTraceElement, TRACE_MAX, TraceElement};
 
-/// Domains that a message may have come through.
+/// Maximum number of domains that a message may have passed.
 pub(super) const DOMAINS_MAX: usize = 50;
 /// Maximum number of visits of a message to this MTA.
 pub(super) const VISITS_MAX: usize = 5;
@@ -35,7 +35,7 @@ pub(super) fn why(
     has_come_back(trace, domain).then_some("it was in this domain before")
 }
 
-/// Some MTAs write an element for each recipient: neighbours of one domain are one visit.
+/// Counts domains. Neighbouring elements of one domain count once, since some MTAs write one for each recipient.
 fn domains_passed(trace: &[TraceElement]) -> usize {
     let pairs = trace.iter().zip(trace.iter().skip(1));
     let changes = pairs.filter(|(one, next)| !one.domain.is_same(&next.domain)).count();

@@ -27,7 +27,7 @@ use mail::Mailbox;
 use x400::mixer::Gateway;
 use x400::or_name::{OrAddress, OrName};
 
-/// The gateway that the configuration has, with its tables.
+/// The configured gateway, with its tables.
 #[must_use]
 pub fn x400_gateway(config: &Config) -> Option<&Gateway> {
     gateway::gateway_of(config.of::<X400>()?)
@@ -42,7 +42,7 @@ pub fn x400_as_mail(config: &Config, recipient: &Mailbox) -> Option<Mailbox> {
     Some(gateway::recipient(&name, config, x400)).filter(|mailbox| !mailbox.is_or_address())
 }
 
-/// The routes that lead to a peer of X.400, by their names.
+/// Names of the routes to an X.400 peer.
 pub fn routes_to<'c>(config: &'c Config, peer: &str) -> Vec<&'c str> {
     let leads_there = |settings: &settings::Route| *settings.peer.name == *peer;
     let routes = config.routes.iter();

@@ -1,11 +1,11 @@
-//! Names of users and of domains, as the configuration and the queue have them, and as P1 has them.
+//! Conversion of user and domain names between the configuration, the queue and P1.
 
 use crate::x400::section::X400;
 use mail::{Mailbox, MessageId, OrAddress};
 use x400::mts::GlobalDomain;
 use x400::or_name::OrName;
 
-/// Octets of a local identifier.
+/// Maximum length of a local identifier.
 const LOCAL_ID_BYTES_MAX: usize = 32;
 
 /// The mailbox for a P1 name in the queue: all attributes used for routing, and further ones as far as they fit. The
@@ -39,7 +39,7 @@ pub(super) fn mailbox(name: &OrName) -> Option<Mailbox> {
 }
 
 fn mailbox_of(address: &x400::or_name::OrAddress) -> Option<Mailbox> {
-    // A control character ends no line of a log.
+    // A control character must not end a log line.
     let text: String =
         address.to_string().chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     Mailbox::of_or_address(&OrAddress::parse(&text).ok()?).ok()
@@ -54,12 +54,12 @@ pub(super) fn mailbox_or_none(name: &OrName) -> Mailbox {
     }
 }
 
-/// The local part of an identifier that we give: 32 octets at most (X.411 Annex B, ub-local-id-length).
+/// The local part of an identifier made here, at most 32 octets (X.411 Annex B, ub-local-id-length).
 pub(super) fn local_id(id: MessageId, x400: &X400) -> String {
     format!("{id}.{}", x400.mta).chars().take(LOCAL_ID_BYTES_MAX).collect()
 }
 
-/// Our management domain, as the configuration has it.
+/// This MTA's management domain, as configured.
 pub(super) fn global_domain(domain: &OrAddress) -> GlobalDomain {
     let text = |key: &str| domain.value(key).map(String::into_boxed_str);
     GlobalDomain {

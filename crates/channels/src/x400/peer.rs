@@ -68,10 +68,10 @@ pub fn association_failure(end: &AssociationEnd, peer: &X400Peer) -> String {
     ended("", end, peer).text.into()
 }
 
-/// Pieces of one write; the kernel takes 1,024 (IOV_MAX).
+/// Maximum number of pieces in one write; the kernel's limit is 1,024 (IOV_MAX).
 const PIECES_MAX: usize = 256;
 
-/// Pieces that wait to be written, in their order.
+/// Pieces waiting to be written, in order.
 #[derive(Debug, Default)]
 pub(super) struct Unwritten(VecDeque<Bytes>);
 

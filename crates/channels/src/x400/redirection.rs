@@ -1,4 +1,4 @@
-//! Redirection of recipients that no route takes to the alternate that their originator named (X.411 §14.3.2.2).
+//! Redirection of recipients without a route to the originator's alternate recipient (X.411 §14.3.2.2).
 
 use mail::Wall;
 use x400::mts::extension::{
@@ -8,8 +8,8 @@ use x400::mts::relay::{EnvelopeRewrite, RecipientChange, relay};
 use x400::mts::trace::other_action;
 use x400::mts::{Limits, Recipient, TransferEnvelope, UtcTime};
 
-/// The envelope with alternate recipients, and its octets; `None`: none is redirected. `is_routed`: whether a route
-/// takes a recipient.
+/// The envelope with alternate recipients, and its octets. `None` if no recipient is redirected. `is_routed` returns
+/// true for a recipient with a route.
 pub(super) fn redirected(
     envelope: &TransferEnvelope,
     octets: &[u8],
@@ -46,7 +46,7 @@ fn alternate(
     let mut history = recipient.extensions.redirection_history().ok()?;
     let is_other = |past: &Redirection| past.intended.name.address.is_same(&other.address);
     if history.iter().any(is_other) {
-        // It was for this one before (X.411, redirection-loop-detected).
+        // Redirected from there before (X.411, redirection-loop-detected).
         return None;
     }
     let mut redirected = Recipient { name: other, ..recipient.clone() };

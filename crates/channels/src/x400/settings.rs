@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Associations in the middle of being opened at once.
+/// Maximum number of associations being opened at the same time.
 const OPENS_MAX: u32 = 4;
 
 /// A listener for MTAs of X.400, which are the peers of `[x400]`.
@@ -97,7 +97,7 @@ impl Settings for Route {
     }
 
     fn destination(&self) -> Destination<'_> {
-        // In the order given: a peer's second host stands in for its first.
+        // In order: a peer's second host is a fallback for the first.
         Destination::Hosts(self.peer.hosts.chunks(1).collect())
     }
 
@@ -125,7 +125,7 @@ impl Settings for Route {
         gateway::refusal(&self.x400, recipient, may_relay)
     }
 
-    /// The O/R address that stands behind an internet address.
+    /// The O/R address for an internet address.
     fn also_called(&self, recipient: &Mailbox) -> Option<Mailbox> {
         gateway::behind(&self.x400, recipient)
     }

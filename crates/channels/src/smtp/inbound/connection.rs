@@ -35,7 +35,7 @@ enum Writing {
     Last,
 }
 
-/// Content goes into the intake of the transaction; none comes without one.
+/// Passes content to the intake of the transaction. Content arrives within transactions only.
 struct IntakeSink<'a, W: World>(Option<&'a mut Intake<W>>);
 
 impl<W: World> ContentSink for IntakeSink<'_, W> {
@@ -79,7 +79,7 @@ impl<W: World> SmtpSession<W> {
         .await
     }
 
-    /// Goes on with the input that was behind the last need.
+    /// Continues with the input after the previous need.
     pub(super) fn resume(&mut self) -> Need {
         let now = self.connection.now();
         let input = &self.rest[self.rest_from..];
@@ -105,7 +105,7 @@ impl<W: World> SmtpSession<W> {
             if self.poll_open(cx) {
                 return Poll::Ready(Ok(Some(Need::Input)));
             }
-            // Before input: a client that never pauses would be read for ever.
+            // Before input: a client that sends without pause would otherwise be read without end.
             if self.is_over() {
                 self.machine.handle_shutdown();
                 return Poll::Ready(Ok(None));
@@ -121,8 +121,7 @@ impl<W: World> SmtpSession<W> {
                 // The content in memory goes to disk.
                 return Poll::Ready(Ok(Some(Need::Input)));
             }
-            // One registration serves the whole session; it wakes when the stop begins, and once
-            // more when the grace is over.
+            // One registration for the whole session. It is woken when the stop begins, and when the grace period ends.
             if !self.hears_stop || stopping.until().is_some() {
                 let _ = stopping.poll_woken(stop.as_mut(), cx);
                 self.hears_stop = true;
@@ -198,7 +197,7 @@ impl<W: World> SmtpSession<W> {
                 match stream.poll_read(cx, &mut scratch[..SCRATCH_BYTES]) {
                     Poll::Ready(Ok(n)) if n > 0 && n < left => left -= n,
                     Poll::Ready(_) => break,
-                    // Nothing came so far: nothing is lost by closing.
+                    // No further input: closing loses nothing.
                     Poll::Pending if left == LINGER_BYTES => break,
                     Poll::Pending => return self.alarm.poll(cx, until),
                 }
@@ -209,7 +208,7 @@ impl<W: World> SmtpSession<W> {
         Ok(())
     }
 
-    /// Writes the replies that piled up.
+    /// Writes pending replies.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
         self.write_out(Writing::More).await
     }
@@ -224,7 +223,7 @@ impl<W: World> SmtpSession<W> {
         Ok(())
     }
 
-    /// A client that reads no replies is timed out like one that sends nothing.
+    /// Writes with the same timeout as for input, so that a client that reads no replies is timed out.
     fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -248,7 +247,7 @@ impl<W: World> SmtpSession<W> {
         }
     }
 
-    /// Forgets input that was not handled.
+    /// Drops unhandled input.
     pub(super) fn drop_rest(&mut self) {
         self.rest = Vec::new();
         self.rest_from = 0;
@@ -264,7 +263,7 @@ impl<W: World> SmtpSession<W> {
     }
 }
 
-/// Handles input up to a need, to its end, or until there are replies enough to be written.
+/// Handles input up to the next need, to its end, or until the replies should be written.
 fn feed(
     machine: &mut ServerSession,
     sink: &mut dyn ContentSink,

@@ -21,7 +21,7 @@ const BAD_FORM: &str = "This is not what the mechanism has here";
 /// State of the SASL exchange of a session.
 #[derive(Debug, Default)]
 pub(super) struct SaslExchange {
-    /// The mechanism of the exchange that was begun last.
+    /// The mechanism of the last exchange.
     mechanism: Option<&'static str>,
     under_way: Option<UnderWay>,
     /// Set once the client has named its user, if the exchange continues after that.

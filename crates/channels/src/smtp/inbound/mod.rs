@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use submission::SubmissionText;
 
-/// Takes mail over SMTP, from servers (RFC 5321) or from users (RFC 6409).
+/// SMTP listener protocols: from servers (RFC 5321) and from users (RFC 6409).
 pub(crate) struct Inbound(&'static str);
 
 impl Inbound {
@@ -46,7 +46,7 @@ impl<W: World> Protocol<W> for Inbound {
         listener: &Arc<Listener>,
         _pools: &Pressures,
     ) -> Rc<dyn Handler<W>> {
-        // Made by this protocol's section of the schema, or no listener has its kind.
+        // Always `Some`: listeners of this kind are created by this protocol's section.
         let told = listener.protocol.of::<SmtpListener>();
         let server = ServerConfig {
             hostname: config.hostname.to_string(),
@@ -88,9 +88,9 @@ impl<W: World> Protocol<W> for Inbound {
 /// Offers of the listener that are available now.
 #[derive(Clone, Copy, Debug)]
 struct Can {
-    /// There is a certificate.
+    /// A certificate is loaded.
     encrypt: bool,
-    /// Some next host may take mail with REQUIRETLS.
+    /// Some next hop may accept mail with REQUIRETLS.
     require_tls: bool,
 }
 
@@ -155,7 +155,7 @@ impl Settings {
 /// Time for which dated settings stay the same.
 const HOUR_MS: u64 = 3_600_000;
 
-/// The settings of sessions, made anew every hour where they name a time of day.
+/// Settings of sessions, rebuilt every hour if they contain a time of day.
 #[derive(Debug)]
 struct Dated {
     undated: Arc<ServerConfig>,
@@ -191,7 +191,7 @@ impl Dated {
     }
 }
 
-/// The greeting of a session that is turned away (RFC 5321 §3.1).
+/// The greeting of a refused session (RFC 5321 §3.1).
 fn greeting(host: &str, refusal: Refusal) -> Reply {
     if refusal.class != RefusalClass::Permanent {
         return last_words(host, refusal);

@@ -20,35 +20,35 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// The machine asks within transactions only.
+/// Never used: the machine has these needs within transactions only.
 const NO_TRANSACTION: Refusal = Refusal::permanent((5, 1), "No transaction is open").with_code(503);
 
-/// One session.
+/// An SMTP session.
 pub(super) struct SmtpSession<W: World> {
-    /// From MAIL to the final reply.
+    /// The transaction, from MAIL to the final reply.
     pub(super) transaction: Option<Box<Transaction<W>>>,
     pub(super) connection: Connection<W>,
-    /// `None` only while it is being encrypted.
+    /// `None` only during the TLS handshake.
     pub(super) stream: Option<<W::Net as Net>::Stream>,
     pub(super) machine: ServerSession,
     pub(super) alarm: Alarm<W::Time>,
     /// The shard's read buffer.
     pub(super) scratch: Rc<RefCell<Box<[u8]>>>,
     pub(super) stopping: Rc<Stopping>,
-    /// A stop wakes it.
+    /// The session is registered to be woken by a stop.
     pub(super) hears_stop: bool,
-    /// Input behind a need, kept while the need is answered.
+    /// Input after a need, kept while the need is answered.
     pub(super) rest: Vec<u8>,
     /// Octets of `rest` that the machine has consumed.
     pub(super) rest_from: usize,
-    /// Recipients that are not decided, at most [`smtp::server::RECIPIENTS_OPEN_MAX`].
+    /// Undecided recipients, at most [`smtp::server::RECIPIENTS_OPEN_MAX`].
     open: Vec<PendingRecipient>,
     /// State of the client's login.
     pub(super) dialogue: SaslExchange,
     pub(super) settings: Rc<Settings>,
 }
 
-/// A recipient that is not decided.
+/// An undecided recipient.
 struct PendingRecipient {
     number: u32,
     recipient: Recipient,
@@ -56,13 +56,13 @@ struct PendingRecipient {
 }
 
 impl<W: World> SmtpSession<W> {
-    /// Of a client that has just connected.
+    /// A session with a newly connected client.
     pub(super) fn new(
         settings: Rc<Settings>,
         connection: Connection<W>,
         stream: <W::Net as Net>::Stream,
     ) -> SmtpSession<W> {
-        // In clear it is not offered.
+        // REQUIRETLS is not offered in clear.
         let can = Can { encrypt: connection.can_encrypt(), require_tls: true };
         let server = settings.server(connection.session().may_relay(), can, connection.wall());
         SmtpSession {
@@ -91,7 +91,7 @@ impl<W: World> SmtpSession<W> {
             let reply = greeting(&self.host(), refusal);
             self.connection.turn_away(reply.clone());
             if is_implicit {
-                // It would understand a reply only after a handshake, which costs more than it.
+                // The client could read a reply only after a handshake, which costs more than the reply.
                 return;
             }
             self.turn_away(reply);
@@ -115,7 +115,7 @@ impl<W: World> SmtpSession<W> {
         self.transaction.as_deref_mut().map(Transaction::intake)
     }
 
-    /// Before more is read: content that came needs memory, or goes to disk.
+    /// Called before further input is read: waits for memory, or writes content to disk.
     async fn attend(&mut self) -> Result<(), Refusal> {
         match self.intake() {
             Some(intake) => intake.attend().await,
@@ -147,7 +147,7 @@ impl<W: World> SmtpSession<W> {
             self.refuse_early_talker();
         }
         self.offer_xclient();
-        // Held from MAIL to the final reply is written: a stop waits for that.
+        // Held from MAIL until the final reply is written, so that a stop waits for it.
         let mut busy = None;
         // A refused session needs no input from the client: its reply is written at once.
         let mut need = self.resume();
@@ -266,7 +266,7 @@ impl<W: World> SmtpSession<W> {
         self.machine.answer_rcpt(self.connection.now(), number, kept.map_err(Reply::from));
     }
 
-    /// Answers for the recipients that are decided; whether there was one.
+    /// Answers decided recipients. Returns true if there was any.
     pub(super) fn poll_open(&mut self, cx: &mut Context<'_>) -> bool {
         let (mut at, before) = (0, self.open.len());
         while let Some(open) = self.open.get_mut(at) {
@@ -308,9 +308,9 @@ impl<W: World> SmtpSession<W> {
         }
     }
 
-    /// The content that came so far could not be kept.
+    /// The content received so far can't be stored.
     async fn lose_content(&mut self, refusal: Refusal) -> io::Result<()> {
-        // 421 may come at any time (RFC 5321 §3.8): better than silence.
+        // 421 is permitted at any time (RFC 5321 §3.8), and better than no reply.
         let reply = last_words(&self.host(), refusal);
         reply.write_to(self.machine.output());
         self.account(RefusalRecord {

@@ -196,7 +196,7 @@ pub(super) struct SmtpListener {
 #[derive(Debug)]
 pub(super) struct Submission {
     pub(super) logins: Logins,
-    /// Users may log in by their certificates.
+    /// Users may log in by certificates.
     pub(super) takes_certificates: bool,
     pub(super) senders: Arc<SenderRules>,
 }
@@ -298,7 +298,7 @@ fn greeting_delay(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> Durat
     }
 }
 
-/// RFC 5321 §4.5.3.1.6: lines of 998 bytes must always pass.
+/// RFC 5321 §4.5.3.1.6: lines of 998 bytes must be accepted.
 fn line_bytes(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> u64 {
     // An invalid size is read as 0.
     let bytes = reader.size("max_line_bytes", &text.max_line_bytes);

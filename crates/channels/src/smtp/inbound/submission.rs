@@ -12,7 +12,7 @@ use smtp::server::LoginRules;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A client waits no longer for its answer.
+/// Maximum delay, as long as clients wait for a reply.
 const FAILURE_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// The keys of a `[[listener]]` where users log in: those of SMTP, and these.
@@ -142,7 +142,7 @@ impl ProtocolSection for SubmissionText {
     }
 }
 
-/// A domain in ASCII, as a setting has it.
+/// The domain of a setting in ASCII.
 fn domain_of(domain: &str, reader: &mut Reader<'_, '_>) -> Option<String> {
     match Domain::parse(domain).and_then(|domain| domain.to_ascii()) {
         Ok(domain) => Some(domain),

@@ -26,7 +26,7 @@ impl<W: World> SmtpSession<W> {
 
     /// The session now serves another client: all decisions about the previous one are made again.
     pub(super) async fn answer_xclient(&mut self, said: Xclient) -> Need {
-        // On the account of the one before.
+        // Counted for the previous client.
         self.account_refusals();
         let known = self.connection.session().client().address;
         let address = match said.address {
@@ -47,7 +47,7 @@ impl<W: World> SmtpSession<W> {
             }
         }
         let server = self.server();
-        // One that announces its own address has a client there, and that client writes the next command.
+        // A proxy that announces its own address has a client there, and that client sends the next command.
         let is_itself =
             said.address.is_some_and(|to| to.to_canonical() == known.ip().to_canonical());
         let is_believed = self.is_believed() && !is_itself;
@@ -57,7 +57,7 @@ impl<W: World> SmtpSession<W> {
 }
 
 impl<W: World> SmtpSession<W> {
-    /// The announced client may not proceed.
+    /// Refuses the announced client.
     fn end_announced(&mut self, refusal: Refusal) -> Need {
         let reply = greeting(&self.host(), refusal);
         self.connection.turn_away(reply.clone());

@@ -13,7 +13,7 @@ type ReplyResult = Result<Reply, Failure>;
 /// The party that an outcome concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Concerns {
-    /// It was accepted, or refused for good: a verdict.
+    /// It was accepted, or rejected permanently: a verdict.
     Settled,
     /// One recipient was deferred because of its mailbox, or by greylisting.
     Recipient,
@@ -68,11 +68,11 @@ impl HostHealth {
         self.0.iter().any(|concerns| !matches!(concerns, Concerns::Host | Concerns::Ourselves))
     }
 
-    /// The places of those that another host may take.
+    /// Indices of recipients that another host may accept.
     pub(super) fn may_go_elsewhere(&self, was_tried_before: bool) -> Vec<usize> {
         let may = |concerns: Concerns| match concerns {
             Concerns::Host => true,
-            // Greylisting, and a mailbox that is full, are the same everywhere, mostly.
+            // Greylisting and full mailboxes are mostly the same at all hosts.
             Concerns::Recipient | Concerns::Sender => was_tried_before,
             Concerns::Settled | Concerns::Each | Concerns::Ourselves => false,
         };
@@ -101,7 +101,7 @@ impl HostHealth {
         };
         if self.0.iter().all(|concerns| *concerns == Concerns::Sender) {
             let domain = sender.map(Mailbox::domain);
-            // A second sender in a row, with nothing taken in between: then it is not the sender.
+            // A second sender in a row, with no accepted message in between: the sender is not the reason.
             let is_another = refused_sender.borrow().as_ref().is_some_and(|last| *last != domain);
             if !is_another {
                 refused_sender.replace(Some(domain));
@@ -130,7 +130,7 @@ fn concerned(failure: &Failure, sender: Option<&Mailbox>) -> Concerns {
             (1 | 2 | 7, _) | (_, None) => Concerns::Recipient,
             _ => Concerns::Each,
         },
-        // RFC 3463 §3.2: the sender's address, its system; §3.8: a rule.
+        // RFC 3463 §3.2: the sender's address or system; §3.8: a rule.
         Some(Step::MailFrom) => match status {
             (1, 7 | 8) | (7, _) => Concerns::Sender,
             _ if names(reply, sender) => Concerns::Sender,
@@ -160,7 +160,7 @@ fn names(reply: &Reply, sender: Option<&Mailbox>) -> bool {
         })
 }
 
-/// Says so if the peer went away for a reason that more connections won't help.
+/// Reports that the peer closed the connection for a reason that further connections would not change.
 pub(super) fn tell_throttled<W: World>(
     seat: &Seat<W::Time>,
     failure: Option<Failure>,

@@ -1,4 +1,4 @@
-//! One SMTP or LMTP connection: transaction after transaction until the queue has none for it.
+//! An SMTP or LMTP connection: performs transactions until the queue has no more for it.
 
 mod ending;
 
@@ -33,23 +33,23 @@ struct OutboundConnection<W: World> {
     peer: Endpoint,
     /// TLS authenticated the host.
     is_authenticated: bool,
-    /// Transactions so far.
+    /// Number of transactions so far.
     carried: u32,
     /// Transactions without an outcome so far, the oldest first.
     in_flight: VecDeque<InFlight>,
     /// The peer closed an idle connection, so QUIT is not sent.
     peer_closed: bool,
-    /// It carries no further message from then on.
+    /// Time after which it carries no further message.
     leave_at: Mono,
-    /// It carries one message: a host that is as good was passed over for that.
+    /// It carries one message only, because a host of the same preference was skipped for that message.
     is_detour: bool,
     /// All addresses of its host.
     addresses: Rc<[Endpoint]>,
-    /// Its place among the connections to its host.
+    /// Counts the connection at its host.
     seat: Seat<W::Time>,
-    /// One of the connections that the process may have open.
+    /// Permit for a connection of the process.
     permit: Permit,
-    /// With the peer.
+    /// Time limits for a silent peer.
     patience: Patience<W>,
     /// TLS result for reports, if the session counts.
     tls_result: Option<Box<TlsResult>>,
@@ -57,11 +57,11 @@ struct OutboundConnection<W: World> {
     slot: Slot<W>,
 }
 
-/// A transaction that was started.
+/// A started transaction.
 struct InFlight {
     work: TransactionWork,
     message: Rc<Message>,
-    /// The spool could not read its body to the end: the connection was cut there.
+    /// The spool could not read all of its body, and the connection was cut.
     unreadable: Option<LoadError>,
 }
 
@@ -77,17 +77,17 @@ struct Done {
 /// Results of transactions since the last wait.
 #[derive(Default)]
 struct Finished {
-    /// One is carried by another connection.
+    /// A transaction was requeued for another connection.
     gave_back: bool,
-    /// One has its outcome.
+    /// A transaction has its outcome.
     concluded: bool,
     /// The host failed, and another host or address is tried before it.
     goes_elsewhere: bool,
-    /// The content of one was cut off, since the spool could not read it.
+    /// The content of a transaction was cut off because the spool could not read it.
     cut: bool,
 }
 
-/// Opens a connection for the slot's ready queue and works it off.
+/// Opens a connection for the slot's ready queue, and works through the queue.
 pub(super) async fn run<W: World>(slot: Slot<W>) {
     let hop = Rc::clone(slot.hop());
     // // Boxed: the future is large, and the connection lives much longer.
@@ -126,7 +126,7 @@ impl<W: World> Drop for OutboundConnection<W> {
 }
 
 impl<W: World> OutboundConnection<W> {
-    /// One that carried nothing yet.
+    /// A connection without transactions so far.
     fn new(slot: Slot<W>, opened: Opened<W>) -> OutboundConnection<W> {
         OutboundConnection {
             patience: Patience::new(&slot, Rc::clone(&opened.dialogue.stir)),
@@ -147,8 +147,8 @@ impl<W: World> OutboundConnection<W> {
         }
     }
 
-    /// The next message for this connection; waits for one as long as idling is allowed. `None`:
-    /// it is time to QUIT.
+    /// The next message for this connection. Waits for one up to the idle timeout. `None`: the connection should be
+    /// closed with QUIT.
     async fn next_work(&mut self, hop: &NextHop) -> Option<TransactionWork> {
         let until = self.slot.now() + relay_of(hop).peer.idle_timeout.get();
         // // A next hop with several connections gives one to a next hop that waits for its first.
@@ -190,7 +190,7 @@ impl<W: World> OutboundConnection<W> {
         }
     }
 
-    /// Waits until woken or `until`, or until the peer goes.
+    /// Waits until woken, until `until`, or until the peer closes the connection.
     async fn idle(&mut self, until: Mono) -> Idled {
         let (dialogue, permit) = (&mut self.dialogue, &mut self.permit);
         let end = |cx: &mut Context<'_>| match dialogue.poll_quiet(cx) {
@@ -218,7 +218,7 @@ impl<W: World> OutboundConnection<W> {
         }
     }
 
-    /// Starts as many transactions beside those in flight as may be.
+    /// Starts further transactions beside those in flight, up to the limits.
     async fn begin_others(&mut self, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
         while !self.in_flight.is_empty()
             && self.in_flight.len() < self.in_flight_max(hop)
@@ -232,7 +232,7 @@ impl<W: World> OutboundConnection<W> {
         Ok(())
     }
 
-    /// As many transactions as the peer takes in a session (RFC 9422 §4.1).
+    /// Returns true if the session has carried as many transactions as the peer accepts (RFC 9422 §4.1).
     fn has_carried_all(&self) -> bool {
         self.dialogue.wire.session.capabilities().mail_max.is_some_and(|max| self.carried >= max)
     }
@@ -320,7 +320,7 @@ impl<W: World> OutboundConnection<W> {
         Ok(place)
     }
 
-    /// Finishes all that is in flight.
+    /// Waits for all transactions in flight.
     async fn finish_all(&mut self, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
         while !self.in_flight.is_empty() {
             self.finish_first(hop).await?;
@@ -359,7 +359,7 @@ impl<W: World> OutboundConnection<W> {
         Ok(self.slot.convert_mail(place, message, work).await)
     }
 
-    /// Starts a transaction, as soon as those in flight let it.
+    /// Starts a transaction, once those in flight permit it.
     async fn begin(
         &mut self,
         mut work: TransactionWork,
@@ -428,7 +428,7 @@ impl<W: World> OutboundConnection<W> {
         if let Some((entry, index, _)) = work.entries.first() {
             outgoing.reverse_path = self.slot.reverse_path(message, *index);
             if matches!(message.sent_by(*index), SentBy::Owner(_)) {
-                // They are the sender's, and reports go to the owner (RFC 3461 §5.2.7.3).
+                // They belong to the sender, and reports go to the owner of the list (RFC 3461 §5.2.7.3).
                 (outgoing.ret, outgoing.envid) = (None, None);
             }
             let expires = self.slot.expiry(*entry);
@@ -470,7 +470,7 @@ impl<W: World> OutboundConnection<W> {
         }
     }
 
-    /// Makes the body fit for the peer, where the route has it encoded.
+    /// Encodes the body for the peer, if the route permits.
     async fn encoding(
         &self,
         outgoing: &mut Outgoing,
@@ -506,7 +506,7 @@ impl<W: World> OutboundConnection<W> {
         let waiting = dialogue.next_event(slot);
         let event = match self.patience.wait(slot, &mut self.permit, waiting).await {
             Some(event) => event,
-            // Nothing of a content has gone: as if the connection were lost.
+            // No content was sent yet, so this equals a lost connection.
             None => {
                 dialogue.wire.session.handle_broken(slot.now(), NEEDED);
                 dialogue.next_event(slot).await
@@ -516,7 +516,7 @@ impl<W: World> OutboundConnection<W> {
         event
     }
 
-    /// The content that was started last may have been cut off.
+    /// Records that the content of the last started transaction was cut off, if so.
     fn note_unreadable(&mut self) {
         if let Some(why) = self.dialogue.take_unreadable()
             && let Some(last) = self.in_flight.back_mut()

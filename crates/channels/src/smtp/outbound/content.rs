@@ -1,4 +1,4 @@
-//! Writing a transaction: protocol bytes and content, in as few writes as the pieces allow.
+//! Writes transactions: protocol lines and content, in as few writes as possible.
 
 use super::encoding::Encoding;
 use super::held::HeldContent;
@@ -17,14 +17,14 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 
-/// Slices handed to one vectored write at most.
+/// Maximum number of slices in one vectored write.
 const SLICES_MAX: usize = 64;
 
 /// Reason for which a content was not written completely.
 pub(super) enum WriteError {
     /// The connection or the mailbox file failed.
     Io(io::Error),
-    /// The spool can't read the body any more, or not as it was written.
+    /// The spool can no longer read the body, or it has changed.
     Unreadable(LoadError),
 }
 
@@ -65,7 +65,7 @@ pub(super) async fn write_plan<W: World>(
     }
 }
 
-/// A piece of the stream that can outlive the session's buffer being borrowed for input.
+/// A piece of output, independent of the session's buffer, which is needed for input.
 enum OutputPiece {
     Protocol(Vec<u8>),
     Content(Bytes),
@@ -110,7 +110,7 @@ fn gather(
     pieces
 }
 
-/// The form in which a body goes out.
+/// Encoding and dot-stuffing of a body.
 struct BodyEncoder<'e> {
     encoder: Option<Encoder<'e>>,
     stuffer: Option<DotStuffer>,
@@ -124,7 +124,7 @@ impl<'e> BodyEncoder<'e> {
         }
     }
 
-    /// Adds `piece` of a body. It is copied only where it is encoded.
+    /// Adds a `piece` of the body, copied only if it is encoded.
     fn push(&mut self, pieces: &mut Pieces, piece: &Bytes) {
         match &mut self.encoder {
             Some(encoder) => {
@@ -135,7 +135,7 @@ impl<'e> BodyEncoder<'e> {
         }
     }
 
-    /// The body is over.
+    /// Ends the body.
     fn finish(mut self, pieces: &mut Pieces) {
         if let Some(encoder) = self.encoder.take() {
             let rest = Bytes::from(encoder.finish());
@@ -143,20 +143,20 @@ impl<'e> BodyEncoder<'e> {
         }
     }
 
-    /// Dots in between where lines begin with one; nothing is copied.
+    /// Inserts dots at lines that begin with a dot, without copying.
     fn stuff(&mut self, pieces: &mut Pieces, piece: &Bytes) {
         let Some(stuffer) = &mut self.stuffer else {
             pieces.push(OutputPiece::Content(piece.clone()));
             return;
         };
-        // A doubled dot is the piece's own dot, taken twice.
+        // A doubled dot is the same slice twice.
         pieces.extend(
             stuffer.slices(piece).map(|slice| OutputPiece::Content(piece.slice_ref(slice))),
         );
     }
 }
 
-/// Writes a content piece by piece, each of which is had when its turn comes.
+/// Writes content that is read back piece by piece.
 async fn write_reading<W: World>(
     slot: &Slot<W>,
     (wire, stir): (&mut SmtpTransport<W>, &Stir),
@@ -302,7 +302,7 @@ fn poll_write<W: World>(
         count += 1;
     }
     if slices[..count].iter().all(|slice| slice.is_empty()) {
-        // Only empty pieces are left (an empty prefix): nothing to ask the system for.
+        // Only empty pieces are left (an empty prefix): no system call is needed.
         return Poll::Ready(Ok(usize::MAX));
     }
     if let Poll::Ready(written) = wire.stream.poll_write(cx, &slices[..count]) {

@@ -18,9 +18,9 @@ use std::task::{Context, Poll};
 /// An open connection and the state of its transaction.
 pub(super) struct SmtpDialogue<W: World> {
     pub(super) wire: SmtpTransport<W>,
-    /// Scratch for the pieces to write.
+    /// Reused buffer for the pieces to write.
     plan: Vec<Output>,
-    /// The content of the transaction that was started last, until it is written.
+    /// The content of the last started transaction, until it is written.
     pub(super) content: Option<HeldContent>,
     /// Progress of the dialogue with the peer.
     pub(super) stir: Rc<Stir>,
@@ -39,7 +39,7 @@ impl<W: World> SmtpDialogue<W> {
         self.unreadable.take()
     }
 
-    /// Says QUIT and waits for the answer, but not for long.
+    /// Sends QUIT and waits for the reply, with a short timeout.
     pub(super) async fn quit(&mut self, slot: &Slot<W>) {
         self.wire.session.quit(slot.now());
         while !matches!(self.next_event(slot).await, ClientEvent::Closed(_)) {}

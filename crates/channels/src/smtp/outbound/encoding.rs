@@ -10,9 +10,9 @@ use spool::LoadError;
 /// Encoding of a message's body for one transaction.
 #[derive(Debug)]
 pub(super) struct Encoding {
-    /// For [`Encoder`].
+    /// Plan for [`Encoder`].
     pub(super) plan: Plan,
-    /// Of the body as it is written.
+    /// Properties of the encoded body.
     pub(super) facts: ContentFacts,
 }
 
@@ -21,14 +21,14 @@ pub(super) struct Encoding {
 pub(super) enum Fit {
     AsItIs,
     Encoded(Encoding),
-    /// 8-bit, and it can't be encoded.
+    /// 8-bit, and can't be encoded.
     Unfit,
 }
 
-/// Finds out whether and how a body must be encoded. The usual one isn't looked at.
+/// Determines the encoding of a body. An ordinary body is not read.
 ///
 /// # Errors
-/// When the body cannot be read.
+/// The body can't be read.
 pub(super) async fn fit<W: World>(
     slot: &Slot<W>,
     message: &Message,
@@ -47,7 +47,7 @@ pub(super) async fn fit<W: World>(
     let plan = match survey.finish() {
         Ok(plan) if plan.is_empty() && !is_too_much => return Ok(Fit::AsItIs),
         Ok(plan) => plan,
-        // Lines that are too long for some are sent as they came.
+        // Long lines in parts that can't be encoded are sent unchanged.
         Err(_) if !is_too_much => return Ok(Fit::AsItIs),
         Err(_) => return Ok(Fit::Unfit),
     };

@@ -29,9 +29,9 @@ use std::net::IpAddr;
 pub(super) struct HostTls {
     asks: StartTls,
     trust: Trust,
-    /// As events and failures name it.
+    /// Name in events and failures.
     policy: &'static str,
-    /// Messages ask for it that are returned where it can't be had (RFC 8689).
+    /// Messages with REQUIRETLS, which are returned if TLS is impossible (RFC 8689).
     is_demanded: bool,
 }
 
@@ -174,7 +174,7 @@ impl HostTls {
         }
     }
 
-    /// The policy that a connection is encrypted by.
+    /// The name of the policy.
     pub(super) fn policy(&self) -> &'static str {
         self.policy
     }
@@ -188,7 +188,7 @@ impl HostTls {
         }
     }
 
-    /// It has TLSA records that count, and none can be used.
+    /// Returns true if it has secure TLSA records, but none is usable.
     pub(super) fn has_unusable_records(&self) -> bool {
         self.policy == DANE && self.trust == Trust::Anyone
     }
@@ -242,7 +242,7 @@ const NO_STARTTLS: EnhancedStatus = EnhancedStatus::new(4, 7, 4);
 /// Policy of hosts for REQUIRETLS messages, if no other policy applies.
 const REQUIRETLS: &str = "requiretls";
 
-/// The policy of hosts that have TLSA records.
+/// Policy of hosts with TLSA records.
 const DANE: &str = "dane";
 
 /// Policy of hosts with an MTA-STS policy of their domain.
@@ -260,7 +260,7 @@ pub(super) async fn host_tls<W: World>(
 ) -> Result<HostTls, Failure> {
     let tls = relay_of(hop).peer.tls;
     let is_demanded = hop.tls.required;
-    // Nobody but this machine listens on its sockets.
+    // Only this machine listens on its Unix sockets.
     if !is_demanded && (tls == RouteTls::Off || host.socket().is_some()) {
         return Ok(HostTls { asks: StartTls::Off, policy: "off", ..HostTls::OPPORTUNISTIC });
     }
@@ -366,10 +366,10 @@ pub(super) async fn encrypt<W: World>(
     Ok((SmtpDialogue::new(SmtpTransport { stream, session, alarm }, stir), encryption))
 }
 
-/// The handshake, which is over before `until`.
+/// Performs the handshake, with `until` as deadline.
 ///
 /// # Errors
-/// What went wrong with it; the connection is gone.
+/// The handshake failed; the connection is closed.
 pub(super) async fn shake_hands<W: World>(
     slot: &Slot<W>,
     tls: &HostTls,

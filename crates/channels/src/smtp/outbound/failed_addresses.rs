@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Time for which a failed address is tried after the host's other addresses.
 const BEHIND_FOR: Duration = Duration::from_secs(300);
 
-/// Addresses remembered of one next hop; the oldest goes first.
+/// Maximum number of addresses remembered for a next hop. The oldest is dropped first.
 const ADDRESSES_MAX: usize = 256;
 
 /// Addresses with the time of the failure, the latest last.
@@ -16,7 +16,7 @@ const ADDRESSES_MAX: usize = 256;
 pub(super) struct FailedAddresses(RefCell<Vec<(Endpoint, Mono)>>);
 
 impl FailedAddresses {
-    /// Nothing was given or taken there, and no verdict on a message.
+    /// Records a failure without a verdict on a message.
     pub(super) fn failed(&self, now: Mono, peer: &Endpoint) {
         let mut all = self.0.borrow_mut();
         all.retain(|(other, at)| other != peer && now < *at + BEHIND_FOR);
@@ -26,7 +26,7 @@ impl FailedAddresses {
         all.push((peer.clone(), now));
     }
 
-    /// It has given a verdict on a message.
+    /// Records a verdict on a message.
     pub(super) fn well(&self, peer: &Endpoint) {
         let mut all = self.0.borrow_mut();
         if !all.is_empty() {

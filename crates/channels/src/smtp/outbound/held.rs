@@ -12,8 +12,7 @@ use spool::LoadError;
 use std::rc::Rc;
 use std::task::Context;
 
-/// Of a content that was read back so much is handed to the connection at once; a smaller one is
-/// never read twice.
+/// Octets of a content that are read back and passed to the connection at once. A shorter content is never read twice.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// A content until it is written.
@@ -32,7 +31,7 @@ pub(super) struct HeldContent {
 }
 
 impl HeldContent {
-    /// All of a message, since `now`.
+    /// The content of a whole message, held since `now`.
     pub(super) fn new(
         (message, origin): (Rc<Message>, Origin),
         encoding: Option<Rc<Encoding>>,

@@ -13,10 +13,11 @@ const SAID_FOR: Duration = Duration::from_secs(86_400);
 /// The same for a conclusion from the host's EHLO reply.
 const SHOWN_FOR: Duration = Duration::from_secs(3_600);
 
-/// Transactions remembered of one next hop; the oldest goes first, and is asked again.
+/// Maximum number of transactions remembered for a next hop. The oldest is dropped first, and its hosts are tried
+/// again.
 const TRANSACTIONS_MAX: usize = 1_024;
 
-/// Hosts remembered of each.
+/// Maximum number of hosts remembered for each.
 const HOSTS_MAX: usize = 64;
 
 /// Evidence that a host can't accept a transaction.
@@ -39,7 +40,7 @@ struct IncapableHosts {
 pub(super) struct Lacking(RefCell<Vec<IncapableHosts>>);
 
 impl Lacking {
-    /// A host has made it known.
+    /// Records that a host can't accept a transaction.
     pub(super) fn note(&self, now: Mono, of: TransactionId, (host, made): (&Host, Made)) {
         let mut all = self.0.borrow_mut();
         let until = now

@@ -64,7 +64,7 @@ fn is_word_of_want(reply: &Reply, step: Option<Step>) -> bool {
         (Some((3, 4) | (6, 1..=3 | 7..=9) | (7, 10 | 30)), _) => true,
         // RFC 5321 §4.2.2: a parameter is not recognized, or not implemented.
         (_, 504 | 555) => true,
-        // RFC 1870 §6.1, §6.2, RFC 5321 §4.2.3: but to RCPT it is about a mailbox.
+        // RFC 1870 §6.1, §6.2, RFC 5321 §4.2.3. To RCPT it concerns a mailbox.
         (None, 552) => step != Some(Step::RcptTo),
         _ => false,
     }
@@ -73,7 +73,7 @@ fn is_word_of_want(reply: &Reply, step: Option<Step>) -> bool {
 /// The capability that a failure of this status requires, as a check of a host's offers.
 fn want_of(status: EnhancedStatus) -> Option<fn(&Offers) -> bool> {
     match (status.subject, status.detail) {
-        // RFC 1870 §6: it names a limit.
+        // RFC 1870 §6: the host announces a limit.
         (3, 4) => Some(|offers| offers.size_max.is_none()),
         // RFC 6152 §3.
         (6, 3) => Some(|offers| offers.eight_bit_mime),

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Time for which a lesson is valid. The host may be repaired, or its reply may have been an exception.
 const LESSON_LASTS: Duration = Duration::from_secs(3600);
 
-/// Lessons kept for one next hop; the oldest goes first.
+/// Maximum number of lessons for a next hop. The oldest is dropped first.
 const LESSONS_MAX: usize = 64;
 
 /// By the host's address, the latest last.
@@ -29,12 +29,12 @@ impl HostQuirks {
         all.push((peer.clone(), lesson, now + LESSON_LASTS));
     }
 
-    /// The host offers CHUNKING and doesn't know BDAT.
+    /// Returns true if the host offers CHUNKING but does not implement BDAT.
     pub(super) fn is_bdat_unusable(&self, now: Mono, peer: &Endpoint) -> bool {
         self.find(now, peer, |lesson| (lesson == HostQuirk::BdatUnusable).then_some(())).is_some()
     }
 
-    /// The most recipients that the host takes in a transaction, as far as it has shown.
+    /// Maximum number of recipients that the host accepts in a transaction, as far as known.
     pub(super) fn recipients_max(&self, now: Mono, peer: &Endpoint) -> Option<usize> {
         self.find(now, peer, |lesson| match lesson {
             HostQuirk::RecipientsMax(max) => Some(max),
@@ -42,7 +42,7 @@ impl HostQuirks {
         })
     }
 
-    /// The same of domains of recipients.
+    /// Maximum number of recipient domains that the host accepts in a transaction, as far as known.
     pub(super) fn domains_max(&self, now: Mono, peer: &Endpoint) -> Option<usize> {
         self.find(now, peer, |lesson| match lesson {
             HostQuirk::DomainsMax(max) => Some(max),

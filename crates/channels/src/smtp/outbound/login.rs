@@ -22,7 +22,7 @@ pub(super) struct LoginDialogue {
 }
 
 impl LoginDialogue {
-    /// The session asks how to log in to a host, which is called `name`.
+    /// Starts the login to a host. `name` is the peer in failures.
     pub(super) async fn begin<W: World>(
         &mut self,
         slot: &Slot<W>,
@@ -48,7 +48,7 @@ impl LoginDialogue {
         }
     }
 
-    /// The host asks for more.
+    /// Answers a challenge of the host.
     pub(super) async fn answer<W: World>(
         &mut self,
         slot: &Slot<W>,
@@ -94,7 +94,7 @@ impl LoginDialogue {
 /// Reason for which an exchange ends.
 enum Ended {
     Wrong(ServerMessageError),
-    /// More passwords wait to be hashed than may.
+    /// Too many passwords wait to be hashed.
     Overloaded,
 }
 
@@ -122,7 +122,7 @@ async fn answered<W: World>(
         response.map(|response| (exchange, response))
     };
     let answered = match mechanism {
-        // It hashes the password thousands of times: no shard waits for that.
+        // SCRAM hashes the password thousands of times, which must not block the shard.
         Mechanism::ScramSha256 => {
             let hashing = slot.world().hashing();
             let of = (Lane::Known, Requester::Ours);
@@ -139,7 +139,7 @@ async fn answered<W: World>(
     answered.map_err(Ended::Wrong)
 }
 
-/// The strongest that is allowed and offered. RFC 3463 §3.8: X.7.4, security features not supported.
+/// The strongest mechanism that is permitted and offered. RFC 3463 §3.8: X.7.4, security features not supported.
 fn choose(allowed: &[Mechanism], offered: &[String], name: &str) -> Result<Mechanism, Failure> {
     let is_offered = |mechanism: &&Mechanism| offered.iter().any(|word| word == mechanism.name());
     if let Some(mechanism) = allowed.iter().find(is_offered) {

@@ -27,15 +27,15 @@ use mta::delivery::{Channel, Slot, Task};
 use mta::routing::hop::NextHop;
 use mta::seams::World;
 
-/// Sends over SMTP, or LMTP.
+/// The SMTP and LMTP channels.
 pub(crate) struct Outbound {
     key: &'static str,
 }
 
 impl Outbound {
-    /// To hosts that the configuration names.
+    /// To hosts named in the configuration.
     pub(crate) const SMTP: Outbound = Outbound { key: SmtpText::KEY };
-    /// To the hosts that the DNS names.
+    /// To the MX hosts of the domain.
     pub(crate) const MX: Outbound = Outbound { key: MxText::KEY };
     /// To mailboxes, over LMTP.
     pub(crate) const LMTP: Outbound = Outbound { key: LmtpText::KEY };

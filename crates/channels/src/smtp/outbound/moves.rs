@@ -7,14 +7,14 @@ use mta::seams::Endpoint;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// Within so long a transaction is moved to each other host once: after that it waits for its next
-/// attempt, whatever is known of the hosts by then.
+/// Period in which a transaction moves to each other host at most once. After that it waits for its next attempt,
+/// whatever the state of the hosts.
 const COUNTED_FOR: Duration = Duration::from_secs(300);
 
 /// Moves remembered for one next hop. A transaction that can't be remembered is not moved.
 const MOVES_MAX: usize = 1_024;
 
-/// A message, and the place of the transaction's first recipient among its recipients.
+/// Message, and index of the transaction's first recipient.
 pub(super) type TransactionId = (MessageId, u32);
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ struct FailoverCount {
     until: Mono,
 }
 
-/// Moves of late.
+/// Recent moves.
 #[derive(Debug, Default)]
 pub(super) struct Failovers(RefCell<Vec<FailoverCount>>);
 
@@ -46,10 +46,11 @@ impl Failovers {
     }
 }
 
-/// It is remembered for so long where an attempt ended without a verdict; most retry policies come back before.
+/// Time for which the end of an attempt without a verdict is remembered. Most retry policies have a further attempt
+/// within it.
 const AVOIDED_FOR: Duration = Duration::from_secs(86_400);
 
-/// Transactions remembered; the oldest goes first.
+/// Maximum number of transactions remembered. The oldest is dropped first.
 const AVOIDED_MAX: usize = 1_024;
 
 /// Number of connections to the endpoint that skip the transaction. After that there seems to be no alternative.

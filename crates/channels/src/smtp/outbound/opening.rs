@@ -1,4 +1,4 @@
-//! Opening a connection: hosts in order, their addresses, the connection, the greeting.
+//! Opens a connection: hosts in order, their addresses, the connection, the greeting, TLS and login.
 
 use super::content::{SmtpTransport, StreamOf};
 use super::dialogue::SmtpDialogue;
@@ -31,14 +31,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Addresses tried in one opening at most: a domain must not keep us busy with dead hosts.
+/// Maximum number of addresses tried per opening, so that a domain with dead hosts costs little time.
 const ADDRESSES_MAX: usize = 8;
 /// Time for which a connection to a less preferred host is used. After that, the preferred ones may work again.
 const BACKUP_FOR: Duration = Duration::from_secs(60);
 
 /// Reason for which no connection was opened.
 pub(super) enum OpenError {
-    /// It may work later.
+    /// Temporary.
     Later(Failure),
     /// Permanent: all hosts, or the DNS, refuse mail for good.
     Never(Failure),
@@ -46,22 +46,22 @@ pub(super) enum OpenError {
     NotNeeded,
 }
 
-/// A connection to a host that has greeted us.
+/// A connection to a host after its greeting.
 pub(super) struct Opened<W: World> {
     pub(super) dialogue: SmtpDialogue<W>,
     pub(super) event_hop: Arc<Hop>,
     pub(super) peer: Endpoint,
     /// TLS authenticated the host.
     pub(super) is_authenticated: bool,
-    /// It carries no further message from then on.
+    /// Time after which it carries no further message.
     pub(super) leave_at: Mono,
-    /// It carries one message: a host that is as good was passed over for that.
+    /// It carries one message only, because a host of the same preference was skipped for that message.
     pub(super) is_detour: bool,
     /// All addresses of its host.
     pub(super) addresses: Rc<[Endpoint]>,
-    /// Its place among the connections to its host.
+    /// Counts the connection at its host.
     pub(super) seat: Seat<W::Time>,
-    /// One of the connections that the process may have open.
+    /// Permit for a connection of the process.
     pub(super) permit: Permit,
     /// TLS result for reports, if the session counts.
     pub(super) tls_result: Option<Box<TlsResult>>,
@@ -79,7 +79,7 @@ struct Tried {
 /// Reason for which a host is not used.
 enum HostError {
     Failed(Failure),
-    /// From the source that the mail goes from.
+    /// Not reachable from the source of the mail.
     OutOfReach(OutOfReach),
 }
 
@@ -122,7 +122,7 @@ impl Tried {
 /// Opens a connection to the first host that can be reached and greets.
 ///
 /// # Errors
-/// The failure of the last host tried, one that may pass before one that won't.
+/// The failure of the last host tried; temporary failures take precedence.
 pub(super) async fn open<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
@@ -170,7 +170,7 @@ async fn open_host<W: World>(
     opened
 }
 
-/// The connection to one host, by one of its addresses.
+/// Connects to one of the host's addresses.
 async fn reach_host<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
@@ -217,7 +217,7 @@ fn no_hosts() -> Failure {
     Failure::local(Class::Transient, status, "the next hop has no host to connect to")
 }
 
-/// The socket of a host, or its addresses in the order in which they are tried.
+/// The socket of a host, or its addresses in the order to try.
 async fn endpoints<W: World>(
     slot: &Slot<W>,
     hop: &NextHop,
@@ -230,7 +230,7 @@ async fn endpoints<W: World>(
     Ok(found.into_iter().map(|ip| Endpoint::Tcp(SocketAddr::new(ip, host.port))).collect())
 }
 
-/// The addresses of a host, in the order in which they are tried.
+/// The addresses of a host, in the order to try.
 async fn addresses<W: World>(
     slot: &Slot<W>,
     hop: &NextHop,
@@ -238,7 +238,7 @@ async fn addresses<W: World>(
 ) -> Result<Vec<IpAddr>, Failure> {
     let refuse_private = relay_of(hop).refuse_private;
     if let Ok(ip) = host.name.parse::<IpAddr>() {
-        // An address literal (RFC 5321 §4.1.3), or a host that the file gives by address.
+        // An address literal (RFC 5321 §4.1.3), or a host configured by address.
         return public_only(vec![ip], refuse_private, host);
     }
     let found = scattered(slot.addresses(host).await?, || slot.world().time().random());
@@ -284,7 +284,7 @@ async fn connect<W: World>(
         }
         match connected.flatten().unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => return Ok(Some((stream, permit))),
-            // Not the peer's fault: it was not even asked.
+            // Local exhaustion: the peer was not contacted.
             Err(error) if lack::is_ours(&error) => {
                 drop(permit);
                 alarm.wait(time.now() + lack::WAIT).await;
@@ -429,7 +429,7 @@ async fn open_once<W: World>(
     }))
 }
 
-/// A session with a host that was connected to.
+/// A session with a connected host.
 fn session<W: World>(
     slot: &Slot<W>,
     hop: &Rc<NextHop>,
@@ -456,7 +456,7 @@ async fn greeted<W: World>(
     mut dialogue: SmtpDialogue<W>,
     (host, peer, name): (&Host, &Endpoint, &str),
 ) -> Result<(SmtpDialogue<W>, Option<Encryption>), NoGreeting> {
-    // Of hosts that the configuration names, several may go by one name.
+    // Hosts named in the configuration may share one name.
     let by_mx = relay_of(hop).is_by_mx();
     let (mut encryption, mut login) = (None, LoginDialogue::default());
     loop {
@@ -498,7 +498,7 @@ async fn greeted<W: World>(
                 login.answer(slot, challenge, (&mut dialogue, name)).await;
             }
             ClientEvent::LoggedIn => login.conclude(slot, (&mut dialogue, name)),
-            // No transaction was begun.
+            // No transaction has started.
             ClientEvent::Done { .. } => {}
         }
     }
@@ -522,7 +522,7 @@ fn ungreeted<W: World>(
         return failure.into();
     }
     if failure.reply.is_none() && failure.status.subject == 7 {
-        // It has no STARTTLS, and no REQUIRETLS therefore.
+        // No STARTTLS, and therefore no REQUIRETLS.
         note_offers(slot, host, session);
     }
     let result = tls.result_of(&failure);
@@ -566,7 +566,7 @@ pub(super) fn note_offers<W: World>(slot: &Slot<W>, host: &Host, session: &Clien
     slot.known_hosts().note_offers(slot.now(), &host.name, host.port, offers);
 }
 
-/// A secret that a host did not take may be good no longer.
+/// A rejected login may mean that the secret has expired.
 fn note_refused(hop: &NextHop, failure: &Failure) {
     if failure.step == Some(Step::Auth)
         && failure.reply.as_ref().is_some_and(|reply| reply.code == 535)
@@ -584,8 +584,7 @@ fn planted<W: World>(slot: &Slot<W>, mut session: ClientSession) -> ClientSessio
     session
 }
 
-/// `mx.example.com[192.0.2.1]:25`; the address alone where the host has no other name; or the path of
-/// a socket.
+/// `mx.example.com[192.0.2.1]:25`; the address alone for a host without a name; or the path of a socket.
 fn peer_name(host: &Host, peer: &Endpoint) -> Box<str> {
     let Endpoint::Tcp(peer) = peer else { return Box::from(&*host.name) };
     if host.name.parse::<IpAddr>().is_ok() {

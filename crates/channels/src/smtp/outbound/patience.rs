@@ -40,7 +40,8 @@ impl Stir {
         Rc::new(Stir { at: Cell::new(now), is_committed, waits_for_us })
     }
 
-    /// The peer has replied, or taken something. Octets of a reply are no reply: it may have as many as it likes.
+    /// The peer has sent a whole reply, or accepted data. A partial reply does not count, since it can be arbitrarily
+    /// long.
     pub(super) fn note(&self, now: Mono) {
         self.at.set(now);
     }
@@ -63,11 +64,11 @@ impl Stir {
     }
 }
 
-/// Watches over a wait for a peer.
+/// Limits a wait for a peer.
 pub(super) struct Patience<W: World> {
     alarm: Alarm<W::Time>,
     stir: Rc<Stir>,
-    /// Since when the line knows that the connection is held in silence.
+    /// Start of the silence, once reported to the line.
     idle: Option<Mono>,
     /// The peer has not greeted yet, and has received no command.
     is_opening: bool,
@@ -80,7 +81,7 @@ impl<W: World> Patience<W> {
         Patience { alarm, stir, idle: None, is_opening: false, was_hasty: false }
     }
 
-    /// With a peer that has not greeted yet.
+    /// For a peer that has not greeted yet.
     pub(super) fn of_opening(slot: &Slot<W>, stir: Rc<Stir>) -> Patience<W> {
         Patience { is_opening: true, ..Patience::new(slot, stir) }
     }
@@ -120,7 +121,7 @@ impl<W: World> Patience<W> {
         self.is_opening && permit.standing() == TrustLevel::Unknown
     }
 
-    /// The connection is used again.
+    /// Reports that the connection is in use again.
     fn go_on(&mut self, permit: &mut Permit) {
         if self.idle.take().is_some() {
             permit.busy();
@@ -162,7 +163,7 @@ impl<W: World> Patience<W> {
                 permit.idle(since);
                 self.idle = Some(since);
             }
-            // The next look is a later one.
+            // The next deadline is later.
             cx.waker().wake_by_ref();
         }
         match self.idle {

@@ -11,7 +11,7 @@ const TIMES_MIN: u32 = 3;
 /// from an attacker on the path.
 const SAID_FOR: Duration = Duration::from_secs(900);
 
-/// Hosts remembered of one next hop, which seldom has more.
+/// Maximum number of hosts remembered for a next hop, which seldom has more.
 const HOSTS_MAX: usize = 64;
 
 #[derive(Debug)]
@@ -21,7 +21,7 @@ struct HostRefusal {
     since: Mono,
 }
 
-/// Since each host greeted last.
+/// Refusals of each host since its last greeting.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(RefCell<Vec<HostRefusal>>);
 

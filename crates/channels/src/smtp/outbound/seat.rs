@@ -13,7 +13,7 @@ use mta::seams::Time;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Counts an open connection to a host while it lives.
+/// Counts an open connection to a host, until dropped.
 pub(super) struct Seat<T: Time> {
     time: T,
     hop: Rc<NextHop>,
@@ -26,7 +26,6 @@ impl<T: Time> Seat<T> {
         Seat { time, hop: Rc::clone(hop), host: host.clone() }
     }
 
-    /// The host.
     pub(super) fn host(&self) -> &Host {
         &self.host
     }
@@ -36,7 +35,7 @@ impl<T: Time> Seat<T> {
         self.hop.states.put_off(self.time.now(), &self.host);
     }
 
-    /// It broke off a transaction: while other connections to it are well, it has enough with those.
+    /// The host ended a transaction without a verdict. If it has other working connections, it seems to have enough.
     pub(super) fn broke_off(&self) {
         match self.hop.states.has_no_other(&self.host) {
             true => self.hop.states.failed(self.time.now(), &self.host),
@@ -49,12 +48,12 @@ impl<T: Time> Seat<T> {
         self.hop.states.crowded(self.time.now(), &self.host);
     }
 
-    /// It can't have one message, which another may.
+    /// The host can't accept one message that another host may accept.
     pub(super) fn pass_over(&self, others: Others) {
         self.hop.states.pass_over(&self.host, others);
     }
 
-    /// It has given a verdict on a message.
+    /// The host has given a verdict on a message.
     pub(super) fn well(&self) {
         self.hop.states.well(&self.host);
     }
@@ -76,11 +75,11 @@ impl<T: Time> Drop for Seat<T> {
 pub(super) fn is_no_route(error: &std::io::Error) -> bool {
     use std::io::ErrorKind;
     matches!(error.kind(), ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable)
-        // EADDRNOTAVAIL: this machine has no address of the family at all.
+        // EADDRNOTAVAIL: this machine has no address of the family.
         || error.kind() == ErrorKind::AddrNotAvailable
 }
 
-/// Kept beside the next hop, and dropped with it.
+/// State kept with the next hop, and dropped with it.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     pub(super) lessons: HostQuirks,

@@ -1,4 +1,4 @@
-//! The source that a connection is opened from.
+//! Egress source of a connection.
 
 use mail::{Class, EnhancedStatus, Failure};
 use mta::delivery::Slot;
@@ -6,7 +6,7 @@ use mta::routing::hop::NextHop;
 use mta::seams::{Egress, Endpoint, SourceFailure, World};
 use std::io;
 
-/// From where `peer` is connected to.
+/// The egress for a connection to `peer`.
 pub(super) fn of(hop: &NextHop, peer: &Endpoint) -> Egress {
     match (peer, &hop.source) {
         (Endpoint::Tcp(peer), Some(source)) => {
@@ -16,7 +16,7 @@ pub(super) fn of(hop: &NextHop, peer: &Endpoint) -> Egress {
     }
 }
 
-/// A host has no address of a family that the source has one of.
+/// The source has addresses of one family only, and the host has none in it.
 pub(super) struct OutOfReach(String);
 
 impl OutOfReach {

@@ -5,14 +5,15 @@ use mta::seams::Endpoint;
 use std::cell::RefCell;
 use std::time::Duration;
 
-/// A host with which TLS fails is spared it for so long: it may be mended, or have had a passing whim.
+/// Time for which TLS is not tried after it failed. The host may be repaired, or the failure may have been an
+/// exception.
 const CLEAR_FOR: Duration = Duration::from_secs(3600);
 
 /// Time for which TLS must have failed before mail goes in clear to a host that used TLS before. A single failed
 /// handshake is no reason, and an attacker on the path can cause one.
 const CLEAR_AFTER: Duration = Duration::from_secs(300);
 
-/// Addresses remembered of one next hop; the oldest goes first.
+/// Maximum number of addresses remembered for a next hop. The oldest is dropped first.
 const LESSONS_MAX: usize = 64;
 
 #[derive(Debug)]

@@ -14,10 +14,10 @@ use smtp::client::ClientSession;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Domains that one failed session counts for; those beyond are counted as left out.
+/// Maximum number of domains counted for one failed session. Further ones are counted as left out.
 pub(super) const DOMAINS_MAX: usize = 1_000;
 
-/// A session with a host of MX records that asks for TLS.
+/// A session with an MX host, with TLS.
 pub(super) struct Trial {
     host: Box<str>,
     local: Option<IpAddr>,
@@ -27,7 +27,7 @@ pub(super) struct Trial {
 }
 
 impl Trial {
-    /// One that begins between these.
+    /// A session between these addresses.
     pub(super) fn begin(
         host: &Host,
         local: Option<IpAddr>,
@@ -69,7 +69,7 @@ impl Trial {
         note_waiting(slot, |domain| (self.policy(domain), details.clone()));
     }
 
-    /// The host has greeted us, and is ready for mail; `is_unfit`: it has TLSA records, and none can be used.
+    /// The host is ready for mail. `is_unfit` is set if it has TLSA records, but none is usable.
     pub(super) fn opened(
         self: Box<Trial>,
         is_unfit: bool,
@@ -92,7 +92,7 @@ impl Trial {
     }
 }
 
-/// The records of a host can't be had, or are false: no session is begun with it.
+/// The lookup of a host's TLSA records failed, or the answer was bogus. No session is started.
 pub(super) fn note_unanswered<W: World>(
     slot: &Slot<W>,
     hop: &NextHop,
@@ -127,12 +127,12 @@ pub(super) struct TlsResult {
     /// Verification of the certificate against this machine's roots, once done.
     examined: Option<Option<Details>>,
     helo: Box<str>,
-    /// Domains that it counts for already.
+    /// Domains already counted.
     told: BTreeSet<Box<str>>,
 }
 
 impl TlsResult {
-    /// It carries a message to these recipients: it counts for their domains.
+    /// Counts the session for the domains of these recipients.
     pub(super) fn carry<W: World>(
         &mut self,
         slot: &Slot<W>,

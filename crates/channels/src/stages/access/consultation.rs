@@ -15,26 +15,26 @@ use std::net::IpAddr;
 pub struct AccessQuestion<'a> {
     /// Name of the listener.
     pub listener: &'a str,
-    /// The client's address; `None`: it is not known, and nothing is looked up by it.
+    /// The client's address. `None` if unknown; then it is not looked up.
     pub client: Option<IpAddr>,
-    /// The name that the client gives itself; `None`: likewise.
+    /// The client's HELO name. `None` if unknown; then it is not looked up.
     pub helo: Option<&'a str>,
     /// `None` is `<>`.
     pub sender: Option<&'a Mailbox>,
-    /// One that a route takes.
+    /// A recipient accepted by a route.
     pub recipient: &'a Mailbox,
-    /// The route that takes it.
+    /// The route of the recipient.
     pub route: Option<&'a Route>,
 }
 
 /// Results of the rules, in order.
 #[derive(Debug, Default)]
 pub struct AccessDryRun {
-    /// Up to the rule that decides.
+    /// Results up to the rule that decides.
     pub steps: Vec<AccessStep>,
     /// The refusal, if the recipient would be refused.
     pub refusal: Option<Refusal>,
-    /// The last rule settles it: it is refused, dropped, or another gets its copy.
+    /// The last rule is final: the recipient is refused, discarded or redirected.
     pub is_settled: bool,
     /// Further actions of the rules, in order.
     pub(crate) beside: Vec<Beside>,
@@ -43,9 +43,9 @@ pub struct AccessDryRun {
 /// An action of a rule on a message that it does not refuse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Beside {
-    /// It waits for an operator, for this reason.
+    /// Hold the message, for this reason.
     Hold(String),
-    /// The operator is shown this.
+    /// Log this text for the operator.
     Log(String),
     /// An action that only internet mail can have.
     OfMail(&'static str),
@@ -98,7 +98,7 @@ enum Follows {
 }
 
 impl Follows {
-    /// For people.
+    /// Description for people.
     fn text(&self) -> String {
         match self {
             Follows::Next(_) => "the next rule is asked".to_owned(),

@@ -8,13 +8,13 @@ use config::{Config, Listener, TableEntry};
 use lookup::EntryText;
 use std::sync::Arc;
 
-/// Judges the entries of one table by the rules that ask it.
+/// Checks the entries of one table for the rules that use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryJudge {
     rules: Vec<Asking>,
 }
 
-/// A rule that asks the table.
+/// A rule that uses the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asking {
     by: By,
@@ -27,9 +27,9 @@ struct Asking {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct NativeListener {
     listener: Arc<str>,
-    /// The rule holds at no listener for internet mail.
+    /// The rule has no listener for internet mail.
     is_alone: bool,
-    /// The names by which peers are looked up there.
+    /// Names of peers that are looked up there.
     peers: Vec<Box<str>>,
 }
 

@@ -130,7 +130,7 @@ fn rules(config: &Config) -> impl Iterator<Item = &Rule> {
     entries(config).filter_map(|entry| entry.settings.of::<Rule>())
 }
 
-/// Asks the tables of `[[access]]`.
+/// The stage of `[[access]]`.
 pub(crate) struct Accesses;
 
 impl<W: World> StageKind<W> for Accesses {
@@ -158,7 +158,7 @@ struct AccessRules<T: Tables> {
     console: Rc<dyn Console>,
 }
 
-/// The name of a recipient by which rules know it, too, where this route, which takes it, has one.
+/// An additional name of a recipient for rules, if its route has one.
 fn also_called<'r>(
     mut rules: impl Iterator<Item = &'r Rule>,
     route: Option<&Route>,
@@ -198,7 +198,7 @@ struct AccessEvaluation<T: Tables> {
 }
 
 impl<T: Tables + Clone> AccessEvaluation<T> {
-    /// Asks one rule after the other, from `next` on.
+    /// Evaluates the rules in order, starting with `next`.
     fn ask(self, next: usize) -> Decision<'static, Option<Resolved>> {
         let asker = Rc::clone(&self.asker);
         let listener = &*self.transaction.session.listener().name;

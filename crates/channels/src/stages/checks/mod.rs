@@ -81,12 +81,12 @@ pub(super) fn lookups_at_once(config: &Config) -> u32 {
 
 struct Checker<W: World> {
     world: W,
-    /// Our name.
+    /// Authserv-id of this server.
     server: Arc<str>,
     lines: Rc<CheckQueues>,
 }
 
-/// Reads the message as it comes.
+/// Scans the message as it arrives.
 struct CheckReader(Scan);
 
 impl Observer for CheckReader {
@@ -207,7 +207,7 @@ impl<W: World> Checker<W> {
     }
 }
 
-/// As the DNS has it; as it was written where that can't be.
+/// The domain in ASCII, or as written if it can't be converted.
 pub(super) fn ascii_domain(sender: &mail::Mailbox) -> String {
     sender.domain().to_ascii().unwrap_or_else(|_| sender.domain_str().to_owned())
 }

@@ -34,7 +34,7 @@ pub(crate) struct Seal {
 }
 
 impl SealText {
-    /// `None`: there is a mistake in it.
+    /// Returns `None` after an error, which `reader` has reported.
     pub(super) fn read(&self, reader: &mut Reader<'_, '_>) -> Option<Seal> {
         let domain = dns_name(reader, "domain", self.domain.as_deref(), "\"example.org\"");
         let selector = dns_name(reader, "selector", self.selector.as_deref(), "\"s2026\"");

@@ -20,11 +20,10 @@ pub(super) struct Verified {
     pub(super) verdicts: Verdicts,
 }
 
-/// Seals. It signs twice, on the shard that accepts: a handshake with an RSA key costs as much as one of
-/// the signatures.
+/// Adds ARC seals. It signs twice, on the shard that accepts the mail. Each RSA signature costs as much as a handshake.
 pub(super) struct Sealer<W: World> {
     world: W,
-    /// Our name.
+    /// Authserv-id of this server.
     server: Arc<str>,
     console: Rc<dyn Console>,
 }

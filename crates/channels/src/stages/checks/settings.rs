@@ -146,7 +146,7 @@ enum Temporary {
 }
 
 impl Checks {
-    /// Those that are made, and how much each may do.
+    /// Shows the checks in use, with their actions.
     fn explain(&self, strangers: Option<&Strangers>, explainer: &mut Explainer<'_>) {
         let ActionLimits { client_name, spf, dkim, dmarc, arc, .. } = self.powers;
         let made = [

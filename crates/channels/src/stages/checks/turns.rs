@@ -19,7 +19,7 @@ pub(super) const ALL_AT_ONCE_MAX: u32 =
 const OWNER_PART: u32 = 5;
 /// Share, one part in four, for lookups below zones with servers that did not answer the last time.
 const DOUBTFUL_PART: u32 = 4;
-/// Zones that are remembered for it.
+/// Maximum number of zones remembered.
 const ZONES_MAX: usize = 4_096;
 /// Time after which the servers of a zone count as silent, until they answer.
 const SILENCE: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_millis(500);
 pub(super) struct CheckQueues {
     /// For SPF, DKIM and ARC of messages.
     pub(super) checks: Turns,
-    /// For policies of authors' domains.
+    /// For policies of author domains.
     pub(super) policies: Turns,
     /// For names of clients.
     pub(super) names: Turns,
@@ -44,7 +44,7 @@ impl Default for CheckQueues {
     }
 }
 
-/// A line with so many places.
+/// A queue with this number of permits.
 fn line_of(places: u32) -> Turns {
     let places = u64::from(places);
     let owner_max = places / u64::from(OWNER_PART);

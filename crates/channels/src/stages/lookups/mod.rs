@@ -20,8 +20,8 @@ pub(super) use turns::{LookupQueueSettings, LookupTurn, Turns};
 /// 5321 §4.5.3.2.6), and later stages need time as well.
 pub(super) const CHECKS_TIME_MAX: Duration = Duration::from_secs(20);
 
-/// Questions of SPF about one message. Ten terms are allowed, each of which may lead to ten hosts (RFC 7208 §4.6.4);
-/// no policy in use comes near to that. The other checks have as many as they can need.
+/// Maximum number of SPF lookups for one message. RFC 7208 §4.6.4 permits ten terms with ten hosts each, far more than
+/// policies in use need. The other checks have as many lookups as they can need.
 pub(super) const LOOKUPS_MAX: u32 = 100;
 
 /// Limits of one check.
@@ -33,7 +33,7 @@ pub(super) struct CheckLimits {
     pub(super) at_once_max: usize,
 }
 
-/// The DNS for one check.
+/// DNS access of one check.
 pub(super) struct Lookups<'a, W: World> {
     world: &'a W,
     turn: LookupTurn<'a>,
@@ -61,7 +61,7 @@ impl<'a, W: World> Lookups<'a, W> {
         self.was_cut.get()
     }
 
-    /// The answer to a question below a zone, if there may be one more and it comes in time.
+    /// The answer to a lookup below a zone, within the limits on number and time.
     async fn ask<T>(
         &self,
         zone: Owner,

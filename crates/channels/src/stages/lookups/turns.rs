@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Parameters of a queue.
 pub(in super::super) struct LookupQueueSettings {
     pub(in super::super) parts: SemaphoreLimits,
-    /// Zones of which it is remembered whether they answer.
+    /// Maximum number of zones with a remembered state.
     pub(in super::super) zones_max: usize,
     /// Time after which an unanswered lookup may be cancelled for a waiting one.
     pub(in super::super) silence: Duration,
@@ -28,7 +28,7 @@ pub(in super::super) struct LookupQueueSettings {
     pub(in super::super) prefers_answered: bool,
 }
 
-/// A line for lookups, in which those come first that hold least.
+/// A queue for lookups. The clients with the fewest permits are served first.
 pub(in super::super) struct Turns {
     line: Arc<FairSemaphore>,
     next: Cell<u32>,
@@ -37,14 +37,14 @@ pub(in super::super) struct Turns {
     prefers_answered: bool,
 }
 
-/// A line as one check of one message has it.
+/// Access to the queue for one check of one message.
 pub(in super::super) struct LookupTurn<'t> {
     turns: &'t Turns,
     who: FairKey,
     is_by_zone: bool,
 }
 
-/// A place for a question below a zone, as long as it is kept.
+/// A permit for a lookup below a zone.
 pub(in super::super) struct ZonePermit<'t> {
     turns: &'t Turns,
     permit: Permit,
@@ -89,7 +89,7 @@ impl Turns {
 }
 
 impl<'t> LookupTurn<'t> {
-    /// Waits for a place for a question below this zone.
+    /// Waits for a permit for a lookup below this zone.
     pub(in super::super) async fn wait(&self, zone: Owner, now: Mono) -> ZonePermit<'t> {
         let who = if self.is_by_zone { self.who.within(zone) } else { self.who };
         let standing = self.turns.standing(zone, now);
@@ -140,7 +140,7 @@ impl ZonePermit<'_> {
     }
 }
 
-/// The network of which one owner has all.
+/// The network that belongs to one owner.
 fn site_of(client: IpAddr) -> Option<Owner> {
     network_of(client).is_ipv6().then(|| Owner::site(client))
 }

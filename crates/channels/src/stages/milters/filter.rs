@@ -1,4 +1,4 @@
-//! One filter in one session.
+//! A filter in a session.
 
 use super::link::{Link, MilterError, MilterReply};
 use super::message::{Fate, Halt, MacroContext, MilterChanges, MilterMessage, NO_NAME, address_of};
@@ -16,12 +16,11 @@ use std::sync::Arc;
 /// A required filter does not answer.
 const NO_ANSWER: Refusal =
     Refusal::transient((7, 1), "A filter does not answer; try again later").with_code(451);
-/// A recipient behind a DATA that was refused. libmilter's state machine has neither RCPT nor DATA behind
-/// DATA: it takes either for the end of the message, and never answers. The client can begin anew
-/// (RFC 5321 §4.5.3.1.10).
+/// A recipient after a refused DATA. libmilter's state machine permits neither RCPT nor DATA after DATA: it takes
+/// either as the end of the message and never replies. The client can start a new transaction (RFC 5321 §4.5.3.1.10).
 const TOO_LATE: Refusal =
     Refusal::transient((5, 3), "The filters have all recipients; send others the message anew");
-/// The same as no answer, where that is for good.
+/// The same with `on_failure = "reject"`.
 const UNHEARD: Refusal = Refusal::permanent((7, 1), "A filter does not answer");
 
 /// State of a filter that all sessions of a listener on one shard share.
@@ -38,13 +37,13 @@ pub(super) struct FilterContext<W: World> {
 enum FilterState {
     /// No commands sent yet, or the connection is lost: the next message starts again.
     Away,
-    /// It has accepted the session: it wants to know nothing more.
+    /// It has accepted the session and needs no further commands.
     Satisfied,
     /// Between messages.
     Ready,
-    /// In the middle of a message.
+    /// Within a message.
     Busy,
-    /// The same, and it waits for the content.
+    /// Within a message, before the content.
     Expecting,
     /// It needs no further commands of the current message.
     Done,
@@ -81,7 +80,7 @@ impl<W: World> Filter<W> {
         Filter { shared, link: None, standing: FilterState::Away, introduced: None }
     }
 
-    /// The session begins.
+    /// Opens the connection and starts the session.
     pub(super) async fn connect(
         &mut self,
         known: &MacroContext<'_>,
@@ -136,7 +135,7 @@ impl<W: World> Filter<W> {
         self.heed(verdict, known)
     }
 
-    /// One recipient.
+    /// Sends a recipient.
     pub(super) async fn rcpt(
         &mut self,
         recipient: &Mailbox,
@@ -159,7 +158,7 @@ impl<W: World> Filter<W> {
         }
     }
 
-    /// Content is about to come.
+    /// Announces the content.
     pub(super) async fn data(
         &mut self,
         known: &MacroContext<'_>,
@@ -315,7 +314,7 @@ impl<W: World> Filter<W> {
         Ok(())
     }
 
-    /// It gave no answer.
+    /// Records a failure.
     fn fail(&mut self, why: &str, known: &MacroContext<'_>) -> Result<(), Refusal> {
         known.session.metrics().milter_failures.inc();
         self.note(Some(why));
@@ -333,7 +332,7 @@ impl<W: World> Filter<W> {
         }
     }
 
-    /// Says when the filter begins to fail, and when that is over.
+    /// Logs the beginning and the end of a failure.
     fn note(&self, trouble: Option<&str>) {
         let FilterContext { is_failing, console, milter, .. } = &*self.shared;
         let was_failing = is_failing.replace(trouble.is_some());

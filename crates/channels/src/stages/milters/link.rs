@@ -1,4 +1,4 @@
-//! One connection to a filter.
+//! A connection to a filter.
 
 use super::settings::Milter;
 use mail::Mono;
@@ -128,7 +128,7 @@ impl<W: World> Link<W> {
             }
             from += written;
         }
-        // Sessions that wait hold no buffer.
+        // Idle sessions hold no buffer.
         self.unwritten = Vec::new();
         Ok(())
     }

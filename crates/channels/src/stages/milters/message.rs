@@ -1,4 +1,4 @@
-//! A message as filters see it, and as they change it.
+//! A message as sent to filters, with their changes.
 
 use super::link::{Link, MilterError, MilterReply};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use mta::seams::World;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A message with a longer header is not given to filters, and refused.
+/// Maximum header length for filters. A message with a longer header is refused.
 const HEADER_BYTES_MAX: usize = 1024 * 1024;
 
 /// Memory limit for a filter's changes, without the body.
@@ -21,9 +21,9 @@ const HEADER_TOO_LARGE: Refusal =
 
 /// Reason for which a filter gave no verdict.
 pub(super) enum Halt {
-    /// It is the filter's fault.
+    /// A failure of the filter.
     Trouble(MilterError),
-    /// It is ours.
+    /// A failure of this server.
     Ours(Refusal),
 }
 
@@ -53,7 +53,7 @@ pub(super) struct MilterChanges {
     body: Option<BufferedContent>,
 }
 
-/// The header, and where the body is.
+/// The header, and the location of the body.
 pub(super) struct MilterMessage {
     header: Header,
     /// Separator between header and body: an empty line, unless the header ends otherwise.
@@ -62,7 +62,7 @@ pub(super) struct MilterMessage {
 }
 
 enum MilterBody {
-    /// In the content of the draft, from there on.
+    /// In the draft's content, from this offset on.
     Content(u64),
     Other(BufferedContent),
 }
@@ -125,7 +125,7 @@ impl MilterMessage {
         Ok((verdict, Some(wanted)))
     }
 
-    /// A verdict, if the filter has one before the end.
+    /// Sends the body. Returns a decision if the filter gives one before the end.
     async fn tell_body<W: World>(
         &self,
         telling: &mut Telling<'_, '_, W>,
@@ -235,7 +235,7 @@ fn all_header(text: &[u8]) -> mail::header::HeaderBoundary {
 struct Telling<'a, 'k, W: World> {
     link: &'a mut Link<W>,
     known: &'a MacroContext<'k>,
-    /// For one answer, and for all.
+    /// Timeout for one reply, and deadline for all.
     times: (Duration, Mono),
 }
 
@@ -313,7 +313,7 @@ impl OtherBody {
     fn clean(&mut self, piece: &[u8]) -> Vec<u8> {
         let mut clean = Vec::with_capacity(piece.len() + piece.len() / 32);
         for &byte in piece.iter().filter(|byte| **byte != 0) {
-            // The CR of a CRLF is written with its LF.
+            // The CR of a CRLF is written together with its LF.
             let is_after_cr = std::mem::replace(&mut self.ends_with_cr, byte == b'\r');
             match byte {
                 b'\n' => clean.extend_from_slice(b"\r\n"),
@@ -377,7 +377,7 @@ impl EnvelopeChanges {
     }
 }
 
-/// Of a reason for a hold.
+/// Maximum length of a hold reason.
 const REASON_CHARS_MAX: usize = 400;
 
 /// An address without its angle brackets.
@@ -393,7 +393,7 @@ fn mailbox(path: &[u8]) -> Result<Mailbox, MilterError> {
     whole.ok_or_else(|| format!("{text:?} is not an address"))
 }
 
-/// No name is looked up; filters know this one for that.
+/// Filters know this name for a client without a name. Names are not looked up.
 pub(super) const NO_NAME: &str = "unknown";
 
 /// Data for macros when a command is sent.
@@ -406,7 +406,7 @@ pub(super) struct MacroContext<'a> {
     pub(super) id: Option<String>,
 }
 
-/// The address of a client, in its own family.
+/// The client's address; IPv4-mapped addresses are converted to IPv4.
 pub(super) fn address_of(session: &Session) -> SocketAddr {
     let address = session.client().address;
     SocketAddr::new(address.ip().to_canonical(), address.port())

@@ -31,10 +31,10 @@ use tokio::sync::{Mutex, MutexGuard};
 const STEP_TIME_MAX: Duration = Duration::from_secs(90);
 /// The same for the content; clients wait ten minutes (RFC 5321 §4.5.3.2.6).
 const CONTENT_TIME_MAX: Duration = Duration::from_secs(480);
-/// Before it the filters' failure decides.
+/// Timeout of the whole stage. The filters' timeouts apply earlier.
 const CONTENT_PATIENCE: Duration = Duration::from_secs(500);
 
-/// Asks the filters of listeners.
+/// The stage of milters.
 pub(crate) struct Milters;
 
 impl<W: World> StageKind<W> for Milters {
@@ -65,7 +65,7 @@ impl<W: World> StageKind<W> for Milters {
     }
 }
 
-/// Connections to filters that a session has beside its own, at most.
+/// Maximum number of connections to filters for one session.
 #[must_use]
 pub fn milter_connections(config: &Config) -> u32 {
     let counts = config.listeners.iter().map(|listener| MilterKeys::at(listener).len());
@@ -74,12 +74,12 @@ pub fn milter_connections(config: &Config) -> u32 {
 
 struct MilterStage<W: World> {
     world: W,
-    /// Our name.
+    /// Name of this server.
     host: Rc<str>,
     of_listeners: BTreeMap<Arc<str>, Vec<Rc<FilterContext<W>>>>,
 }
 
-/// The filters of a session. One recipient is asked about after the other.
+/// The filters of a session. The lock lets them see one recipient at a time.
 type Filters<W> = Rc<Mutex<Vec<Filter<W>>>>;
 
 impl<W: World> MilterStage<W> {

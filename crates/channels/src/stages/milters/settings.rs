@@ -9,12 +9,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
 
-/// No single answer is waited for longer: clients wait five minutes for replies to commands (RFC 5321
-/// §4.5.3.2.3).
+/// Maximum timeout for a reply: clients wait five minutes for replies to commands (RFC 5321 §4.5.3.2.3).
 const COMMAND_TIMEOUT_MAX: Duration = Duration::from_secs(60);
-/// The same for content: they wait ten minutes for the last reply (RFC 5321 §4.5.3.2.6).
+/// The same for content: clients wait ten minutes for the final reply (RFC 5321 §4.5.3.2.6).
 const CONTENT_TIMEOUT_MAX: Duration = Duration::from_secs(480);
-/// Filters at one listener. Each has a connection beside that of the client.
+/// Maximum number of filters at one listener. Each has a connection for each session.
 const MILTERS_MAX: usize = 10;
 
 /// The keys of a `[[listener]]` about filters.
@@ -45,7 +44,7 @@ impl ListenerSection for MilterKeys {
 }
 
 impl MilterKeys {
-    /// The filters that are asked at a listener.
+    /// The filters of a listener.
     pub(super) fn at(listener: &Listener) -> &[Milter] {
         listener.of::<MilterKeys>().map_or(&[], Vec::as_slice)
     }
@@ -105,11 +104,11 @@ impl fmt::Display for OnFailure {
     }
 }
 
-/// A filter, and how long it is waited for.
+/// A filter and its timeouts.
 #[derive(Clone, Debug)]
 pub(crate) struct Milter {
     pub(crate) endpoint: Endpoint,
-    /// As it is written.
+    /// Its address as written.
     pub(crate) name: String,
     pub(crate) on_failure: OnFailure,
     pub(crate) connect_timeout: Duration,
@@ -117,7 +116,6 @@ pub(crate) struct Milter {
     pub(crate) content_timeout: Duration,
 }
 
-/// Reads them.
 fn read(texts: &[MilterText], reader: &mut Reader<'_, '_>) -> Vec<Milter> {
     if texts.len() > MILTERS_MAX {
         let message = format!("{} milters at one listener", texts.len());

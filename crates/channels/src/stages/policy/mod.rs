@@ -1,4 +1,4 @@
-//! Policy services (`[[policy]]`), asked by the protocol of Postfix's SMTPD_POLICY_README.
+//! Policy services (`[[policy]]`), with the protocol of Postfix's SMTPD_POLICY_README.
 
 mod service;
 
@@ -22,8 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No answer is waited for longer: clients wait five minutes (RFC 5321 §4.5.3.2.3), and there may be
-/// several services.
+/// Maximum timeout: clients wait five minutes (RFC 5321 §4.5.3.2.3), and several services may be configured.
 const TIMEOUT_MAX: Duration = Duration::from_secs(90);
 
 /// The service gives no reply, or an invalid one.
@@ -129,7 +128,7 @@ impl StageSettings for Policy {
     }
 }
 
-/// Asks the services of `[[policy]]`.
+/// The stage of `[[policy]]`.
 pub(crate) struct Policies;
 
 impl<W: World> StageKind<W> for Policies {
@@ -159,7 +158,7 @@ impl<W: World> StageKind<W> for Policies {
 struct PolicyStage<W: World>(Rc<PolicyClient<W>>);
 
 struct PolicyClient<W: World> {
-    /// Makes the names of messages differ from those before a reload, and on other shards.
+    /// Distinguishes message instances from those before a reload and on other shards.
     run: u64,
     policy: PolicyText,
     service: Service<W>,
@@ -233,7 +232,7 @@ impl<W: World> PolicyClient<W> {
     }
 }
 
-/// The action of an answer: lines up to an empty one, one of which is `action=…`.
+/// The action of a reply: lines up to an empty one, including `action=…`.
 fn read_answer(answer: &str) -> Result<Action, String> {
     let action = answer.lines().find_map(|line| line.strip_prefix("action="));
     Action::parse(action.ok_or("an answer without an action")?, "a policy service")

@@ -15,15 +15,15 @@ use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No answer is longer.
+/// Maximum length of a reply.
 const ANSWER_BYTES_MAX: usize = 4 * 1024;
 
-/// A service and the connections to it that wait for a question.
+/// A service and its idle connections.
 pub(super) struct Service<W: World> {
     world: W,
     endpoint: Endpoint,
     timeout: Duration,
-    /// For questions, so many at once: clients take turns.
+    /// Limits concurrent requests; clients take turns.
     line: Arc<FairSemaphore>,
     idle: RefCell<Vec<<W::Net as Net>::Stream>>,
 }
@@ -40,7 +40,7 @@ impl<W: World> fmt::Display for Service<W> {
 impl<W: World> Service<W> {
     pub(super) fn new(world: &W, policy: &Policy, pools: &Pressures) -> Service<W> {
         let places = u64::from(policy.text.max_connections);
-        // Each is short: one that comes needs no place that is kept for it.
+        // Requests are short, so no reserve is needed.
         let line = FairSemaphore::new(SemaphoreLimits::equal(places));
         pools.register(PoolId::PolicyQuestions, &line);
         Service {
@@ -58,7 +58,7 @@ impl<W: World> Service<W> {
     /// The reason for the failure, for people.
     pub(super) async fn ask(&self, session: &Session, request: &[u8]) -> Result<String, String> {
         let deadline = self.world.time().now() + self.timeout;
-        // Networks of one site take turns with each other, and sites with other sites.
+        // Networks of one site take turns, and so do sites.
         let client = session.client().address.ip();
         let who = FairKey::new(0, 0).of(Owner::network(client)).within(Owner::site(client));
         let exchange = async {
@@ -72,7 +72,7 @@ impl<W: World> Service<W> {
         }
     }
 
-    /// Asks over a connection that is there, and over a new one when it turns out to be closed.
+    /// Sends a request over an idle connection, or over a new one if that was closed.
     async fn exchange(&self, request: &[u8]) -> io::Result<String> {
         loop {
             let idle = self.idle.borrow_mut().pop();
@@ -86,7 +86,7 @@ impl<W: World> Service<W> {
                     self.idle.borrow_mut().push(stream);
                     return Ok(answer);
                 }
-                // A service may close a connection on which nothing is asked.
+                // A service may close an idle connection.
                 Err(error) if is_used && is_gone(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -123,17 +123,16 @@ async fn talk<S: Stream>(stream: &mut S, request: &[u8]) -> io::Result<String> {
     String::from_utf8(answer).map_err(|_| io::Error::new(ErrorKind::InvalidData, "no text"))
 }
 
-/// A question about a recipient.
+/// A request about a recipient.
 pub(super) struct PolicyRequest<'a> {
     pub(super) transaction: &'a TransactionView,
     pub(super) recipient: &'a Recipient,
-    /// See `Asker::run`.
+    /// See `PolicyClient::run`.
     pub(super) run: u64,
 }
 
 impl PolicyRequest<'_> {
-    /// `name=value` lines and an empty one. Values that are not known are empty, as Postfix sends
-    /// them; none can hold a line end.
+    /// `name=value` lines and an empty one. Unknown values are empty, as in Postfix. Control characters are removed.
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let TransactionView { session, sender, size, serial, .. } = self.transaction;
         let client = session.client();
@@ -149,7 +148,7 @@ impl PolicyRequest<'_> {
         put("protocol_name", client.protocol);
         put("client_address", &client.address.ip().to_canonical().to_string());
         put("client_port", &client.address.port().to_string());
-        // It is known where `checks` ask for it.
+        // Known only at listeners with this check.
         let name = client.confirmed_name().unwrap_or("unknown");
         put("client_name", name);
         put("reverse_client_name", name);

@@ -1,4 +1,4 @@
-//! Keys that a table has: for as many domains as it likes.
+//! Signing keys in a table, for any number of domains.
 
 use super::settings::NoKey;
 use auth::dkim::{SigningIdentity, SigningKey};
@@ -14,9 +14,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keys that each shard keeps, read and ready to sign: about 4 KiB each.
+/// Maximum number of parsed keys in each shard's cache, about 4 KiB each.
 const KEYS_KEPT_MAX: usize = 10_000;
-/// A file is read again when it was read so long ago.
+/// Time after which a key file is read again.
 const FRESH: Duration = Duration::from_secs(60);
 
 /// Signing keys in tables.
@@ -68,7 +68,7 @@ impl<W: World> KeyTables<W> {
     }
 }
 
-/// The selector, and the path of a file with the key, or its PEM text.
+/// The selector, and the path of a key file or PEM text.
 fn selector_and_key(entry: &Entry) -> Option<(String, Arc<str>)> {
     let (selector, key) = match (entry.field("selector"), entry.field("key")) {
         (Some(selector), Some(key)) => (selector, key),
@@ -78,7 +78,7 @@ fn selector_and_key(entry: &Entry) -> Option<(String, Arc<str>)> {
     (!key.is_empty()).then_some((Domain::dns_name(selector)?, Arc::from(key)))
 }
 
-/// The key that is in a file, or in a text.
+/// The key in a file or text.
 fn key_of<W: World>(
     world: &W,
     kept: KeyCache,

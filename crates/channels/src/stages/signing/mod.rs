@@ -32,17 +32,17 @@ use settings::{HandedInBy, Keys, NoKey};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Signatures that one message gets, those of the first signers that have its author.
+/// Maximum number of signatures of one message, those of the first matching signers.
 const SIGNATURES_MAX: usize = 8;
 
 /// Refusal of an unsigned message at a listener or for a tenant that requires signatures (RFC 7372 §3.1).
 const UNSIGNED: Refusal =
     Refusal::permanent((7, 20), "Nobody signs for the author of this message");
-/// A key can't be had. RFC 3463 §3.8: X.7.5 is a cryptographic failure.
+/// A key is unavailable. RFC 3463 §3.8: X.7.5 is a cryptographic failure.
 const NO_KEY: Refusal =
     Refusal::transient((7, 5), "The message cannot be signed now; try again later").with_code(451);
 
-/// Signs, where the configuration has signers, or takes nothing that is not signed.
+/// The signing stage. It is needed for signers, and for listeners or tenants that refuse unsigned mail.
 pub(crate) struct Signing;
 
 impl<W: World> StageKind<W> for Signing {
@@ -76,7 +76,7 @@ impl<W: World> StageKind<W> for Signing {
 struct SigningStage<W: World> {
     world: W,
     console: Rc<dyn Console>,
-    /// Each a [`Signer`].
+    /// Each is a [`Signer`].
     signers: Vec<Arc<dyn StageSettings>>,
     tables: Rc<KeyTables<W>>,
 }
@@ -84,7 +84,7 @@ struct SigningStage<W: World> {
 /// The identities that sign. `Err` if one of their keys is unavailable.
 type SigningIdentities = Answer<'static, Result<Vec<SigningIdentity>, NoKey>>;
 
-/// Reads the message as it comes, once for all signatures.
+/// Scans the message as it arrives, once for all signatures.
 struct SigningReader(Scan);
 
 impl SigningReader {
@@ -174,7 +174,7 @@ impl<W: World> Stage for SigningStage<W> {
 }
 
 impl<W: World> SigningStage<W> {
-    /// In seconds since 1970.
+    /// Seconds since 1970.
     fn now(&self) -> u64 {
         self.world.time().wall().0 / 1_000
     }
@@ -238,7 +238,7 @@ impl<W: World> SigningStage<W> {
         });
         match made {
             Ok(SignedFields { fields, signers }) => {
-                // That of the first signer comes first.
+                // The first signer's field comes first.
                 fields.iter().rev().for_each(|lines| draft.prepend_folded(lines));
                 draft.note_signed(signers);
                 Ok(())
@@ -291,7 +291,7 @@ fn handed_in_by<'a>(transaction: &'a TransactionView, draft: &'a Draft) -> Hande
     }
 }
 
-/// No name of a key twice, and no more than a message may have.
+/// Removes duplicate key names, and limits the number.
 fn each_once(found: Vec<Option<SigningIdentity>>) -> Vec<SigningIdentity> {
     let mut signers: Vec<SigningIdentity> = Vec::with_capacity(found.len());
     for signer in found.into_iter().flatten() {

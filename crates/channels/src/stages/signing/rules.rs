@@ -46,7 +46,7 @@ pub(crate) enum EncodeBeforeSigning {
 /// Signing rules of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SigningRules {
-    /// If their client may relay.
+    /// Sign mail of clients that may relay.
     pub(crate) signs: bool,
     /// Unsigned messages of these clients are refused.
     pub(crate) refuses_unsigned: bool,

@@ -7,13 +7,13 @@ use mail::Domain;
 /// Authors and keys of one signer.
 #[derive(Debug)]
 pub struct SigningScope<'a> {
-    /// The domains of authors that it names, in ASCII.
+    /// Author domains listed by name, in ASCII.
     pub authors: Vec<String>,
     /// Further domains that it signs for, as text for people: `*.example.org`, `*`.
     pub others: Vec<String>,
-    /// The table that has its keys, if there is one.
+    /// The table with its keys, if it has one.
     pub table: Option<&'a str>,
-    /// Its keys under all names that it signs in, those to come included; without those of the table.
+    /// Its keys under all signing domains, including next keys. Keys in the table are not included.
     pub keys: Vec<SigningName<'a>>,
 }
 

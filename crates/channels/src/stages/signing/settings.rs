@@ -62,20 +62,20 @@ pub(crate) struct NextText {
     from: String,
 }
 
-/// A key, and where the DNS should have its public half.
+/// A key, and the DNS name of its public key.
 #[derive(Debug)]
 pub struct SigningName<'a> {
     /// `SELECTOR._domainkey.DOMAIN`.
     pub name: String,
     pub file: &'a KeyFile,
-    /// It signs from then on; `None`: now.
+    /// Time from which on it signs. `None`: now.
     pub from: Option<Wall>,
 }
 
-/// One `[[signer]]`.
+/// A `[[signer]]`.
 #[derive(Debug)]
 pub(crate) struct Signer {
-    /// Empty: all.
+    /// Empty for all.
     pub(super) domains: Vec<DomainPattern>,
     /// Only mail of these tenants, and of `logins`, is signed.
     tenants: Vec<Box<str>>,
@@ -99,7 +99,7 @@ pub(super) struct OwnKey {
     key: Arc<KeyFile>,
 }
 
-/// The key that takes the place of another.
+/// The next key of a signer.
 #[derive(Debug)]
 pub(super) struct RolloverKey {
     key: OwnKey,
@@ -259,7 +259,7 @@ impl StageSettings for Signer {
 }
 
 impl Signer {
-    /// Returns true if mail that is handed in by this tenant and user may be signed.
+    /// Returns true if mail submitted by this tenant and user may be signed.
     pub(super) fn serves(&self, by: &HandedInBy<'_>) -> bool {
         let is_for_all = self.tenants.is_empty() && self.logins.is_empty();
         let is_tenants = |name: &str| self.tenants.iter().any(|tenant| **tenant == *name);
@@ -268,7 +268,7 @@ impl Signer {
             || by.login.is_some_and(|login| names_login(&self.logins, login))
     }
 
-    /// For people.
+    /// Description of tenants and users, for people.
     fn whose(&self) -> String {
         let of = |what: &str, names: &[Box<str>]| match names {
             [] => String::new(),
@@ -296,12 +296,12 @@ impl Signer {
         })
     }
 
-    /// The keys with which it signs for an author of this domain, those to come included.
+    /// The keys that sign for an author of this domain, including the next one.
     pub(crate) fn names(&self, author: &str) -> Vec<SigningName<'_>> {
         self.domain_for(author).map_or_else(Vec::new, |domain| self.names_as(&domain))
     }
 
-    /// The keys with which it signs in the name of this domain; none where a table has them.
+    /// The keys that sign with this signing domain. Empty if a table has them.
     pub(super) fn names_as(&self, domain: &str) -> Vec<SigningName<'_>> {
         let Keys::Own(own, next) = &self.keys else { return Vec::new() };
         let name = |key: &'_ OwnKey| format!("{}._domainkey.{domain}", key.selector);
@@ -314,7 +314,7 @@ impl Signer {
         std::iter::once(own).chain(next).collect()
     }
 
-    /// The table that has the keys for an author of this domain, if there is one.
+    /// The table with the keys for an author of this domain, if any.
     pub(crate) fn table(&self, author: &str) -> Option<&TableEntry> {
         match &self.keys {
             Keys::Table(table) if self.domain_for(author).is_some() => Some(table),

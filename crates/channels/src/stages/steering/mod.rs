@@ -50,7 +50,7 @@ struct SteeringStage<W: World> {
     pools: Vec<Arc<Pool>>,
 }
 
-/// Reads the header as it comes.
+/// Notes these fields as the header arrives.
 type SteeringWatch = FieldWatch<Rc<[Box<str>]>>;
 
 /// More fields than are noted. The remaining ones could not be removed.
@@ -154,23 +154,23 @@ impl<W: World> SteeringStage<W> {
 /// Error in a steering field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SteeringError {
-    /// It is there twice.
+    /// The field occurs twice.
     Twice,
-    /// It is empty, too long, or no text.
+    /// The value is empty, too long, or not text.
     Unreadable,
-    /// It is no name.
+    /// Invalid name.
     NoName,
-    /// It names no pool.
+    /// Unknown pool.
     NoPool,
-    /// It is no priority.
+    /// Invalid priority.
     NoPriority,
-    /// It is no time.
+    /// Invalid time.
     NoTime,
-    /// It is no window.
+    /// Invalid window.
     NoWindow,
-    /// It lies too far ahead.
+    /// The time is too far ahead.
     TooFar,
-    /// It has passed, or lies before the time before which it may not be sent.
+    /// The time is in the past, or before the earliest time of sending.
     TooEarly,
 }
 
@@ -202,7 +202,7 @@ fn name_of(text: &str) -> Result<Arc<str>, SteeringError> {
     is_name(text).then(|| Arc::from(text)).ok_or(SteeringError::NoName)
 }
 
-/// A time as RFC 3339 or RFC 5322 writes it.
+/// A time in the form of RFC 3339 or RFC 5322.
 fn time_of(text: &str) -> Result<Wall, SteeringError> {
     Wall::parse_rfc3339(text).or_else(|| Wall::parse_rfc5322(text)).ok_or(SteeringError::NoTime)
 }

@@ -59,13 +59,13 @@ pub(crate) enum SteeringKey {
     Tenant,
     /// The campaign: messages of one campaign are queued together.
     Campaign,
-    /// From where it is sent.
+    /// The pool to send from.
     Pool,
     /// The priority over other mail.
     Priority,
-    /// From when on.
+    /// The earliest time of sending.
     NotBefore,
-    /// Until when.
+    /// The time of expiry.
     Expires,
     /// Hours in which it is sent.
     Window,
@@ -74,7 +74,7 @@ pub(crate) enum SteeringKey {
 /// `[steering]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SteeringFields {
-    /// The names of the fields, each once, whatever its case.
+    /// Names of the fields, unique regardless of case.
     pub(crate) fields: Vec<(SteeringKey, Box<str>)>,
 }
 

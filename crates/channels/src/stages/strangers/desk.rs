@@ -26,7 +26,7 @@ const NOT_YOURS: Refusal = Refusal::permanent(
     "Mail from this domain does not come from outside; its users log in to send",
 );
 
-/// Our own limit kept lists from being asked.
+/// A local limit prevented lookups of lists.
 const NOT_ASKED: Refusal =
     Refusal::transient((4, 3), "The lists could not be asked in time; try again later")
         .with_code(450);
@@ -54,7 +54,7 @@ impl<W: World> RcptChecks<W> {
         self.lists.is_some()
     }
 
-    /// Asks about a client ahead.
+    /// Looks up a client in advance.
     pub(super) async fn look_up(&self, client: IpAddr) {
         if let Some(lists) = &self.lists {
             lists.look_up(client).await;
@@ -128,7 +128,7 @@ impl<W: World> RcptChecks<W> {
     /// State of the sender's domain, looked up once for all concurrent transactions.
     async fn sender_domain(&self, transaction: &TransactionView) -> SenderDomain {
         let sender = transaction.sender.as_ref().filter(|_| self.told.sender_domain.is_made());
-        // An address is where it is; the bare postmaster is of no domain.
+        // An address literal needs no lookup, and the bare postmaster has no domain.
         let is_name =
             |sender: &&Mailbox| !matches!(sender.domain_str().as_bytes(), [] | [b'[', ..]);
         let Some(sender) = sender.filter(is_name) else { return SenderDomain::Found };
@@ -211,7 +211,7 @@ fn object(
 ) -> Result<(), Refusal> {
     match power {
         ActionLimit::Reject => return Err(refusal),
-        // The silence of the DNS is no reason to wait for an operator.
+        // A DNS failure is no reason for a hold.
         ActionLimit::Hold if refusal.class == RefusalClass::Transient => {}
         ActionLimit::Hold => transaction.hold(&refusal.text),
         ActionLimit::None | ActionLimit::Mark => {}
@@ -219,13 +219,13 @@ fn object(
     Ok(())
 }
 
-/// RFC 3463 §3.2: X.1.8, the sender's address can't be answered.
+/// RFC 3463 §3.2: X.1.8, bad sender's system address.
 const NO_DOMAIN: Refusal =
     Refusal::permanent((1, 8), "The domain of the sender does not exist, or has no mail server");
 /// RFC 7505 §4.2.
 const NULL_MX: Refusal =
     Refusal::permanent((7, 27), "The domain of the sender says that it takes no mail");
-/// RFC 3463 §3.5: X.4.3, a directory server fails.
+/// RFC 3463 §3.5: X.4.3, directory server failure.
 const NO_ANSWER: Refusal = Refusal::transient(
     (4, 3),
     "The DNS does not answer for the domain of the sender; try again later",
@@ -236,7 +236,7 @@ const NO_ANSWER: Refusal = Refusal::transient(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SenderDomain {
     Found,
-    /// It does not exist, or nothing in it takes mail.
+    /// It does not exist, or has no mail server.
     Missing,
     /// It has a null MX and accepts no mail (RFC 7505).
     TakesNone,
@@ -258,7 +258,7 @@ impl SenderDomain {
     }
 }
 
-/// Looks a domain up, which is in ASCII.
+/// Looks up a domain, given in ASCII.
 pub(super) async fn look_up<R: Records>(records: &R, domain: &str) -> SenderDomain {
     match found(records, domain).await {
         Ok(found) => found,
@@ -272,7 +272,7 @@ async fn found<R: Records>(records: &R, domain: &str) -> Result<SenderDomain, Un
         let takes_none = hosts.iter().all(|host| host.is_empty());
         return Ok(if takes_none { SenderDomain::TakesNone } else { SenderDomain::Found });
     }
-    // RFC 5321 §5.1: without MX its addresses are its mail server.
+    // RFC 5321 §5.1: without MX records the domain itself is the mail server.
     for family in [Family::V4, Family::V6] {
         if !records.addresses(domain, family).await?.is_empty() {
             return Ok(SenderDomain::Found);

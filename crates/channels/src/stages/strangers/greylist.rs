@@ -76,7 +76,7 @@ impl<W: World> Greylister<W> {
         let (ip, helo) = (client.address.ip().to_canonical(), &*client.helo);
         let time = world.time();
         let lookups = of_sender(&self.parts.of_senders, world, ip);
-        // The local part is left out: a policy may let it decide, and each sender would cost questions.
+        // Without the local part: a policy may depend on it, and each sender would then need separate lookups.
         let question = SpfQuery {
             client: ip,
             sender: Some(Sender { local: "postmaster", domain }),
@@ -94,13 +94,13 @@ impl<W: World> Greylister<W> {
     }
 }
 
-/// The recipient as one, however its domain is written.
+/// The recipient in one form, however its domain is written.
 fn address(mailbox: &Mailbox) -> String {
     format!("{}@{}", mailbox.local_unquoted(), ascii_domain(mailbox))
 }
 
 fn put_off(wait: Duration) -> Refusal {
-    // Whole seconds, of which the last is over.
+    // Rounded up, so that the wait is over after this many seconds.
     let seconds = wait.as_millis().div_ceil(1_000);
     let text = format!("You are new here (greylisting); try again in {seconds} seconds");
     Refusal { text: Cow::Owned(text), ..Refusal::transient((7, 1), "") }

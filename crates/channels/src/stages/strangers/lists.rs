@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No client waits longer for all lists together.
+/// Time limit for all lists together.
 const LISTS_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Maximum number of concurrent lookups of lists on one shard.
@@ -34,7 +34,7 @@ const GROUP_PART: u64 = 4;
 /// other lists.
 const SILENT_AFTER: u32 = 20;
 
-/// So often.
+/// Interval of probes.
 const PROBED_EVERY: Duration = Duration::from_secs(1);
 
 /// Client key of a lookup, and its deadline.
@@ -43,7 +43,7 @@ type ListRequester = (FairKey, Mono);
 /// Listings found before a local limit ended the lookups.
 type Cut = Rc<[Listing]>;
 
-/// The line for questions to lists.
+/// The queue for lookups of lists.
 pub(super) fn line() -> Arc<FairSemaphore> {
     FairSemaphore::new(LineParts { owner_max: PLACES / GROUP_PART, ..LineParts::equal(PLACES) })
 }
@@ -73,12 +73,12 @@ pub(super) struct Lists<W: World> {
 /// State of a list.
 #[derive(Default)]
 struct Health {
-    /// Until when it is taken to be dead, or alive.
+    /// Result of the last test, and its expiry.
     is_dead: Cell<Option<(Mono, bool)>>,
     quiet_until: Cell<Option<Mono>>,
-    /// Questions in a row that it did not answer.
+    /// Number of consecutive lookups without an answer.
     unanswered: Cell<u32>,
-    /// It is asked no sooner, if it is silent.
+    /// Time of the next probe, if it is silent.
     probed_next: Cell<Mono>,
 }
 
@@ -109,7 +109,7 @@ impl Health {
 pub(super) struct Subject {
     pub(super) client: IpAddr,
     pub(super) helo: Rc<str>,
-    /// In ASCII; `None`: there is no sender.
+    /// In ASCII. `None` for the null sender.
     pub(super) sender_domain: Option<Rc<str>>,
 }
 
@@ -122,7 +122,7 @@ impl Subject {
         }
     }
 
-    /// For people.
+    /// Name for people.
     fn name(&self, by: DnsblIdentity) -> String {
         match by {
             DnsblIdentity::Client => format!("[{}]", self.client.to_canonical()),
@@ -168,7 +168,7 @@ impl<W: World> Lists<W> {
         (standing, verdict, is_cut)
     }
 
-    /// Asks about an address ahead, if there is anything to ask.
+    /// Looks up an address in advance, if any list needs it.
     pub(super) async fn look_up(&self, client: IpAddr) {
         // A lookup cut short here is repeated when its result is needed.
         let _ = self
@@ -254,17 +254,17 @@ impl<W: World> Lists<W> {
         let is_dead = match said {
             Ok(answers) => list.weigh(&answers).listed.is_some(),
             Err(DnsError::NoSuchDomain | DnsError::NoRecords) => false,
-            // Not known, and looked at the next time.
+            // Unknown; tested again the next time.
             Err(_) => return false,
         };
         health.is_dead.set(Some((now + ALIVE_LASTS, is_dead)));
         is_dead
     }
 
-    /// Asks the DNS, when it is this question's turn.
+    /// Performs a DNS lookup in its turn.
     ///
     /// # Errors
-    /// [`DnsError::Lack`]: it was not in time.
+    /// [`DnsError::Lack`] if it got no turn in time.
     async fn question<T>(
         &self,
         health: &Health,
@@ -287,7 +287,7 @@ impl<W: World> Lists<W> {
         said.unwrap_or(Err(DnsError::Lack))
     }
 
-    /// Tells the operator of a list that is of no use, now and then.
+    /// Warns about a list that can't be used, at intervals.
     fn complain(&self, list: &DnsList, health: &Health, why: fmt::Arguments<'_>) {
         let now = self.parts.world.time().now();
         if health.quiet_until.get().is_none_or(|until| now >= until) {

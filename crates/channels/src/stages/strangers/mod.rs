@@ -39,7 +39,7 @@ fn is_stranger(session: &Session) -> bool {
 
 /// Maximum number of concurrent lookups of these checks on each shard.
 pub(super) fn lookups_at_once(config: &Config) -> u32 {
-    // About senders, and of lists.
+    // Lookups about senders, and of lists.
     let both = questions::PLACES + lists::PLACES;
     if is_asked_for(config) { u32::try_from(both).unwrap_or(u32::MAX) } else { 0 }
 }
@@ -92,7 +92,7 @@ impl<W: World> StageKind<W> for StrangerChecks {
 
 struct StrangersStage<W: World> {
     world: W,
-    /// By names of listeners.
+    /// By listener name.
     desks: BTreeMap<Arc<str>, Rc<RcptChecks<W>>>,
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(super) struct RcptCheckContext<W: World> {
     pub(super) world: W,
     pub(super) console: Rc<dyn Console>,
-    /// Our name.
+    /// Authserv-id of this server.
     pub(super) server: Arc<str>,
     pub(super) own_domains: OwnDomains<W::Tables>,
     /// Queue for lookups about senders, at servers chosen by unauthenticated clients.

@@ -1,4 +1,4 @@
-//! Questions to the DNS about senders.
+//! DNS lookups about senders.
 
 use super::super::lookups::{
     CHECKS_TIME_MAX, CheckLimits, LOOKUPS_MAX, LookupQueueSettings, Lookups, Turns,
@@ -14,11 +14,11 @@ use tokio::sync::OnceCell;
 
 /// Maximum number of concurrent lookups about senders on one shard.
 pub(super) const PLACES: u64 = 100;
-/// Of them, for one zone; and left for zones that were answered within the hour.
+/// Share of these for one zone, and reserve for zones with an answer within the last hour: one part in four.
 const PART: u64 = 4;
 /// Time after which an unanswered lookup may be cancelled for a waiting one.
 const SOON: Duration = Duration::from_millis(250);
-/// Zones of which it is remembered whether they answer.
+/// Maximum number of zones with a remembered state.
 const ZONES_MAX: usize = 16_384;
 
 /// Limits of lookups about one sender. The turns limit their concurrency.
@@ -28,7 +28,7 @@ const LIMITS: CheckLimits = CheckLimits {
     at_once_max: LOOKUPS_MAX as usize,
 };
 
-/// The line of a shard.
+/// The queue of a shard.
 pub(super) fn line() -> Turns {
     let part = PLACES / PART;
     let parts = SemaphoreLimits {
@@ -57,13 +57,13 @@ pub(super) fn of_sender<'a, W: World>(
 /// Time for which a result is reused. (DNS records are cached by the resolver for their TTL.)
 const LASTS: Duration = Duration::from_secs(60);
 
-/// Keys at once.
+/// Maximum number of keys.
 const KEYS_MAX: usize = 10_000;
 
-/// Until when a finding lasts, and its place.
+/// Expiry and cell of a result.
 type MemoEntry<V> = (Mono, Rc<OnceCell<V>>);
 
-/// Findings by keys.
+/// Cached results by key.
 #[derive(Debug)]
 pub(super) struct Memo<K, V>(RefCell<Recent<K, MemoEntry<V>>>);
 

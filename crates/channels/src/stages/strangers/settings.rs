@@ -20,7 +20,7 @@ pub(crate) struct Strangers {
     pub(crate) exempt: Exempt,
     pub(crate) own_domains: ActionLimit,
     pub(crate) sender_domain: ActionLimit,
-    /// `None`: no list is asked.
+    /// `None` if no list is configured.
     pub(crate) dnsbl: Option<Dnsbl>,
     /// `None` for no greylisting.
     pub(crate) greylist: Option<Greylist>,
@@ -33,11 +33,11 @@ pub(crate) struct Exempt {
     pub(crate) recipients: Option<Arc<TableEntry>>,
 }
 
-/// Tables as they are written, of clients and of recipients.
+/// Tables of clients and of recipients, as written.
 pub(super) type ExemptText<'a> = (&'a Option<TableRefText>, &'a Option<TableRefText>);
 
 impl Exempt {
-    /// `at` is where their keys are.
+    /// Reads both tables. `at` is the path of their keys.
     pub(crate) fn read(
         at: &str,
         (clients, recipients): ExemptText<'_>,
@@ -55,7 +55,7 @@ impl Exempt {
 }
 
 impl Strangers {
-    /// Those that are made, for people, in their order.
+    /// Descriptions of the checks in use, in order, for people.
     pub(crate) fn explain(&self) -> Vec<String> {
         let dnsbl = self.dnsbl.as_ref().and_then(|dnsbl| {
             let zones: Vec<&str> = dnsbl.lists.iter().map(|list| &*list.zone).collect();

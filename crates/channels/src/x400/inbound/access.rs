@@ -12,7 +12,7 @@ use std::net::IpAddr;
 pub(super) struct Sending<'a> {
     pub(super) listener: &'a str,
     pub(super) client: IpAddr,
-    /// The peer's name in the configuration: rules look it up as the name that a client gives itself.
+    /// The peer's name in the configuration. Rules look it up as the HELO name.
     pub(super) peer: &'a str,
 }
 

@@ -8,7 +8,7 @@ use mail::Refusal;
 use mta::ingress::Transaction;
 use mta::seams::World;
 
-/// Content goes into the intake of the transaction; after a refusal nowhere.
+/// Passes content to the intake of the transaction, and discards it after a refusal.
 struct TransactionSink<'a, W: World>(Option<&'a mut Transaction<W>>);
 
 impl<W: World> OctetSink for TransactionSink<'_, W> {

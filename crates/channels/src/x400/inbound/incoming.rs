@@ -8,9 +8,9 @@ use config::Config;
 use mail::{ContentFacts, ContentScanner, Refusal, Wall};
 use x400::mts::{ApduEvent, ApduReader, EnvelopeKind, Limits};
 
-/// Octets of an envelope: those of some thousand recipients.
+/// Maximum size of an envelope, enough for some thousand recipients.
 const ENVELOPE_BYTES_MAX: usize = 1 << 20;
-/// Of an APDU that can't be read so many octets are held for an operator.
+/// Maximum octets of an unreadable APDU that are held for an operator.
 pub(super) const UNREADABLE_BYTES_MAX: u64 = 1 << 20;
 
 const BROKEN_CONTENT: Refusal =
@@ -24,14 +24,14 @@ pub(super) trait OctetSink {
     fn drop_content(&mut self);
 }
 
-/// An APDU that is coming.
+/// An APDU that arrives.
 pub(super) struct Incoming {
     reader: ApduReader,
     digest: ApduDigest,
     scanner: ContentScanner,
-    /// Once the envelope is complete, or it is known that there will be none.
+    /// Set once the envelope is complete or found unreadable.
     acceptance: Option<Acceptance>,
-    /// Octets before that; in one piece, since a peer may send them singly.
+    /// Octets before that. Contiguous, since a peer may send single octets.
     raw: BytesMut,
     /// Octets of the content pushed so far.
     kept_bytes: u64,
@@ -41,15 +41,15 @@ pub(super) struct Incoming {
 /// Handling of further octets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// They are read.
+    /// They are parsed.
     Reads,
-    /// Nobody can: they are kept as they come, up to a limit.
+    /// They can't be parsed, and are stored unread up to a limit.
     Unreadable,
     /// They are discarded.
     Passes,
 }
 
-/// An APDU that has come.
+/// An APDU that has arrived completely.
 pub(super) struct Complete {
     pub(super) acceptance: Acceptance,
     pub(super) facts: ContentFacts,
@@ -130,7 +130,7 @@ impl Incoming {
                     self.accept(accepted);
                 }
                 Err(broken) => {
-                    // A probe's own tag is that of its envelope (X.411 §12.2.1.2).
+                    // A probe has the tag of its envelope (X.411 §12.2.1.2).
                     let kind = match octets.first() {
                         Some(0x31) => EnvelopeKind::Message,
                         _ => EnvelopeKind::Probe,

@@ -24,7 +24,7 @@ use std::time::Duration;
 use unbound::Unbound;
 use x400::association::{Responder, ResponderSettings};
 
-/// Takes messages of MTAs over P1 (X.419).
+/// Receives APDUs over P1 (X.419).
 pub(crate) struct P1;
 
 impl<W: World> Protocol<W> for P1 {
@@ -53,7 +53,7 @@ impl<W: World> Protocol<W> for P1 {
 /// Handler of a P1 listener.
 #[derive(Debug)]
 struct P1Handler {
-    /// Never `None`: made by this protocol's section of the schema, or no listener has its kind.
+    /// Always `Some`: listeners of this kind are created by this protocol's section.
     x400: Option<Arc<X400>>,
     /// Settings for incoming associations.
     settings: ResponderSettings,

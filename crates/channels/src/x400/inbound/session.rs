@@ -42,7 +42,7 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(60);
 const BEING_STORED: Refusal =
     Refusal::transient((3, 2), "the same came on another association and is being made durable");
 
-/// Of those that have not bound there are too many.
+/// Too many unbound associations.
 const GIVES_WAY: Refusal =
     Refusal::transient((7, 0), "X.400: others need the place of an association that did not bind");
 const UNKNOWN: Refusal = Refusal::permanent((7, 8), "X.400: name or password is wrong");
@@ -54,11 +54,11 @@ const NOT_BEGUN: Refusal = Refusal::transient((3, 0), "an APDU was not read");
 const TOO_MANY_UNREADABLE: Refusal =
     Refusal::transient((3, 2), "X.400: too much that can't be read is held for an operator");
 
-/// One association.
+/// An incoming association.
 pub(super) struct InboundAssociation<W: World> {
     pub(super) x400: Arc<X400>,
     pub(super) listener: Arc<Listener>,
-    /// While something comes that is not refused.
+    /// The transaction of an APDU that arrives, unless refused.
     pub(super) transaction: Option<Box<Transaction<W>>>,
     pub(super) connection: Connection<W>,
     stream: <W::Net as Net>::Stream,
@@ -68,7 +68,7 @@ pub(super) struct InboundAssociation<W: World> {
     /// The shard's read buffer.
     scratch: Rc<RefCell<Box<[u8]>>>,
     stopping: Rc<Stopping>,
-    /// Until it has bound.
+    /// Slot of an unbound association.
     place: Option<UnboundSlot>,
     shares: Shares,
     /// The peer, once bound.
@@ -76,7 +76,7 @@ pub(super) struct InboundAssociation<W: World> {
     pub(super) incoming: Option<Incoming>,
     /// The APDU that arrives was refused for now, and the peer informed.
     pub(super) is_refused: bool,
-    /// While something comes: a stop waits for that.
+    /// Held while an APDU arrives, so that a stop waits for it.
     busy: Option<StopGuard>,
     /// Start of the APDU that arrives.
     begun: TransferStart,
@@ -98,7 +98,7 @@ enum Woken {
 }
 
 impl<W: World> InboundAssociation<W> {
-    /// Of a peer that has just connected.
+    /// An association with a newly connected peer.
     pub(super) fn new(
         x400: Arc<X400>,
         (listener, shares): (Arc<Listener>, Shares),
@@ -155,7 +155,7 @@ impl<W: World> InboundAssociation<W> {
         }
     }
 
-    /// The peer may have missed it, or has given it up before.
+    /// The peer may not have received the last acknowledgement, or aborted before it.
     fn leave_unheard(&mut self) {
         if let (Some(peer), Some(digest)) = (&self.peer, self.unheard.take()) {
             self.connection.unheard().end(&peer.name, &digest);
@@ -282,7 +282,7 @@ impl<W: World> InboundAssociation<W> {
             }
             Event::TurnGiven => {}
             Event::Ended(end) => self.ended(&end),
-            // An initiator's.
+            // Events of an initiator.
             Event::Bound(_) | Event::Acknowledged | Event::NotTaken(_) => {}
         }
     }
@@ -443,7 +443,7 @@ impl<W: World> InboundAssociation<W> {
         is_admitted
     }
 
-    /// Makes it durable; or it is so already, and the peer does not know.
+    /// Makes the APDU durable, unless it is so already and the peer missed the acknowledgement.
     async fn store(
         &mut self,
         acceptance: Acceptance,

@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
-/// At once at a listener, on each shard.
+/// Maximum number at a listener, on each shard.
 pub(super) const UNBOUND_MAX: usize = 64;
-/// Of them, those of one client network.
+/// Maximum number of one client network among these.
 pub(super) const UNBOUND_PER_CLIENT_MAX: usize = 16;
 
-/// Networks remembered from which peers have bound.
+/// Maximum number of networks remembered from which peers have bound.
 const KNOWN_MAX: usize = 256;
 
-/// Those of one listener on one shard, the oldest first.
+/// Unbound associations of one listener on one shard, the oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Unbound {
     waiting: RefCell<UnboundState>,
@@ -43,7 +43,7 @@ impl Gauge for Count {
 struct UnboundState {
     next: u64,
     places: Vec<(u64, IpAddr, oneshot::Sender<()>)>,
-    /// From where peers have bound lately.
+    /// Networks from which peers have recently bound.
     known: VecDeque<IpAddr>,
 }
 
@@ -62,7 +62,7 @@ impl Unbound {
         &self.count
     }
 
-    /// A peer has bound from there.
+    /// A peer has bound from this address.
     pub(super) fn note_bound(&self, client: IpAddr) {
         let (network, known) = (network_of(client), &mut self.waiting.borrow_mut().known);
         known.retain(|one| *one != network);
@@ -88,7 +88,7 @@ impl Unbound {
             _ if waiting.places.len() < UNBOUND_MAX => None,
             _ => {
                 let networks = waiting.places.iter().rev().map(|(_, one, _)| *one);
-                // Of those that have as many, that of the oldest.
+                // `max_by_key` returns the last of equals: in reverse order, the network with the oldest association.
                 networks.max_by_key(|one| count_of(&waiting.places, *one))
             }
         };
@@ -114,7 +114,7 @@ impl UnboundSlot {
         self.has_displaced
     }
 
-    /// Ready once another needs it.
+    /// Ready once another association needs the slot.
     pub(super) fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         std::pin::Pin::new(&mut self.given_up).poll(cx).map(drop)
     }

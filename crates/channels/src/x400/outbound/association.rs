@@ -1,4 +1,4 @@
-//! One association: APDU after APDU until the queue has none for it.
+//! An outgoing association: transfers APDUs until the queue has no more for it.
 
 use super::cargo::{Cargo, Here, PIECE_BYTES};
 use super::opening::{self, OpenError, Opened};
@@ -60,7 +60,7 @@ struct Association<W: World> {
     slot: Slot<W>,
 }
 
-/// Opens an association for the slot's ready queue and works it off.
+/// Opens an association for the slot's ready queue, and works through the queue.
 pub(super) async fn run<W: World>(slot: Slot<W>) {
     let hop = Rc::clone(slot.hop());
     let opened = match opening::open(&slot, &hop).await {
@@ -101,7 +101,7 @@ impl<W: World> Drop for Association<W> {
 }
 
 impl<W: World> Association<W> {
-    /// The next message; waits for one as long as idling is allowed. `None`: it is time to release.
+    /// The next message. Waits for one up to the idle timeout. `None`: the association should be released.
     async fn next_work(&mut self, hop: &NextHop) -> Option<TransactionWork> {
         let until = self.slot.now() + self.settings.idle_timeout;
         // A next hop with several connections gives one to a next hop that waits for its first.
@@ -149,7 +149,7 @@ impl<W: World> Association<W> {
     /// Transfers a message, and concludes its recipients.
     ///
     /// # Errors
-    /// Why the association can't be used further.
+    /// The reason for which the association can't be used further.
     async fn carry(&mut self, work: TransactionWork, hop: &NextHop) -> Result<(), CloseReason> {
         let Made { message, outcome } = match self.make(&work, hop).await {
             Ok(made) => made,
@@ -224,7 +224,7 @@ impl<W: World> Association<W> {
                 }
                 Event::Ended(end) => {
                     let failure = trouble::ended(&self.place, &end, &self.settings);
-                    // Some abort for a message that they can't read or route.
+                    // Some peers abort for a message that they can't read or route.
                     let is_of_message = matches!(end, AssociationEnd::AbortedByPeer { .. });
                     self.conclude(told, Err(failure.clone()), is_of_message);
                     if !is_of_message {
@@ -232,7 +232,7 @@ impl<W: World> Association<W> {
                     }
                     return Err(CloseReason::Normal);
                 }
-                // A responder's, and turns, which we don't give.
+                // Events of a responder, and turns, which this server does not give.
                 Event::Bind(_)
                 | Event::Bound(_)
                 | Event::ActivityStarted
@@ -356,7 +356,7 @@ impl<W: World> Association<W> {
         Ok(None)
     }
 
-    /// `is_of_message`: a failure may be on account of this message alone.
+    /// Concludes recipients. `is_of_message` is set if a failure may concern this message only.
     fn conclude(
         &self,
         told: &TransferAttempt<'_>,

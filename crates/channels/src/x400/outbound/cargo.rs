@@ -43,7 +43,7 @@ enum Octets {
     Made(Bytes),
     /// As read back, or shared in memory with other connections.
     Kept(Rc<Message>),
-    /// In a file of their own. The message has no content.
+    /// In a blob. The message has no content.
     Blob(Rc<Message>, BlobId),
 }
 
@@ -121,7 +121,7 @@ impl Here {
     }
 }
 
-/// A piece from an offset on.
+/// A piece that starts at an offset.
 fn within(octets: &Bytes, offset: u64) -> Bytes {
     let begin = usize::try_from(offset).unwrap_or(usize::MAX).min(octets.len());
     octets.slice(begin..octets.len().min(begin.saturating_add(PIECE_BYTES)))
@@ -133,7 +133,7 @@ impl Cargo {
         Cargo { bytes: here.bytes(), digest: here.digest(), here: Some(here), held }
     }
 
-    /// Octets in all.
+    /// Total octets.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -147,10 +147,10 @@ impl Cargo {
         self.here.as_ref().is_some_and(|here| here.room.is_some())
     }
 
-    /// It was made again, by `now`.
+    /// It was built again, at `now`.
     ///
     /// # Errors
-    /// It is another.
+    /// The result differs.
     pub(super) fn put(&mut self, here: Option<Here>, now: Mono) -> Result<(), LoadError> {
         let is_it = |here: &Here| (here.bytes(), here.digest()) == (self.bytes, self.digest);
         let Some(here) = here.filter(is_it) else {

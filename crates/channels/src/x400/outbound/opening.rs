@@ -1,4 +1,4 @@
-//! Opening an association: hosts in order, their addresses, the connection, the bind.
+//! Opens an association: hosts in order, their addresses, the connection, the bind.
 
 use super::wire::P1Transport;
 use super::{route_of, trouble};
@@ -20,18 +20,18 @@ use std::rc::Rc;
 use std::sync::Arc;
 use x400::association::{AbortReason, Event, Initiator};
 
-/// Addresses tried in one opening at most.
+/// Maximum number of addresses tried per opening.
 const ADDRESSES_MAX: usize = 8;
 
 /// Reason for which no association was opened.
 pub(super) enum OpenError {
-    /// It may work later.
+    /// Temporary.
     Later(Failure),
     /// Its messages were delivered or moved while it waited for a connection.
     NotNeeded,
 }
 
-/// An association that the peer has accepted.
+/// An association accepted by the peer.
 pub(super) struct Opened<W: World> {
     pub(super) wire: P1Transport<W>,
     pub(super) permit: Permit,
@@ -109,7 +109,7 @@ async fn open_at<W: World>(
         let connected = alarm.within(|_| until, slot.world().net().connect(&to, from)).await;
         match connected.unwrap_or_else(|| Err(std::io::ErrorKind::TimedOut.into())) {
             Ok(stream) => break (stream, permit),
-            // Not the peer's fault: it was not even asked.
+            // Local exhaustion: the peer was not contacted.
             Err(error) if lack::is_ours(&error) => {
                 drop(permit);
                 alarm.wait(time.now() + lack::WAIT).await;
@@ -130,7 +130,7 @@ async fn open_at<W: World>(
     Ok(Opened { wire, permit, event_hop, place })
 }
 
-/// Waits until the peer has accepted, and shows that it is the peer.
+/// Waits until the peer accepts, and verifies its identity.
 async fn bind<W: World>(
     slot: &Slot<W>,
     wire: &mut P1Transport<W>,
@@ -150,7 +150,7 @@ async fn bind<W: World>(
                 wire.close(slot).await;
                 return Err(failure);
             }
-            // Nothing was transferred yet.
+            // No transfer has started.
             Event::Bind(_)
             | Event::ActivityStarted
             | Event::Content(_)

@@ -4,7 +4,7 @@ use crate::x400::section::X400Peer;
 use mail::{Class, Culprit, EnhancedStatus, Failure};
 use x400::association::{AssociationEnd, BindError, ExceptionReason, Refusal};
 
-/// The peer did not take an APDU. It may later.
+/// The peer refused an APDU, for now.
 pub(super) fn not_taken(peer: &str, reason: ExceptionReason) -> Failure {
     let why = match reason {
         ExceptionReason::Unspecified => "without a reason".to_owned(),
@@ -18,7 +18,7 @@ pub(super) fn not_taken(peer: &str, reason: ExceptionReason) -> Failure {
     said(peer, EnhancedStatus::new(4, 3, 2), format!("it did not take the message: {why}"))
 }
 
-/// The association ended before the peer had answered for an APDU, or while it was opened.
+/// The association ended before the peer's reply to an APDU, or during its opening.
 pub(in crate::x400) fn ended(peer: &str, end: &AssociationEnd, settings: &X400Peer) -> Failure {
     match end {
         AssociationEnd::Refused(refusal) => refused(peer, refusal, settings),

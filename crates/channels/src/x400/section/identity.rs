@@ -9,37 +9,37 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Longest transport or presentation selector in octets (X.224 §13.3.4, ISO 8073).
+/// Maximum length of a transport or presentation selector in octets (X.224 §13.3.4, ISO 8073).
 pub(super) const SELECTOR_BYTES_MAX: usize = 32;
-/// The same of a session selector (X.225 §8.3.1.10).
+/// Maximum length of a session selector in octets (X.225 §8.3.1.10).
 pub(super) const SESSION_SELECTOR_BYTES_MAX: usize = 16;
-/// Longest name of an MTA (X.411 Annex B, ub-mta-name-length).
+/// Maximum length of an MTA name (X.411 Annex B, ub-mta-name-length).
 pub(super) const MTA_NAME_BYTES_MAX: usize = 32;
-/// Longest password (X.411 Annex B, ub-password-length).
+/// Maximum length of a password (X.411 Annex B, ub-password-length).
 pub const PASSWORD_BYTES_MAX: usize = 62;
 
 /// `[x400]`.
 #[derive(Debug)]
 pub struct X400 {
-    /// Our name in internal trace information.
+    /// Name of this MTA in internal trace information.
     pub mta: Box<str>,
-    /// Our global domain identifier: country, ADMD, and PRMD if we are in one.
+    /// Global domain identifier of this MTA: country, ADMD, and PRMD if any.
     pub domain: OrAddress,
     /// Gateway to internet mail; `None` for none.
     pub gateway: Option<X400Gateway>,
-    /// In the order of the file.
+    /// Peers, in the order of the file.
     pub peers: Vec<Arc<X400Peer>>,
 }
 
 /// A gateway between X.400 and internet mail.
 pub struct X400Gateway {
-    /// Its address in X.400.
+    /// Its O/R address.
     pub address: OrAddress,
     /// Its domain.
     pub domain: Domain,
     /// The file with mappings.
     pub mcgam: Option<PathBuf>,
-    /// The file with gateways that are preferred for some domains.
+    /// The file with preferred gateways.
     pub gateways: Option<PathBuf>,
     /// Unauthenticated clients may send to O/R addresses (in a local part) below these.
     pub strangers: Vec<OrAddress>,
@@ -54,9 +54,9 @@ pub struct X400Gateway {
 /// Content of a gateway's files (RFC 2156 appendix F).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GatewayTables {
-    /// Domains and O/R addresses that mean the same.
+    /// Mappings between domains and O/R addresses.
     pub mappings: String,
-    /// Gateways that are preferred.
+    /// Preferred gateways.
     pub gateways: String,
 }
 
@@ -128,7 +128,7 @@ impl fmt::Debug for X400Gateway {
 }
 
 impl X400 {
-    /// The peer that shows this name when it binds.
+    /// The peer that binds with this name.
     #[must_use]
     pub fn peer_called(&self, name: &[u8]) -> Option<&Arc<X400Peer>> {
         self.peers.iter().find(|peer| peer.their_name.as_bytes() == name)
@@ -144,37 +144,37 @@ pub struct X400Peer {
     pub hosts: Vec<HostPort>,
     /// RTSE mode.
     pub mode: X400Mode,
-    /// The transport selector that it is called by; empty: none.
+    /// Transport selector for calling it; empty for none.
     pub t_selector: Box<[u8]>,
-    /// The session selector.
+    /// Session selector for calling it.
     pub s_selector: Box<[u8]>,
-    /// The presentation selector.
+    /// Presentation selector for calling it.
     pub p_selector: Box<[u8]>,
-    /// The name that it shows, and answers with; unique.
+    /// MTA name that the peer shows; unique.
     pub their_name: Box<str>,
-    /// With this password.
+    /// Password that the peer shows.
     pub their_password: PeerPassword,
-    /// From where it may bind; empty: from everywhere.
+    /// Networks from which it may bind; empty for all.
     pub from: Vec<IpNet>,
-    /// The name that we show it.
+    /// MTA name shown to the peer.
     pub our_name: Box<str>,
-    /// With this password.
+    /// Password shown to the peer.
     pub our_password: PeerPassword,
-    /// Associations that we open at once, over all shards.
+    /// Maximum number of outgoing associations, over all shards.
     pub associations_max: u32,
     /// Proposed checkpoint size in units of 1,024 octets; 0 for none.
     pub checkpoint_kib: u16,
     /// Maximum number of unconfirmed checkpoints.
     pub window: u8,
-    /// Longest transport data unit that is proposed.
+    /// Proposed maximum size of a transport data unit.
     pub tpdu_bytes: u32,
-    /// Wait for a connection, and for it to bind.
+    /// Timeout for a connection and its bind.
     pub connect_timeout: Duration,
-    /// Wait for an answer in an association.
+    /// Timeout for a reply in an association.
     pub answer_timeout: Duration,
-    /// An association without work is released after it.
+    /// Time after which an idle association is released.
     pub idle_timeout: Duration,
-    /// Line of the file, from 1.
+    /// Line in the configuration file, from 1.
     pub line: u32,
 }
 
@@ -250,7 +250,7 @@ impl PeerPassword {
     }
 }
 
-/// The password counts, not where it stands.
+/// Compares the passwords, not their sources.
 impl PartialEq for PeerPassword {
     fn eq(&self, other: &PeerPassword) -> bool {
         self.octets() == other.octets()
@@ -269,7 +269,7 @@ pub enum X400Mode {
 }
 
 impl X400Mode {
-    /// As it is written.
+    /// The value as written.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {

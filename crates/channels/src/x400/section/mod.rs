@@ -181,7 +181,7 @@ pub(super) fn t_selector(key: &str, text: &str, reader: &mut Reader<'_, '_>) -> 
     selector(key, text, SELECTOR_BYTES_MAX, reader)
 }
 
-/// Text, or octets in hexadecimal behind `hex:`.
+/// Text, or octets in hexadecimal after `hex:`.
 fn selector(key: &str, text: &str, max: usize, reader: &mut Reader<'_, '_>) -> Box<[u8]> {
     let octets = match text.strip_prefix("hex:") {
         Some(digits) => octets_of(digits),
@@ -239,7 +239,7 @@ fn password(
     PeerPassword::new(Secret(text.as_bytes().into()), file)
 }
 
-/// The peer that a route leads to.
+/// The peer of a route.
 pub(super) fn peer_named(
     key: &str,
     name: &str,

@@ -1,4 +1,4 @@
-//! `[x400]` as it is written.
+//! `[x400]` as written in the configuration.
 
 use config::quantity::DurationText;
 use schemars::JsonSchema;

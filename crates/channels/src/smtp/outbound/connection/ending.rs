@@ -21,10 +21,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl<W: World> OutboundConnection<W> {
-    /// Waits for the outcome of the first in flight, and until another may be started.
+    /// Waits for the first outcome in flight, until another transaction may start.
     ///
     /// # Errors
-    /// Why the connection must be closed; nothing is in flight then.
+    /// The reason for closing the connection; nothing is in flight then.
     pub(super) async fn finish_first(&mut self, hop: &Rc<NextHop>) -> Result<(), CloseReason> {
         let mut finished = Finished::default();
         loop {
@@ -34,7 +34,7 @@ impl<W: World> OutboundConnection<W> {
                     self.finish(done, hop, &mut finished);
                 }
                 ClientEvent::Ready => return Ok(()),
-                // Of a session that is opened.
+                // Events of the opening.
                 ClientEvent::StartTls
                 | ClientEvent::Login
                 | ClientEvent::Challenge(_)
@@ -44,11 +44,11 @@ impl<W: World> OutboundConnection<W> {
         }
     }
 
-    /// Takes the outcome of the first in flight.
+    /// Handles the outcome of the first transaction in flight.
     fn finish(&mut self, mut done: Done, hop: &Rc<NextHop>, finished: &mut Finished) {
         let Some(mut first) = self.in_flight.pop_front() else { return };
         if self.in_flight.is_empty() {
-            // A connection that waits holds no message.
+            // A waiting connection holds no message.
             self.dialogue.content = None;
         }
         if let Some(lesson) = done.lesson {
@@ -160,7 +160,7 @@ impl<W: World> OutboundConnection<W> {
         !done.doubtful && !done.answered && bearing::was_dead(&done.outcomes)
     }
 
-    /// The session is over. Gives the reason for the queue.
+    /// The session has ended. Returns the reason for the queue.
     fn closed(
         &mut self,
         failure: Option<Failure>,
@@ -173,12 +173,12 @@ impl<W: World> OutboundConnection<W> {
             bearing::tell_throttled(&self.seat, failure.filter(of_load), &self.slot);
             return CloseReason::Normal;
         }
-        // By us, and no fault of the peer's; or with QUIT: the peer has answered, and is only not
-        // to be trusted with more.
+        // Closed by this server for a local reason, or with QUIT: the peer has replied, but its session can't be used
+        // further.
         if finished.cut || failure.is_none() && finished.concluded {
             return CloseReason::Normal;
         }
-        // Never without Done before it; kept from being lost if it were.
+        // Never happens without a `Done` event, but the transactions must not be lost.
         while let Some(first) = self.in_flight.pop_front() {
             let outcomes = lost(&failure, first.work.entries.len());
             self.conclude(&first, outcomes, hop);
@@ -199,7 +199,7 @@ impl<W: World> OutboundConnection<W> {
     ) {
         let context = AttemptContext {
             hop: Arc::clone(&self.event_hop),
-            // RFC 2033 §2: an LMTP server takes no responsibility to relay; it has delivered.
+            // RFC 2033 §2: an LMTP server does not relay; it has delivered.
             local: relay_of(hop).is_lmtp(),
             dsn_passed_on: self.dialogue.wire.session.capabilities().dsn,
         };
@@ -317,7 +317,7 @@ impl<W: World> OutboundConnection<W> {
         true
     }
 
-    /// Transactions besides the one that ended last and those in flight behind it.
+    /// Returns true if the connection carried transactions before the last one and those in flight.
     fn has_carried_before(&self) -> bool {
         self.carried as usize > 1 + self.in_flight.len()
     }
@@ -336,7 +336,7 @@ fn transaction(work: &TransactionWork) -> TransactionId {
     (work.id, work.entries.first().map_or(0, |(_, index, _)| *index))
 }
 
-/// In the place of a failure that is being looked at.
+/// Placeholder for a failure that is being replaced.
 fn unknown() -> Failure {
     Failure::local(Class::Transient, EnhancedStatus::new(4, 0, 0), "")
 }
@@ -374,7 +374,7 @@ fn give_back_untried<W: World>(
     outcomes.filter(|(index, _)| !is_untried(*index)).map(|(_, outcome)| outcome).collect()
 }
 
-/// Places of both kinds in their order, each once.
+/// Merges indices in order, without duplicates.
 fn joined(mut places: Vec<usize>, more: Vec<usize>) -> Vec<usize> {
     places.extend(more);
     places.sort_unstable();

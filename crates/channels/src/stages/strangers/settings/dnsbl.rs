@@ -94,7 +94,7 @@ pub(crate) struct Dnsbl {
     pub(crate) lists: Vec<DnsList>,
     pub(crate) threshold: i32,
     pub(crate) power: ActionLimit,
-    /// Wait for one answer.
+    /// Timeout for a reply.
     pub(crate) timeout: Duration,
 }
 
