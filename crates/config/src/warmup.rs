@@ -36,7 +36,7 @@ impl Warmup {
         self.per_day.get(usize::try_from(stage).ok()?).copied()
     }
 
-    /// Returns true if a day must be repeated, given the numbers of tried and deferred recipients.
+    /// Returns true if a day must be repeated, given the numbers of tried recipients and of deferred or blocked ones.
     #[must_use]
     pub fn is_held(&self, tried: u32, held: u32) -> bool {
         u64::from(held) * 1_000_000 > u64::from(tried) * u64::from(self.hold_above_ppm)

@@ -1,5 +1,5 @@
-//! ACSE (X.227): an association between application entities is asked for, accepted or rejected, released
-//! and aborted. What RTSE says goes along as user information.
+//! ACSE (X.227): associations between application entities are requested, accepted or rejected, released and aborted.
+//! RTSE PDUs are carried as user information.
 
 use crate::ber::{BerError, Element, Tag, Writer};
 use crate::presentation::{BER, Pdv, encoding};
@@ -22,7 +22,7 @@ pub const DIAGNOSTIC_NO_REASON: u32 = 1;
 /// AARQ: an association is wanted.
 #[derive(Clone, Debug)]
 pub struct AssociateRequest<'a> {
-    /// What is to be spoken: an object identifier.
+    /// The application context: an object identifier.
     pub context_name: &'a [u8],
     /// RTSE's.
     pub user_information: Option<Pdv<'a>>,

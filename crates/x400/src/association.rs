@@ -1,24 +1,27 @@
-//! An association between two MTAs, from the first octet on a connection to the last: two sans-IO machines,
-//! [`Responder`] (who was called) and [`Initiator`] (who calls), over the same layers.
+//! An association between two MTAs, from the first octet on a connection to the last. Two sans-IO machines,
+//! [`Responder`] and [`Initiator`], share the same layers.
 //!
-//! **The driver's loop**, for both: feed what was read ([`Responder::handle_input`]); take events until there
-//! is none ([`Responder::poll_event`]) and act on them; write all of [`Responder::take_output`] in one
-//! vectored write, saying [`Responder::handle_written`] when part of it went out; wait for input or for
-//! [`Responder::next_deadline`] (then [`Responder::handle_deadline`]). Read on while writing: a peer may
-//! say something meanwhile, and two sides that only write wait for each other. When
+//! **The driver's loop**, for both:
+//!
+//! 1. Pass input to [`Responder::handle_input`].
+//! 2. Take events until none is left ([`Responder::poll_event`]) and act on them.
+//! 3. Write all of [`Responder::take_output`] in one vectored write, and report written parts with
+//!    [`Responder::handle_written`].
+//! 4. Wait for input or for [`Responder::next_deadline`] (then [`Responder::handle_deadline`]).
+//!
+//! Continue reading while writing: the peer may send too, and two sides that only write deadlock. Once
 //! [`Responder::is_closed`] and the output is written, close the connection.
 //!
 //! **Receiving** an APDU: `ActivityStarted`, `Content` …, `ApduComplete`. The peer keeps the APDU until
-//! [`Responder::acknowledge`] writes AEA (X.225 §8.3.27), so that must come after it is durable.
-//! [`Responder::refuse_apdu`] may be called at any time from `ActivityStarted` on; then `ActivityDropped`
-//! says that the peer gave it up.
+//! [`Responder::acknowledge`] writes AEA (X.225 §8.3.27), so call that only once it is durable.
+//! [`Responder::refuse_apdu`] may be called at any time from `ActivityStarted` on; `ActivityDropped` then confirms that
+//! the peer discarded it.
 //!
-//! **Sending** one: [`Initiator::transfer`], then `Acknowledged`, or `NotTaken`, or `Ended`. Large APDUs
-//! need not be in memory: [`Initiator::begin_transfer`] and [`Initiator::push_content`].
+//! **Sending** an APDU: [`Initiator::transfer`], then `Acknowledged`, or `NotTaken`, or `Ended`. Large APDUs need not
+//! be in memory: [`Initiator::begin_transfer`] and [`Initiator::push_content`].
 //!
-//! What is received is an APDU's octets and nothing else: RTSE's EXTERNAL around it (X.419 §13.1) is taken
-//! off, and put around what is sent. How the APDU is encoded is nobody's concern here; octets behind it
-//! come too.
+//! Only an APDU's octets are received: RTSE's EXTERNAL around it (X.419 §13.1) is removed, and added when sending. The
+//! APDU's encoding is not checked here; octets after it are passed too.
 
 mod abort;
 mod core;

@@ -1,9 +1,9 @@
 //! BER (X.690): a tolerant reader, a writer of the one minimal form, and a skimmer of streams.
 //!
-//! **Reading.** [`Reader`] walks the elements of a slice that is all there; [`Element`] has the values.
-//! Definite and indefinite lengths mix as they like, lengths need not be minimal, strings may be
-//! constructed to any depth within [`NESTING_MAX`]. Nothing is copied but a string that came in segments.
-//! Every error has the octet where it is ([`BerError::at`]), counted from the reader's base.
+//! **Reading.** [`Reader`] walks the elements of a complete slice; [`Element`] has the values. Definite and indefinite
+//! lengths may be mixed, lengths need not be minimal, and strings may be constructed to any depth within
+//! [`NESTING_MAX`]. Only a segmented string is copied. Every error has the offset of its octet ([`BerError::at`]),
+//! counted from the reader's base.
 //!
 //! ```
 //! use x400::ber::{Reader, Tag};
@@ -17,12 +17,12 @@
 //! # Ok::<(), x400::ber::BerError>(())
 //! ```
 //!
-//! A SET is in any order: loop over the reader (it is an iterator) and match on [`Element::tag`].
-//! A tag that replaces another (IMPLICIT) changes nothing but the tag: ask the element for the value
-//! that it must be. An EXPLICIT one is [`Element::only_child`].
+//! A SET is in any order: loop over the reader (it is an iterator) and match on [`Element::tag`]. An IMPLICIT tag
+//! changes only the tag: request the value of the expected type from the element. An EXPLICIT tag contains
+//! [`Element::only_child`].
 //!
-//! **Writing.** [`Writer`] appends elements with definite, minimal lengths. Contents too large to copy are
-//! left out: [`Writer::header`] writes identifier and length alone, [`header_bytes`] says how long they are.
+//! **Writing.** [`Writer`] appends elements with definite, minimal lengths. Contents too large to copy are left out:
+//! [`Writer::header`] writes identifier and length alone, and [`header_bytes`] is their length.
 //!
 //! ```
 //! use x400::ber::{Tag, Writer};
@@ -34,10 +34,9 @@
 //! assert_eq!(writer.as_slice(), [0x31, 0x08, 0x80, 0x01, 0x01, 0x16, 0x03, 0x6D, 0x74, 0x61]);
 //! ```
 //!
-//! **Skimming.** [`Skimmer`] takes a stream that is cut at any octet and says where elements begin and
-//! end, down to a level that the caller chooses and may change on the way; what lies deeper passes as
-//! octets, unread where its length is definite. Feed it what is there, obey each [`SkimStep`], and feed the
-//! rest; at the end of the stream, [`Skimmer::finish`].
+//! **Skimming.** [`Skimmer`] takes a stream cut at any octet and reports the start and end of elements, down to a level
+//! that the caller chooses and may change. Deeper elements pass as octets, unread if their length is definite. Pass the
+//! available input, handle each [`SkimStep`], and pass the rest; at the end of the stream, call [`Skimmer::finish`].
 //!
 //! ```
 //! use x400::ber::{Skimmed, Skimmer};
@@ -81,5 +80,5 @@ pub use structure::check_structure;
 pub use tag::{Class, Tag};
 pub use writer::{Writer, header_bytes};
 
-/// How deep elements may lie within each other; the outermost have depth 1.
+/// Maximum depth of nested elements; the outermost have depth 1.
 pub const NESTING_MAX: usize = 32;

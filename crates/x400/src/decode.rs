@@ -1,4 +1,4 @@
-//! What may be wrong with a PDU above BER: which field, what, and at which octet.
+//! Errors of a PDU above BER: field, error, and octet.
 
 use crate::ber::{BerError, BerFault, Element};
 use std::fmt;
@@ -8,13 +8,13 @@ use std::fmt;
 pub struct DecodeError {
     /// The field, by its name in the standard.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The error.
     pub fault: Fault,
-    /// The octet at which it shows, from the start of what was read.
+    /// The octet of the error, from the start of the input.
     pub at: u64,
 }
 
-/// What may be wrong with a field.
+/// Errors of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Its encoding.
@@ -23,7 +23,7 @@ pub enum Fault {
     Missing,
     /// It is there twice.
     Repeated,
-    /// It stands where there is no such field.
+    /// An unknown field.
     Unknown,
     /// More elements than this.
     TooMany(usize),
@@ -74,7 +74,7 @@ impl<T> InField<T> for Result<T, BerError> {
     }
 }
 
-/// Reads the elements of a list that may have `max` of them.
+/// Reads the elements of a list of at most `max`.
 pub(crate) fn list<T>(
     element: &Element<'_>,
     field: &'static str,

@@ -1,8 +1,8 @@
-//! X.400 as sans-IO state machines and pure functions: the transfer protocol P1 (X.411, X.419) with the
-//! layers that carry it (RFC 1006, X.224, X.225, X.226, X.227, X.228), and contents (P2 and P22, X.420).
+//! X.400 as sans-IO state machines and pure functions. It covers the transfer protocol P1 (X.411, X.419) with its lower
+//! layers (RFC 1006, X.224, X.225, X.226, X.227, X.228), and contents (P2 and P22, X.420).
 //!
-//! Bytes and the time go in; events, bytes to send and content come out. Nothing here opens a socket,
-//! reads a clock or waits.
+//! Input is bytes and the time; output is events, bytes to send and content. Nothing here opens a socket, reads a clock
+//! or waits.
 
 pub mod acse;
 pub mod association;

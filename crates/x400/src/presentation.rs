@@ -1,8 +1,8 @@
-//! The presentation protocol (X.226): its PDUs at connect, refusal and abort, in normal mode and in X.410
-//! mode, and the values that user data carries.
+//! The presentation protocol (X.226): its PDUs at connect, refusal and abort, in normal mode and in X.410 mode, and the
+//! values in user data.
 //!
-//! Normal mode has contexts: RTSE's and the MTAs' values are told apart by them. X.410 mode has none of
-//! that: its PDUs are RTSE's fields in another tag.
+//! In normal mode, contexts distinguish the values of RTSE and of the MTAs. X.410 mode has no contexts: its PDUs are
+//! RTSE's fields in another tag.
 
 use crate::ber::{BerError, BerFault, Element, Reader, Tag, Writer};
 
@@ -22,15 +22,15 @@ const X410_MODE: u32 = 0;
 /// A proposed context.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
-    /// Its number; odd from who connects.
+    /// Its number; odd for the initiator.
     pub id: i64,
-    /// Whose values it is for: an object identifier.
+    /// The abstract syntax of its values: an object identifier.
     pub abstract_syntax: Vec<u8>,
     /// BER is among its transfer syntaxes.
     pub has_ber: bool,
 }
 
-/// What became of a proposed context.
+/// Result of a proposed context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextResult {
     /// It may be used.
@@ -57,7 +57,7 @@ pub enum ConnectPdu<'a> {
     Normal {
         /// The caller's P-selector.
         calling: Vec<u8>,
-        /// Whom it calls.
+        /// The called selector.
         called: Vec<u8>,
         /// In its order.
         contexts: Vec<Context>,
@@ -89,7 +89,7 @@ pub enum AcceptPdu<'a> {
 pub enum RefusePdu<'a> {
     /// In normal mode.
     Normal {
-        /// Why, if it is the provider that refuses.
+        /// The reason, if the provider refuses.
         provider_reason: Option<i64>,
         /// ACSE's.
         user_data: Option<Pdv<'a>>,
@@ -322,7 +322,7 @@ pub fn write_pdv(out: &mut Writer, context: i64, value: impl FnOnce(&mut Writer)
 /// Contexts to propose: numbers and abstract syntaxes, all in BER.
 pub type Proposal<'a> = [(i64, &'a [u8])];
 
-/// Writes CP in normal mode; `user_data` writes what [`write_pdv`] does.
+/// Writes CP in normal mode; `user_data` writes the output of [`write_pdv`].
 pub fn connect_pdu(
     calling: &[u8],
     called: &[u8],
@@ -377,7 +377,7 @@ pub fn refuse_pdu(
     out.into_vec()
 }
 
-/// Writes ARU in normal mode, with the contexts whose values may be in it.
+/// Writes ARU in normal mode, with the contexts of the values in it.
 pub fn user_abort_pdu(contexts: &[i64], user_data: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut out = Writer::new();
     out.constructed(Tag::context(0), |fields| {

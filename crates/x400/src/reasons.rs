@@ -1,5 +1,5 @@
-//! Why a message was not delivered (X.411 §8.3.1.2.1.10, §8.3.1.2.1.11): reasons and diagnostics by name, and which
-//! of them this MTA gives for which cause.
+//! Non-delivery reasons and diagnostics (X.411 §8.3.1.2.1.10, §8.3.1.2.1.11) by name, and this MTA's choice for each
+//! cause.
 
 use std::fmt;
 
@@ -117,7 +117,7 @@ impl NonDelivery {
         self.diagnostic.map(|number| name(&DIAGNOSTICS, number).unwrap_or_else(|| fallback(number)))
     }
 
-    /// What it means, in a sentence without a full stop.
+    /// The meaning, as a sentence without a full stop.
     #[must_use]
     pub fn explanation(self) -> String {
         match self.diagnostic_name() {
@@ -147,7 +147,7 @@ fn words(name: &str) -> String {
     name.replace('-', " ").replace("OR name", "O/R name")
 }
 
-/// Why this MTA does not deliver to a recipient.
+/// The cause of a non-delivery by this MTA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
     /// Nobody is called so, and no route leads further.
@@ -162,7 +162,7 @@ pub enum Cause {
     RecipientUnavailable,
     /// Its latest delivery time passed, or it was tried for as long as we try.
     TimeExpired,
-    /// The recipient can't read what the content consists of.
+    /// The recipient cannot process the information types of the content.
     EitsUnsupported,
     /// The content is longer than we, the peer or the mailbox takes.
     ContentTooLong,
@@ -174,7 +174,7 @@ pub enum Cause {
     ConversionWithLossProhibited,
     /// A field of the envelope has a value that it can't have.
     InvalidArguments,
-    /// The content is not what its type says.
+    /// The content does not match its type.
     ContentSyntax,
     /// The envelope breaks the protocol.
     ProtocolViolation,
@@ -198,7 +198,7 @@ pub enum Cause {
     NoDlSubmitPermission,
     /// A list can't be expanded.
     DlExpansionFailure,
-    /// The peer speaks 1984, and something critical has no place there.
+    /// The peer uses the 1984 protocol, and a critical element cannot be downgraded.
     UnableToDowngrade,
     /// The peer did not take it, as often as we tried.
     TransferAttemptsReached,
@@ -209,7 +209,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Cause; 28] = [
         Cause::UnknownName,
         Cause::AmbiguousName,
@@ -241,7 +241,7 @@ impl Cause {
         Cause::DirectoryFailed,
     ];
 
-    /// What the report says.
+    /// Reason and diagnostic in the report.
     #[must_use]
     pub const fn non_delivery(self) -> NonDelivery {
         match self {

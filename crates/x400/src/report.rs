@@ -1,5 +1,5 @@
-//! Making reports (X.411 §14.3.3): who is told what of a message or a probe. There are none on reports, so a
-//! report's envelope is nothing that one can be made of.
+//! Generation of reports (X.411 §14.3.3) on messages and probes. Reports are never reported on, so none can be made
+//! from a report's envelope.
 
 use crate::ber::Tag;
 use crate::mts::extension::{Extension, NameAndTime, number};
@@ -19,7 +19,7 @@ pub const RETURNED_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Characters of supplementary information (X.411, ub-supplementary-info-length).
 pub const SUPPLEMENTARY_CHARS_MAX: usize = 256;
 
-/// What a report needs to know of its subject.
+/// The subject's data needed for a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// Its identifier.
@@ -28,11 +28,11 @@ pub struct Subject {
     pub originator: OrName,
     /// The domains that it came through.
     pub trace: Vec<TraceElement>,
-    /// What its content consists of.
+    /// Information types of its content.
     pub original_eits: Option<Eits>,
-    /// Of what type that is.
+    /// Type of its content.
     pub content_type: Option<ContentType>,
-    /// How the originator calls it.
+    /// The originator's name of the content.
     pub content_identifier: Option<Box<str>>,
     /// Its extensions, of which correlator and lists count.
     pub extensions: Extensions,
@@ -56,7 +56,7 @@ impl From<&TransferEnvelope> for Subject {
 }
 
 impl Subject {
-    /// What can be told of a message whose envelope is broken; `None`: there is nobody to tell.
+    /// The subject of a malformed envelope; `None` if no party can be notified.
     #[must_use]
     pub fn of_broken(broken: &Broken) -> Option<Subject> {
         Some(Subject {
@@ -69,7 +69,7 @@ impl Subject {
     }
 }
 
-/// Who reports.
+/// The reporting MTA.
 #[derive(Clone, Debug)]
 pub struct Reporter<'a> {
     /// Our domain.
@@ -82,14 +82,14 @@ pub struct Reporter<'a> {
     pub now: UtcTime,
 }
 
-/// What became of one recipient.
+/// Result for one recipient.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportedOutcome<'a> {
     /// The recipient as it stood in the envelope that came.
     pub recipient: &'a Recipient,
-    /// What happened.
+    /// The result.
     pub outcome: ReportType,
-    /// What programs have no field for.
+    /// Supplementary text for people.
     pub supplementary: Option<&'a str>,
 }
 
@@ -105,8 +105,8 @@ impl ReportType {
     }
 }
 
-/// Makes the report on these recipients: of each what somebody asked to be told. `None`: nobody wants to hear of
-/// any. `content` is that of the subject, returned where it was not delivered and is wanted (X.411 §8.2.1.1.1.30).
+/// Generates the report on these recipients, as far as requested for each. `None` if no report is requested. `content`
+/// is the subject's, returned on non-delivery if requested (X.411 §8.2.1.1.1.30).
 #[must_use]
 pub fn report(
     subject: &Subject,
@@ -145,7 +145,7 @@ pub fn report(
     Some((envelope(subject, reporter), content))
 }
 
-/// To the originator, or to the last list that was expanded, which knows whom to tell (X.411 §14.3.3).
+/// Addressed to the originator, or to the last expanded list, which forwards the report (X.411 §14.3.3).
 fn envelope(subject: &Subject, reporter: &Reporter<'_>) -> ReportEnvelope {
     let lists = subject.extensions.dl_expansion_history().unwrap_or_default();
     let supplied = Supplied { arrival: reporter.now, ..Supplied::default() };
@@ -201,7 +201,7 @@ fn reported(
     }
 }
 
-/// A text as PrintableString, as long as it may be; what that has no character for becomes a question mark.
+/// A text as PrintableString, cut to the maximum length; other characters become question marks.
 pub(crate) fn supplementary(text: &str) -> Option<Box<str>> {
     let printable: String = text
         .trim()

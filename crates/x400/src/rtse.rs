@@ -1,5 +1,5 @@
-//! The reliable transfer service element (X.228): what it says when an association begins, is refused or
-//! aborted, and what is around an APDU that it transfers.
+//! The reliable transfer service element (X.228): its PDUs at the start, refusal and abort of an association, and the
+//! framing of a transferred APDU.
 
 mod bind;
 mod unwrap;
@@ -23,11 +23,11 @@ const RTORQ: Tag = Tag::context(16);
 const RTOAC: Tag = Tag::context(17);
 const RTORJ: Tag = Tag::context(18);
 const RTAB: Tag = Tag::context(22);
-/// windowSize where nothing is said.
+/// Default windowSize.
 const WINDOW_UNSAID: u32 = 3;
 const NUMBER_MAX: u32 = i32::MAX as u32;
 
-/// Why RTSE aborts (X.228, AbortReason).
+/// Reason of an abort by RTSE (X.228, AbortReason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AbortReason {
     /// 0
@@ -67,7 +67,7 @@ impl AbortReason {
         }
     }
 
-    /// What the number means.
+    /// Maps the number.
     #[must_use]
     pub const fn from_number(number: i64) -> Self {
         match number {
@@ -84,7 +84,7 @@ impl AbortReason {
     }
 }
 
-/// What is said of the association beside the bind.
+/// Terms of the association besides the bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointTerms {
     /// Checkpoints every so many times 1,024 octets; 0 for none.
@@ -98,15 +98,15 @@ pub struct CheckpointTerms {
 pub struct OpenRequest<'a> {
     /// Checkpoints and window.
     pub terms: CheckpointTerms,
-    /// A two-way alternate dialogue.
+    /// Two-way alternate dialogue.
     pub two_way: bool,
     /// X.410 mode's application protocol.
     pub application_protocol: Option<u32>,
-    /// What it is for.
+    /// Its purpose.
     pub connection: ConnectionMode<'a>,
 }
 
-/// Whether an association is new.
+/// Purpose of an association.
 #[derive(Clone, Copy, Debug)]
 pub enum ConnectionMode<'a> {
     /// It is; with the MTA's bind argument, if there is one.
@@ -116,10 +116,10 @@ pub enum ConnectionMode<'a> {
 }
 
 impl<'a> OpenRequest<'a> {
-    /// Reads RTORQ: in normal mode a SET of its own.
+    /// Reads RTORQ: in normal mode a SET with its own tag.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if it is malformed.
     pub fn read(value: Element<'a>) -> Result<Self, BerError> {
         OpenRequest::read_fields(tagged(value, RTORQ)?, value.at)
     }
@@ -178,10 +178,10 @@ pub struct Response<'a> {
 }
 
 impl<'a> Response<'a> {
-    /// Reads RTOAC: in normal mode a SET of its own.
+    /// Reads RTOAC: in normal mode a SET with its own tag.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if it is malformed.
     pub fn read(value: Element<'a>) -> Result<Self, BerError> {
         Response::read_fields(tagged(value, RTOAC)?)
     }
@@ -209,10 +209,10 @@ impl<'a> Response<'a> {
     }
 }
 
-/// Reads RTORJ of normal mode: why the MTA refuses, if it says.
+/// Reads RTORJ of normal mode: the MTA's reason, if given.
 ///
 /// # Errors
-/// It is none.
+/// Returns an error if it is malformed.
 pub fn read_refusal(value: Element<'_>) -> Result<Option<BindError>, BerError> {
     for field in tagged(value, RTORJ)? {
         let field = field?;
@@ -237,10 +237,10 @@ pub fn read_refusal_fields(fields: Reader<'_>) -> Result<Option<BindError>, BerE
     Ok(None)
 }
 
-/// Reads RTAB of normal mode: why, if it says.
+/// Reads RTAB of normal mode: the reason, if given.
 ///
 /// # Errors
-/// It is none.
+/// Returns an error if it is malformed.
 pub fn read_abort(value: Element<'_>) -> Result<Option<AbortReason>, BerError> {
     read_abort_fields(tagged(value, RTAB)?)
 }
@@ -323,8 +323,7 @@ fn write_terms(fields: &mut Writer, terms: CheckpointTerms) {
     fields.integer(Tag::context(1), i64::from(terms.window));
 }
 
-/// What stands before an APDU of this length in normal mode: an EXTERNAL in the context of the APDUs
-/// (X.419 §13.1).
+/// The octets before an APDU of this length in normal mode: an EXTERNAL in the APDUs' context (X.419 §13.1).
 #[must_use]
 pub fn apdu_front(mtse_context: i64, apdu_bytes: u64) -> Vec<u8> {
     let mut context = Writer::new();
@@ -337,8 +336,7 @@ pub fn apdu_front(mtse_context: i64, apdu_bytes: u64) -> Vec<u8> {
     front.into_vec()
 }
 
-/// What stands before a slice of that EXTERNAL in DATA: user data with an OCTET STRING in RTSE's context
-/// (RTTR).
+/// The octets before a slice of that EXTERNAL in DATA: user data with an OCTET STRING in RTSE's context (RTTR).
 #[must_use]
 pub fn rttr_front(rtse_context: i64, slice_bytes: u64) -> Vec<u8> {
     let string_bytes =

@@ -17,13 +17,13 @@ use std::fmt;
 
 /// The functional units: half-duplex, minor synchronize, activity management, exceptions.
 pub const REQUIREMENTS: u16 = 0x0249;
-/// What is meant where nothing is said (§8.3.1.16): those and capability data.
+/// Default requirements (§8.3.1.16): those of [`REQUIREMENTS`] and capability data.
 pub const REQUIREMENTS_UNSAID: u16 = 0x0349;
 /// Protocol version 2, as a bit of the version parameter.
 pub const VERSION_2: u8 = 2;
 /// Protocol version 1.
 pub const VERSION_1: u8 = 1;
-/// What an SPDU other than DATA may have, header included.
+/// Maximum length of an SPDU other than DATA, header included.
 pub const SPDU_BYTES_MAX: usize = 65_536;
 /// Parameters in one SPDU.
 pub const PARAMETERS_MAX: usize = 64;
@@ -36,7 +36,7 @@ pub const ACTIVITY_ID_BYTES_MAX: usize = 6;
 /// The highest serial number of a synchronization point (§8.3.26).
 pub const SERIAL_MAX: u32 = 999_999;
 
-/// SPDU identifiers (§8.3). Some mean two things: which of them depends on the place in the TSDU.
+/// SPDU identifiers (§8.3). Some have two meanings, by the position in the TSDU.
 mod si {
     /// EXCEPTION REPORT, of the provider.
     pub(super) const EXCEPTION_REPORT: u8 = 0;

@@ -15,7 +15,7 @@ pub const PACKET_BYTES_MAX: usize = 65_535;
 /// A header that is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TpktError {
-    /// Another version: whoever speaks doesn't mean us.
+    /// Another version: a different protocol.
     Version(u8),
     /// A length that no TPDU has.
     Length(usize),

@@ -1,7 +1,7 @@
 //! The transport protocol of class 0 (X.224) over TCP: connect, disconnect, data in TPDUs.
 //!
-//! [`TpduReader`] finds TPDUs in what came from the connection, and passes data on as it comes, without
-//! waiting for the end of a TPDU. [`Framer`] cuts a TSDU of known length into TPDUs.
+//! [`TpduReader`] parses TPDUs in a connection's input, and passes data on as it arrives, without waiting for the end
+//! of a TPDU. [`Framer`] splits a TSDU of known length into TPDUs.
 
 mod framer;
 mod reader;

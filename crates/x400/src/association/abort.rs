@@ -1,4 +1,4 @@
-//! Aborts said and heard.
+//! Sending and interpretation of aborts.
 
 use super::settings::Contexts;
 use super::{AbortReason, AssociationEnd, Layer};
@@ -10,13 +10,13 @@ use crate::presentation::{
 use crate::rtse::{self, Mode, read_abort, read_abort_fields};
 use crate::session::Spdu;
 
-/// Bits of AB's reason (X.225 §8.3.9.2): the transport goes, and who aborts.
+/// Bits of AB's reason (X.225 §8.3.9.2): the transport is released, and the source of the abort.
 const RELEASE: u8 = 1;
 const USER: u8 = 2;
 const PROTOCOL_ERROR: u8 = 4;
 
-/// What is said for a layer: the session's own abort, the presentation's, ACSE's, RTSE's. Before the mode is
-/// known there is only the session.
+/// The abort of a layer: the session's own, the presentation's, ACSE's, RTSE's. Before the mode is known only the
+/// session can abort.
 pub(super) fn spdu(
     layer: Layer,
     reason: AbortReason,
@@ -46,7 +46,7 @@ pub(super) fn spdu(
     }
 }
 
-/// What an AB says: which layer of the peer aborts, and RTSE's reason. What can't be read says less.
+/// Interprets an AB: the aborting layer of the peer, and RTSE's reason. An unreadable one yields less.
 pub(super) fn heard(user_data: &[u8]) -> AssociationEnd {
     let by = |layer, reason| AssociationEnd::AbortedByPeer { layer, reason };
     match AbortPdu::read(user_data) {
@@ -65,7 +65,7 @@ pub(super) fn heard(user_data: &[u8]) -> AssociationEnd {
     }
 }
 
-/// A breach of protocol by the peer, on its way to the abort.
+/// A protocol violation by the peer, which leads to an abort.
 #[derive(Debug)]
 pub(super) struct Breach {
     pub(super) layer: Layer,

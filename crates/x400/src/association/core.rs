@@ -1,4 +1,4 @@
-//! What both ends have in common: layers, queues, stages, ends.
+//! The common part of both ends: layers, queues, stages, ends.
 
 use super::abort::Breach;
 use super::settings::Contexts;
@@ -13,17 +13,17 @@ use bytes::{Bytes, BytesMut};
 use mail::Mono;
 use std::collections::VecDeque;
 
-/// Our reference in transport connections: one connection carries one, so it tells nothing apart.
+/// This end's reference in transport connections: a TCP connection carries one, so the value is irrelevant.
 pub(super) const OUR_REFERENCE: u16 = 1;
 
-/// Which end we are.
+/// The role of this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Initiator,
     Responder,
 }
 
-/// How far the association is.
+/// Stage of the association.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Responder: for CR.
@@ -40,13 +40,13 @@ pub(super) enum Stage {
     Open,
     /// For DN.
     Releasing,
-    /// The last word is said: for the peer to disconnect.
+    /// The last PDU was sent: the peer must disconnect.
     Closing,
     /// Nothing more comes or goes.
     Closed,
 }
 
-/// Who may transfer.
+/// Holder of the right to transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Ours,
@@ -62,13 +62,13 @@ pub(super) struct Core {
     pub(super) stage: Stage,
     pub(super) timeouts: Timeouts,
     started: Mono,
-    /// When something last went on.
+    /// Time of the last progress.
     progress: Mono,
-    /// When something last came.
+    /// Time of the last input.
     heard: Mono,
     input: Bytes,
     tpdus: TpduReader,
-    /// A piece of a TSDU whose SPDUs are being read, and whether it ends the TSDU.
+    /// A piece of a TSDU with SPDUs still to read, and true if it ends the TSDU.
     piece: Option<(Bytes, bool)>,
     tsdus: TsduReader,
     pub(super) out: Outbox,
@@ -81,7 +81,7 @@ pub(super) struct Core {
     pub(super) terms: CheckpointTerms,
     pub(super) two_way: bool,
     pub(super) turn: Turn,
-    /// The peer asked for the turn.
+    /// The peer requested the turn.
     pub(super) is_turn_wanted: bool,
     /// The caller wants to release, and the turn is the peer's.
     pub(super) is_release_wanted: bool,
@@ -91,7 +91,7 @@ pub(super) struct Core {
 }
 
 impl Core {
-    /// What means the same to both ends; gives what each must look at itself.
+    /// Handles items common to both ends; returns items that depend on the end.
     pub(super) fn take(&mut self, item: Item) -> Result<Option<Spdu>, Breach> {
         match item {
             Item::Tpdu(Tpdu::Disconnect(_) | Tpdu::Error(_)) => self.disconnected(),
@@ -145,7 +145,7 @@ impl Core {
 
     pub(super) fn handle_input(&mut self, octets: Bytes, now: Mono) {
         self.heard = self.heard.max(now);
-        // Who is waited for to answer gains no time by saying something else.
+        // A peer that owes an answer does not gain time by other PDUs.
         if matches!(self.waits_for(), None | Some(Phase::Receive)) {
             self.touch(now);
         }
@@ -163,12 +163,12 @@ impl Core {
         self.progress = self.progress.max(now);
     }
 
-    /// What was heard last goes on with what is waited for.
+    /// The last input counts as progress.
     pub(super) fn advance(&mut self) {
         self.touch(self.heard);
     }
 
-    /// The next thing that a layer has read, for whoever holds this; `None` when the input is used up.
+    /// The next item read by a layer; `None` if the input is used up.
     pub(super) fn read(&mut self) -> Result<Option<Item>, Breach> {
         loop {
             if self.stage == Stage::Closed {
@@ -195,7 +195,7 @@ impl Core {
             match item.map_err(|error| Breach::new(Layer::Transport, error.to_string()))? {
                 None => return Ok(None),
                 Some(TpduItem::Control(tpdu)) => return Ok(Some(Item::Tpdu(tpdu))),
-                // Whatever comes behind the last word is nobody's concern.
+                // Data after the last PDU is ignored.
                 Some(TpduItem::Data { .. }) if self.stage == Stage::Closing => {}
                 Some(TpduItem::Data { octets, is_last }) => {
                     if matches!(self.stage, Stage::AwaitRequest | Stage::AwaitConfirm) {
@@ -224,7 +224,7 @@ impl Core {
         self.out.copy(&tpdu.packet());
     }
 
-    /// The association is over; said once.
+    /// Ends the association; the event is emitted once.
     pub(super) fn end(&mut self, end: AssociationEnd, stage: Stage) {
         if !self.has_ended {
             self.has_ended = true;
@@ -235,19 +235,19 @@ impl Core {
         self.stage = stage;
     }
 
-    /// Aborts with the reason of the layer whose protocol was broken.
+    /// Aborts with the reason of the violated layer.
     pub(super) fn breach(&mut self, breach: Breach) {
         let Breach { layer, text } = breach;
         let end = AssociationEnd::Violation(Violation { layer, text });
         if layer == Layer::Transport || self.stage == Stage::Closing {
-            // There is no one to say it to.
+            // No abort can be sent.
             return self.end(end, Stage::Closed);
         }
         self.say_abort(layer, AbortReason::ProtocolError);
         self.end(end, Stage::Closing);
     }
 
-    /// Aborts for a reason of ours.
+    /// Aborts for a local reason.
     pub(super) fn abort(&mut self, reason: AbortReason, end: AssociationEnd) {
         match self.stage {
             Stage::Closed => {}
@@ -283,7 +283,7 @@ impl Core {
         self.stage == Stage::Closed
     }
 
-    /// What is waited for, since when.
+    /// The awaited phase, if any.
     fn waits_for(&self) -> Option<Phase> {
         match self.stage {
             Stage::AwaitRequest
@@ -329,7 +329,7 @@ impl Core {
     }
 }
 
-/// What came.
+/// An item of input.
 #[derive(Debug)]
 pub(super) enum Item {
     Tpdu(Tpdu),

@@ -1,4 +1,4 @@
-//! The association once it is bound: what each SPDU does, turns, release.
+//! The bound association: effects of SPDUs, turns, release.
 
 use super::abort::Breach;
 use super::core::{Core, Stage, Turn};
@@ -15,7 +15,7 @@ use crate::x224::DisconnectReason;
 const DATA_TOKEN: u8 = 1;
 
 impl Core {
-    /// What may come in any stage behind the connection; the rest is the stage's own.
+    /// Handles SPDUs allowed in any stage after the connection; the rest depends on the stage.
     pub(super) fn open_spdu(&mut self, spdu: Spdu) -> Result<(), Breach> {
         let is_exception =
             matches!(spdu, Spdu::Abort { .. } | Spdu::ExceptionData(_) | Spdu::ExceptionReport);
@@ -46,12 +46,12 @@ impl Core {
             // Asks for nothing.
             Spdu::PleaseTokens { tokens: 0, .. } => Ok(()),
             Spdu::PleaseTokens { .. } => {
-                // Whoever doesn't have the turn has given it already: they crossed.
+                // Without the turn, it has been given already: the two PDUs crossed.
                 self.is_turn_wanted = self.two_way && self.turn == Turn::Ours;
                 self.give_wanted_turn();
                 Ok(())
             }
-            // Tokens are given all at once; without any it says nothing.
+            // All tokens are given at once; an SPDU without any has no effect.
             Spdu::GiveTokens { tokens: 0 } => Ok(()),
             Spdu::Finish { .. } => self.finish(),
             Spdu::Connect(_)
@@ -65,7 +65,7 @@ impl Core {
         }
     }
 
-    /// Whether it goes on with what is under way, and is not said to gain time.
+    /// Returns true if the SPDU is progress, rather than sent to gain time.
     fn is_awaited(&self, spdu: &Spdu) -> bool {
         match (spdu, self.sending.step) {
             (Spdu::PleaseTokens { .. } | Spdu::GiveTokens { .. }, _) => false,
@@ -133,7 +133,7 @@ impl Core {
         self.say(&Spdu::PleaseTokens { tokens: DATA_TOKEN, user_data: user_data.into_vec() });
     }
 
-    /// Initiator: no more is to be transferred. Only who has the turn may say so.
+    /// Initiator: no further transfer. Only the holder of the turn may release.
     pub(super) fn release(&mut self) {
         if self.stage != Stage::Open || !self.sending.is_idle() || self.is_release_wanted {
             return;
@@ -187,7 +187,7 @@ impl Core {
         }
     }
 
-    /// Behind our last word: nothing matters but that the peer goes.
+    /// After the last PDU: only the peer's disconnection matters.
     pub(super) fn closing_spdu(&mut self, spdu: &Spdu) {
         if matches!(spdu, Spdu::Abort { .. } | Spdu::AbortAccept) {
             self.stage = Stage::Closed;

@@ -1,4 +1,4 @@
-//! What happens on an association.
+//! Events of an association.
 
 use super::Selectors;
 use crate::rtse::{AbortReason, BindError, Identity, Mode};
@@ -6,12 +6,12 @@ use crate::session::ExceptionReason;
 use bytes::Bytes;
 use std::fmt;
 
-/// What happened, in the order in which it did.
+/// An event, in order of occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Responder: somebody binds. Answer with `accept` or `refuse`, at once or later.
+    /// Responder: a peer binds. Answer with `accept` or `refuse`, at once or later.
     Bind(Box<BindRequest>),
-    /// Initiator: the peer accepted, and says who it is. `transfer` may be called from here on.
+    /// Initiator: the peer accepted, with its identity. `transfer` may be called from here on.
     Bound(Box<Binding>),
     /// The peer begins an activity: an APDU follows.
     ActivityStarted,
@@ -19,8 +19,8 @@ pub enum Event {
     Content(Bytes),
     /// The APDU is complete. Answer with `acknowledge` once it is durable, or with `refuse_apdu`.
     ApduComplete,
-    /// The activity is over without an APDU: what came of it must be dropped. It may come behind
-    /// `ApduComplete`, too; an acknowledgement does nothing then.
+    /// The activity ended without an APDU: drop its content. It may also follow `ApduComplete`; an acknowledgement then
+    /// has no effect.
     ActivityDropped,
     /// The peer acknowledged the APDU that was transferred: it is the peer's from here on.
     Acknowledged,
@@ -30,17 +30,17 @@ pub enum Event {
     TurnTaken,
     /// The turn is the peer's.
     TurnGiven,
-    /// The association is over. An APDU that was under way, either way, was not transferred. Flush the
-    /// output and go on until `is_closed`.
+    /// The association is over. A pending APDU, in either direction, was not transferred. Flush the output and continue
+    /// until `is_closed`.
     Ended(AssociationEnd),
 }
 
-/// How somebody binds (responder).
+/// A bind request (responder).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindRequest {
-    /// What runs above the session.
+    /// The protocols above the session.
     pub mode: Mode,
-    /// Who it says it is.
+    /// The claimed identity.
     pub identity: Identity,
     /// It has credentials of another kind than a password.
     pub has_strong_credentials: bool,
@@ -56,10 +56,10 @@ pub struct BindRequest {
     pub two_way: bool,
 }
 
-/// What was agreed (initiator).
+/// The agreed terms (initiator).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Who the peer says it is. What is expected is for the caller to check; if it is not, `abort`.
+    /// The peer's claimed identity. The caller must check it, and `abort` if it is not the expected one.
     pub identity: Identity,
     /// The selectors with which it answered.
     pub responding: Selectors,
@@ -71,7 +71,7 @@ pub struct Binding {
     pub tpdu_bytes: usize,
 }
 
-/// Which layer speaks.
+/// A protocol layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Layer {
     /// TPKT and X.224.
@@ -101,7 +101,7 @@ impl fmt::Display for Layer {
     }
 }
 
-/// What was waited for when time was up.
+/// The phase that timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// The connection and the bind.
@@ -131,7 +131,7 @@ impl fmt::Display for Phase {
     }
 }
 
-/// How an association ends.
+/// The end of an association.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AssociationEnd {
     /// In order.
@@ -140,7 +140,7 @@ pub enum AssociationEnd {
     Refused(Refusal),
     /// The peer aborted.
     AbortedByPeer {
-        /// Which of its layers.
+        /// The peer's layer.
         layer: Layer,
         /// RTSE's reason, if it gave one.
         reason: Option<AbortReason>,
@@ -149,7 +149,7 @@ pub enum AssociationEnd {
     Violation(Violation),
     /// Nothing came for too long: we aborted.
     TimedOut(Phase),
-    /// We aborted because the caller said so.
+    /// Aborted by the caller.
     AbortedByUs(AbortReason),
     /// The connection is gone: closed by the peer where it may not, or its transport disconnected.
     Lost,
@@ -158,22 +158,22 @@ pub enum AssociationEnd {
 /// A bind that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// Which layer refused.
+    /// The refusing layer.
     pub layer: Layer,
     /// The MTA's reason, if it was the MTA that refused.
     pub error: Option<BindError>,
-    /// Trying again is of no use until somebody changes a setting.
+    /// A retry is useless until a setting is changed.
     pub is_permanent: bool,
-    /// What was said, for a log; printable.
+    /// Explanation for a log; printable.
     pub text: String,
 }
 
 /// A breach of protocol by the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Of which layer's protocol.
+    /// The layer of the protocol.
     pub layer: Layer,
-    /// What it did, for a log; printable.
+    /// The violation, for a log; printable.
     pub text: String,
 }
 

@@ -1,4 +1,4 @@
-//! Who calls: the bind, and the machine.
+//! The initiator: the bind, and the machine.
 
 use super::abort::Breach;
 use super::core::{Core, Item, OUR_REFERENCE, Role, Stage};
@@ -26,12 +26,12 @@ use mail::Mono;
 
 const T61_STRING: u8 = 0x14;
 const UTC_TIME: u8 = 0x17;
-/// Of the text in a DR so much is told.
+/// Maximum length kept of the text in a DR.
 const DISCONNECT_TEXT_BYTES_MAX: usize = 128;
-/// A reference of ours: a name within what X.225 allows (64 octets with its tag and length).
+/// Maximum length of a local reference: a name within the limit of X.225 (64 octets with its tag and length).
 const REFERENCE_NAME_BYTES_MAX: usize = 32;
 
-/// The machine of who calls.
+/// The machine of the initiator.
 #[derive(Debug)]
 pub struct Initiator {
     core: Core,
@@ -59,8 +59,8 @@ impl Initiator {
         Initiator { core, settings, offered, tpdu_bytes: 0 }
     }
 
-    /// Nothing more is to be transferred: releases the association. If the turn is the peer's, asks for it
-    /// first. Not while an APDU is under way.
+    /// Releases the association after the last transfer. Requests the turn first if the peer has it. Not during a
+    /// pending APDU.
     pub fn release(&mut self, now: Mono) {
         self.core.touch(now);
         self.core.release();
@@ -114,7 +114,7 @@ impl Initiator {
     }
 
     fn refused_by_transport(&mut self, disconnect: &Disconnect) {
-        // Nobody says in which character set it is; what is no ASCII could turn the text around it.
+        // Its character set is unknown; non-ASCII characters could affect the text around it.
         let is_shown = |octet: &&u8| (b' '..=b'~').contains(octet);
         let words = disconnect.text.iter().filter(is_shown).take(DISCONNECT_TEXT_BYTES_MAX);
         let words: String = words.copied().map(char::from).collect();
@@ -221,7 +221,7 @@ impl Initiator {
         Ok(())
     }
 
-    /// What ACSE brings for RTSE.
+    /// The user information of ACSE for RTSE.
     fn application<'a>(&self, user_data: Option<Pdv<'a>>) -> Result<Pdv<'a>, Breach> {
         let Contexts { acse, rtse, .. } = self.core.contexts;
         let broken = |text: &str| Breach::new(Layer::Association, text);
@@ -247,7 +247,7 @@ fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// What REFUSE says; what can't be read says less.
+/// Interprets a REFUSE; an unreadable one yields less.
 fn refusal(refuse: &Refuse) -> Refusal {
     let said =
         |layer, is_permanent, text: String| Refusal { layer, error: None, is_permanent, text };

@@ -1,11 +1,10 @@
-//! What the two machines offer alike.
+//! Methods common to both machines.
 
-/// The methods that don't depend on who called. The type has `core` and `step`.
+/// The methods that do not depend on the role. The type has `core` and `step`.
 macro_rules! methods {
     ($machine:ty) => {
         impl $machine {
-            /// Takes what was read. Take all events before reading more: what waits here is not bounded
-            /// otherwise.
+            /// Handles input. Take all events before the next call, since nothing else bounds the queued data.
             pub fn handle_input(&mut self, octets: bytes::Bytes, now: mail::Mono) {
                 self.core.handle_input(octets, now);
             }
@@ -20,7 +19,7 @@ macro_rules! methods {
                 self.core.touch(now);
             }
 
-            /// What happened; `None` when all input is used up.
+            /// Returns the next event; `None` if all input is used up.
             pub fn poll_event(&mut self) -> Option<$crate::association::Event> {
                 loop {
                     if let Some(event) = self.core.events.pop_front() {
@@ -34,7 +33,7 @@ macro_rules! methods {
                 }
             }
 
-            /// What is to be written now, in this order: few buffers, for one vectored write.
+            /// The buffers to write now, in this order: few, for one vectored write.
             pub fn take_output(&mut self) -> Vec<bytes::Bytes> {
                 self.core.out.take()
             }
@@ -45,19 +44,19 @@ macro_rules! methods {
                 !self.core.out.is_empty()
             }
 
-            /// Write what is left, and close the connection.
+            /// Write the remaining output, and close the connection.
             #[must_use]
             pub fn is_closed(&self) -> bool {
                 self.core.is_closed()
             }
 
-            /// When to call `handle_deadline`, if nothing happens before. Ask again after each call.
+            /// Time of the next `handle_deadline` without other events. Query it again after each call.
             #[must_use]
             pub fn next_deadline(&self) -> Option<mail::Mono> {
                 self.core.next_deadline()
             }
 
-            /// It is now so late: ends what took too long.
+            /// Ends phases that have timed out.
             pub fn handle_deadline(&mut self, now: mail::Mono) {
                 self.core.handle_deadline(now);
             }
@@ -79,7 +78,7 @@ macro_rules! methods {
                 self.core.refuse_apdu(reason);
             }
 
-            /// An APDU may be sent: the association is bound, the turn is ours, and none is under way.
+            /// An APDU may be sent: the association is bound, this end has the turn, and no APDU is pending.
             #[must_use]
             pub fn is_ready(&self) -> bool {
                 self.core.is_ready()
@@ -99,14 +98,14 @@ macro_rules! methods {
                 }
             }
 
-            /// Sends an APDU of this length, whose octets follow by `push_content`. Only if `is_ready`.
+            /// Starts sending an APDU of this length; `push_content` supplies its octets. Only if `is_ready`.
             pub fn begin_transfer(&mut self, apdu_bytes: u64, now: mail::Mono) {
                 self.core.touch(now);
                 self.core.begin_transfer(apdu_bytes);
             }
 
-            /// More octets are wanted: those given are on their way. When the window is full they wait
-            /// here until the peer acknowledges a checkpoint; give no more than one piece ahead.
+            /// More octets are needed: earlier ones were sent. If the window is full they wait here until the peer
+            /// acknowledges a checkpoint; supply no more than one piece ahead.
             #[must_use]
             pub fn wants_content(&self) -> bool {
                 self.core.sending.wants_content()
@@ -118,14 +117,14 @@ macro_rules! methods {
                 self.core.push_content(octets);
             }
 
-            /// Gives up the APDU that is under way, if its octets can't be had; `NotTaken` follows.
+            /// Discards the pending APDU if its octets are unavailable; `NotTaken` follows.
             pub fn discard_transfer(&mut self, now: mail::Mono) {
                 self.core.touch(now);
                 self.core.discard($crate::association::ExceptionReason::LocalError);
             }
 
-            /// Lets the peer transfer, in a two-way alternate dialogue, if nothing is under way. If it asks
-            /// for that, it gets the turn without this being called.
+            /// Gives the turn to the peer in a two-way alternate dialogue, if nothing is pending. If the peer requests
+            /// the turn, it gets it without this call.
             pub fn give_turn(&mut self, now: mail::Mono) {
                 self.core.touch(now);
                 self.core.give_turn();

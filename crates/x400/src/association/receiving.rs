@@ -15,7 +15,7 @@ impl Core {
             Receiving::Idle | Receiving::Answering(_) => {
                 Err(Breach::session("DATA outside an activity"))
             }
-            // What was under way when we refused.
+            // Data in transit at the refusal.
             Receiving::Refused => Ok(()),
             Receiving::Active(_) if !is_normal => {
                 if !octets.is_empty() {

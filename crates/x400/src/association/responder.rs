@@ -1,4 +1,4 @@
-//! Who is called: the bind, and the machine.
+//! The responder: the bind, and the machine.
 
 use super::abort::Breach;
 use super::core::{Core, Item, OUR_REFERENCE, Role, Stage};
@@ -25,10 +25,10 @@ use crate::session::{
 use crate::x224::{Confirm, ConnectionRequest, DisconnectReason, Framer, Tpdu};
 use mail::Mono;
 
-/// Our reference in session connections: a T.61 string in BER, as others send it.
+/// This end's reference in session connections: a T.61 string in BER, as in other implementations.
 const REFERENCE: &[u8] = &[0x14, 0x03, b'm', b't', b'a'];
 
-/// What a bind is answered with.
+/// The reply to a bind.
 #[derive(Debug, Default)]
 struct BindReply {
     /// The reference that both have in common.
@@ -37,11 +37,11 @@ struct BindReply {
     version: u8,
     /// The selectors that were called.
     called: Selectors,
-    /// What becomes of each context that was proposed.
+    /// Result of each proposed context.
     results: Vec<ContextResult>,
 }
 
-/// The machine of who is called.
+/// The machine of the responder.
 #[derive(Debug)]
 pub struct Responder {
     core: Core,
@@ -50,7 +50,7 @@ pub struct Responder {
     calling_t: Vec<u8>,
 }
 
-/// What refuses a bind before the caller is asked: which layer, what is said, and the log's words.
+/// A refusal of a bind before the caller decides: layer, reason, and text for the log.
 struct Refused {
     layer: Layer,
     reason: RefuseReason,
@@ -105,7 +105,7 @@ impl Responder {
         self.core.stage = Stage::Open;
     }
 
-    /// Refuses the bind. Only behind [`Event::Bind`]. Where a guess at a password is refused, wait before.
+    /// Refuses the bind. Only after [`Event::Bind`]. Delay the call after a wrong password.
     pub fn refuse(&mut self, error: BindError, now: Mono) {
         if self.core.stage != Stage::Deciding {
             return;
@@ -231,7 +231,7 @@ impl Responder {
         self.core.stage = Stage::AwaitConnect;
     }
 
-    /// What the session is to be, as far as its own layer goes (X.225 §7.1).
+    /// Negotiates the session layer (X.225 §7.1).
     fn agree_session(&mut self, connect: &Connect) -> Result<(), Refused> {
         self.answer.common.clone_from(&connect.reference.common);
         self.answer.called.s.clone_from(&connect.called);
@@ -254,7 +254,7 @@ impl Responder {
         if connect.has_overflow || connect.user_data.len() > CONNECT_EXTENDED_BYTES_MAX {
             return Err(Refused::by_session(RefuseReason::Restriction, "too much user data"));
         }
-        // Two bits for each token: with whom it is; 1 is with us, 2 is as we choose (X.225 §8.3.1.14).
+        // Two bits per token give its holder: 1 is the responder, 2 the responder's choice (X.225 §8.3.1.14).
         if connect.token_setting & 0b0101_0101 != 0 {
             return Err(Refused::by_session(RefuseReason::Rejected, "tokens with the responder"));
         }
@@ -317,7 +317,7 @@ impl Responder {
         self.refused_by_mta(BindError::Authentication, Layer::ReliableTransfer, text)
     }
 
-    /// Finds the contexts that we need, by what they are for and not by their place.
+    /// Finds the needed contexts by their syntax, not by their position.
     fn choose_contexts(&mut self, proposed: &[Context]) -> Result<(), Refused> {
         let ours = |context: &Context| {
             let known =
@@ -352,7 +352,7 @@ impl Responder {
         }
     }
 
-    /// What ACSE brings for RTSE.
+    /// The user information of ACSE for RTSE.
     fn application<'a>(&self, user_data: Option<Pdv<'a>>) -> Result<Pdv<'a>, Refused> {
         let Contexts { acse, rtse, .. } = self.core.contexts;
         let refused = |diagnostic, text| {

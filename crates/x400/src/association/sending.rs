@@ -1,4 +1,4 @@
-//! An APDU that goes: slices with checkpoints between them, an end, and what the peer says to it.
+//! Sending of an APDU: slices with checkpoints between them, an end, and the peer's replies.
 
 use super::abort::Breach;
 use super::core::{Core, Stage, Turn};
@@ -38,7 +38,7 @@ impl Core {
         self.pump();
     }
 
-    /// Octets beyond the length that was said are dropped.
+    /// Octets beyond the announced length are dropped.
     pub(super) fn push_content(&mut self, mut octets: Bytes) {
         if self.sending.step != ActivityState::Slices {
             return;
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// Frames what is there, as far as the window lets it.
+    /// Frames available octets, as far as the window allows.
     fn pump(&mut self) {
         while self.sending.step == ActivityState::Slices {
             if self.sending.slice_left == 0 && !self.next_slice() {
@@ -69,8 +69,7 @@ impl Core {
         }
     }
 
-    /// Begins the next slice, behind its checkpoint; or ends the activity. `false` when the window is full,
-    /// or all is said.
+    /// Begins the next slice, after its checkpoint; or ends the activity. `false` if the window is full or all is sent.
     fn next_slice(&mut self) -> bool {
         let left = self.sending.stream_left;
         if left == 0 {
@@ -114,7 +113,7 @@ impl Core {
                 self.pump();
                 Ok(())
             }
-            // What was under way when we gave it up.
+            // In transit when the activity was discarded.
             ActivityState::Discard(_) => Ok(()),
             ActivityState::Idle | ActivityState::Slices | ActivityState::End(_) => {
                 Err(Breach::session(format!("checkpoint {serial} was not said")))
@@ -137,7 +136,7 @@ impl Core {
         }
     }
 
-    /// The peer can't take it: it is given up, so that the association can be used further.
+    /// The peer cannot accept the APDU: it is discarded, so that the association stays usable.
     pub(super) fn exception(&mut self, reason: ExceptionReason) -> Result<(), Breach> {
         match self.sending.step {
             ActivityState::Slices | ActivityState::End(_) => {

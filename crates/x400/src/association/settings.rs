@@ -1,4 +1,4 @@
-//! What is set before an association, and what is agreed.
+//! Settings before an association, and agreed terms.
 
 use crate::acse;
 use crate::rtse::{Identity, MTA_RTSE, MTSE, Mode};
@@ -16,17 +16,17 @@ pub struct Selectors {
     pub p: Vec<u8>,
 }
 
-/// A transport or presentation selector: ISO 8073 says 32; a CR has at most 128 octets.
+/// A transport or presentation selector: ISO 8073 allows 32; a CR has at most 128 octets.
 pub const SELECTOR_BYTES_MAX: usize = 32;
 /// A session selector (X.225 §8.3.1.10).
 pub const S_SELECTOR_BYTES_MAX: usize = 16;
 
-/// How long each phase may take without progress.
+/// Timeout of each phase without progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
     /// From the connection to the end of the bind, however steadily octets come.
     pub bind: Duration,
-    /// Nothing comes within an activity that the peer has begun, or between parts of what it says.
+    /// No input within an activity begun by the peer, or between the parts of a PDU.
     pub receive: Duration,
     /// The window is full and no checkpoint is acknowledged.
     pub window: Duration,
@@ -34,7 +34,7 @@ pub struct Timeouts {
     pub acknowledge: Duration,
     /// Other answers within the association: to a token, to a discarded activity, to a release.
     pub answer: Duration,
-    /// Nothing is transferred: the responder ends such an association. The initiator's caller decides.
+    /// No transfer: the responder ends the association. For the initiator, the caller decides.
     pub idle: Duration,
 }
 
@@ -56,19 +56,19 @@ pub const WINDOW_MAX: u32 = 64;
 /// The largest distance of checkpoints that we agree to, in units of 1,024 octets.
 pub const CHECKPOINT_KIB_MAX: u32 = 1_048_576;
 
-/// What a responder says and accepts, whoever calls.
+/// Settings of a responder, for all callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResponderSettings {
-    /// The T-selectors that are ours; when there are none, any is.
+    /// T-selectors of this end; any if empty.
     pub t_selectors: Vec<Vec<u8>>,
     /// The largest TPDU that we agree to, from [`TPDU_BYTES_MIN`](crate::x224::TPDU_BYTES_MIN) to
     /// [`TPDU_BYTES_MAX`].
     pub tpdu_bytes: usize,
     /// Checkpoints at least every so many times 1,024 octets; 0 leaves it to the initiator.
     pub checkpoint_kib: u32,
-    /// Two-way alternate dialogues are agreed to; otherwise refused.
+    /// Accept two-way alternate dialogues.
     pub two_way: bool,
-    /// How long what may take.
+    /// Timeouts of the phases.
     pub timeouts: Timeouts,
 }
 
@@ -84,28 +84,28 @@ impl Default for ResponderSettings {
     }
 }
 
-/// What an initiator asks for.
+/// Settings of an initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitiatorSettings {
-    /// What runs above the session.
+    /// The protocols above the session.
     pub mode: Mode,
     /// The peer's selectors.
     pub called: Selectors,
     /// Ours.
     pub calling: Selectors,
-    /// Who we say we are.
+    /// Identity of this end.
     pub identity: Identity,
-    /// Checkpoints every so many times 1,024 octets; 0 for none. What the responder says in return counts.
+    /// Checkpoint distance in units of 1,024 octets; 0 for none. The responder's answer counts.
     pub checkpoint_kib: u32,
     /// Unacknowledged checkpoints at most, from 1 to [`WINDOW_MAX`].
     pub window: u32,
-    /// Offer the peer to take its turn on this association (two-way alternate).
+    /// Offer the peer the turn on this association (two-way alternate).
     pub two_way: bool,
     /// The largest TPDU to offer.
     pub tpdu_bytes: usize,
     /// The UTCTime of this association's reference, `YYMMDDhhmmssZ`.
     pub reference_time: String,
-    /// How long what may take.
+    /// Timeouts of the phases.
     pub timeouts: Timeouts,
 }
 
@@ -135,7 +135,7 @@ pub(super) struct Contexts {
 }
 
 impl Contexts {
-    /// Ours, when we propose them; the same numbers as others use.
+    /// Contexts proposed by this end; the numbers are those of other implementations.
     pub(super) const OURS: Contexts = Contexts { acse: 1, rtse: 3, mtse: 5 };
 
     pub(super) fn proposal(self) -> [(i64, &'static [u8]); 3] {

@@ -1,4 +1,4 @@
-//! How far transfers are, the peer's and ours.
+//! State of transfers in both directions.
 
 use super::abort::Breach;
 use super::{ExceptionReason, Layer, Phase};
@@ -7,7 +7,7 @@ use crate::session::Serial;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// How far the peer's activity is.
+/// State of the peer's activity.
 #[derive(Debug, Default)]
 pub(super) enum Receiving {
     /// There is none.
@@ -84,7 +84,7 @@ impl Activity {
     }
 }
 
-/// How far our activity is.
+/// State of this end's activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ActivityState {
     #[default]
@@ -107,12 +107,12 @@ pub(super) struct Sending {
     pub(super) queue: VecDeque<Bytes>,
     /// Octets of the APDU that the caller has yet to give.
     pub(super) apdu_left: u64,
-    /// Octets of the stream that are in no slice yet: the APDU and what is around it.
+    /// Octets of the stream not in a slice yet: the APDU and its framing.
     pub(super) stream_left: u64,
     /// Octets that the slice lacks.
     pub(super) slice_left: u64,
     pub(super) is_first_slice: bool,
-    /// The last checkpoint said, and the last acknowledged.
+    /// The last checkpoints sent and acknowledged.
     pub(super) said: Serial,
     pub(super) acknowledged: Serial,
 }
@@ -122,7 +122,7 @@ impl Sending {
         self.step == ActivityState::Idle
     }
 
-    /// Nothing is under way any more.
+    /// Nothing is pending any more.
     pub(super) fn clear(&mut self) {
         *self = Sending { activities: self.activities, ..Sending::default() };
     }
@@ -132,7 +132,7 @@ impl Sending {
         self.said.0.saturating_sub(self.acknowledged.0) >= window
     }
 
-    /// What is waited for.
+    /// The awaited phase.
     pub(super) fn phase(&self, window: u32) -> Option<Phase> {
         match self.step {
             ActivityState::Idle => None,

@@ -1,18 +1,18 @@
-//! What may be wrong with an encoding.
+//! Errors of an encoding.
 
 use super::{NESTING_MAX, Tag};
 use std::fmt;
 
-/// What is wrong, and where.
+/// An error and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BerError {
-    /// What is wrong.
+    /// The error.
     pub fault: BerFault,
     /// The octet where the element or the value concerned begins, from 0.
     pub at: u64,
 }
 
-/// What is wrong with an encoding.
+/// Errors of an encoding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BerFault {
     /// The octets end within an identifier or a length.
@@ -21,14 +21,14 @@ pub enum BerFault {
     TagNumber,
     /// A length of more than 8 octets or over 63 bits, or the reserved first octet FF.
     Length,
-    /// A length beyond what there is, or beyond the end of the element around it.
+    /// A length beyond the available octets, or beyond the end of the enclosing element.
     PastEnd {
         /// The length as encoded.
         length: u64,
-        /// How many octets there are.
+        /// Number of available octets.
         available: u64,
     },
-    /// An indefinite length whose end never comes.
+    /// An indefinite length without an end.
     NeverClosed,
     /// An indefinite length on a primitive element.
     IndefinitePrimitive,
@@ -38,14 +38,14 @@ pub enum BerFault {
     TooDeep,
     /// Another element than the one that must be here.
     Unexpected {
-        /// What is here.
+        /// The tag found.
         found: Tag,
-        /// What must be.
+        /// The tag expected.
         wanted: Tag,
     },
     /// Nothing where an element must be.
     Missing {
-        /// What must be here, if that is one tag.
+        /// The expected tag, if it is a single one.
         wanted: Option<Tag>,
     },
     /// More where nothing may follow.
@@ -56,12 +56,12 @@ pub enum BerFault {
     NotPrimitive,
     /// A segment of a constructed string that is no string.
     Segment {
-        /// What it is.
+        /// The tag found.
         found: Tag,
     },
     /// An integer without octets.
     Integer,
-    /// An integer beyond what the field may hold.
+    /// An integer outside the range of the field.
     IntegerRange,
     /// A boolean that is not one octet.
     Boolean,

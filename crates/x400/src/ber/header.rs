@@ -2,14 +2,14 @@
 
 use super::{BerFault, Class, Tag};
 
-/// What stands before the contents of an element.
+/// Identifier and length of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub tag: Tag,
     pub constructed: bool,
     /// `None` is indefinite.
     pub length: Option<u64>,
-    /// How many octets identifier and length have.
+    /// Number of octets of identifier and length.
     pub bytes: usize,
 }
 
@@ -74,7 +74,7 @@ fn long_number(octets: &[u8]) -> Result<Option<(u32, &[u8])>, BerFault> {
     Ok(None)
 }
 
-/// A length and what is behind it.
+/// Parses a length; also returns the octets after it.
 fn length(octets: &[u8]) -> Result<Option<(Length, &[u8])>, BerFault> {
     let Some((&first, rest)) = octets.split_first() else { return Ok(None) };
     let count = match first {

@@ -8,9 +8,9 @@ use super::{BerError, BerFault, NESTING_MAX, Tag};
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     input: &'a [u8],
-    /// Where `input` begins.
+    /// Offset of `input`.
     at: u64,
-    /// How deep its elements lie; the outermost have depth 1.
+    /// Depth of its elements; the outermost have depth 1.
     depth: usize,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Reader<'a> {
         Reader { input, at: base, depth: 1 }
     }
 
-    /// What an element has within it.
+    /// A reader of an element's contents.
     const fn within(input: &'a [u8], at: u64, depth: usize) -> Self {
         Reader { input, at, depth }
     }
@@ -38,13 +38,13 @@ impl<'a> Reader<'a> {
         self.input.is_empty()
     }
 
-    /// The offset of what comes next.
+    /// The offset of the next element.
     #[must_use]
     pub const fn at(&self) -> u64 {
         self.at
     }
 
-    /// What has not been read yet.
+    /// The unread octets.
     #[must_use]
     pub const fn rest(&self) -> &'a [u8] {
         self.input
@@ -61,10 +61,10 @@ impl<'a> Reader<'a> {
         self.header().map(|header| Some(header.tag))
     }
 
-    /// The next element, whatever it is; there must be one.
+    /// The next element, whatever its tag; one is required.
     ///
     /// # Errors
-    /// It is broken, or there is none.
+    /// Returns an error if it is malformed or missing.
     pub fn any(&mut self) -> Result<Element<'a>, BerError> {
         let missing = BerFault::Missing { wanted: None }.at(self.at);
         self.next().unwrap_or(Err(missing))
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
     /// The next element, which must have this tag.
     ///
     /// # Errors
-    /// It is broken, another, or there is none.
+    /// Returns an error if it is malformed, has another tag, or is missing.
     pub fn read(&mut self, wanted: Tag) -> Result<Element<'a>, BerError> {
         match self.peek()? {
             Some(found) if found == wanted => self.any(),
@@ -159,22 +159,22 @@ pub struct Element<'a> {
     pub tag: Tag,
     /// It consists of elements.
     pub constructed: bool,
-    /// Where it begins.
+    /// Offset of the element.
     pub at: u64,
-    /// All of it as it came: identifier, length, contents, and end-of-contents octets if there are.
+    /// The whole encoding: identifier, length, contents, and end-of-contents octets if present.
     pub encoded: &'a [u8],
-    /// What is in it, without end-of-contents octets.
+    /// The contents, without end-of-contents octets.
     pub contents: &'a [u8],
-    /// Where its contents begin.
+    /// Offset of its contents.
     pub contents_at: u64,
     depth: usize,
 }
 
 impl<'a> Element<'a> {
-    /// What it consists of.
+    /// Its inner elements.
     ///
     /// # Errors
-    /// It is primitive.
+    /// Returns an error if it is primitive.
     pub fn children(&self) -> Result<Reader<'a>, BerError> {
         if !self.constructed {
             return Err(BerFault::NotConstructed.at(self.at));
@@ -182,10 +182,10 @@ impl<'a> Element<'a> {
         Ok(Reader::within(self.contents, self.contents_at, self.depth.saturating_add(1)))
     }
 
-    /// The one element in it: what an EXPLICIT tag is around.
+    /// The only inner element: the one inside an EXPLICIT tag.
     ///
     /// # Errors
-    /// It is primitive, or has none or several in it, or a broken one.
+    /// Returns an error if it is primitive, has no or several inner elements, or a malformed one.
     pub fn only_child(&self) -> Result<Element<'a>, BerError> {
         let mut children = self.children()?;
         let child = children.any()?;
@@ -257,10 +257,10 @@ impl<'a> Element<'a> {
         if self.contents.is_empty() { Ok(()) } else { Err(BerFault::Null.at(self.at)) }
     }
 
-    /// The octets of an OBJECT IDENTIFIER, to compare with others; [`super::oid_text`] shows them.
+    /// The octets of an OBJECT IDENTIFIER, for comparison; [`super::oid_text`] prints them.
     ///
     /// # Errors
-    /// It is constructed, empty, cut within a component, or has one over 64 bits.
+    /// Returns an error if it is constructed, empty, cut within a component, or has a component over 64 bits.
     pub fn oid(&self) -> Result<&'a [u8], BerError> {
         let octets = self.primitive()?;
         if check_oid(octets) { Ok(octets) } else { Err(BerFault::Oid.at(self.at)) }
@@ -288,8 +288,8 @@ impl WithinError {
     }
 }
 
-/// How many octets come before the end-of-contents octets that close the element at this depth. What has
-/// a definite length is not looked into.
+/// Number of octets before the end-of-contents octets that close the element at this depth. Elements of definite length
+/// are not examined.
 fn indefinite(octets: &[u8], at: u64, depth: usize) -> Result<usize, WithinError> {
     let mut taken = 0_usize;
     let mut open = 1_usize;

@@ -10,21 +10,20 @@ pub struct Begin {
     pub tag: Tag,
     /// It consists of elements.
     pub constructed: bool,
-    /// How many octets it has in it; `None` is an indefinite length.
+    /// Length of its contents; `None` is an indefinite length.
     pub length: Option<u64>,
     /// 1 for the outermost.
     pub depth: usize,
-    /// Where its identifier is.
+    /// Offset of its identifier.
     pub at: u64,
-    /// Where its contents begin.
+    /// Offset of its contents.
     pub contents_at: u64,
 }
 
-/// What the octets that a step took are.
+/// The meaning of the octets taken by a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skimmed {
-    /// An element begins; the octets taken end its identifier and length, whose front earlier steps may
-    /// have taken.
+    /// An element begins; the octets taken end its identifier and length, which earlier steps may have begun.
     Begin(Begin),
     /// Contents of the element that began last and has not ended: of a primitive one its value, of a
     /// constructed one elements below the level that is reported.
@@ -44,9 +43,9 @@ pub enum Skimmed {
 /// One step through the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkimStep {
-    /// How many octets of the input were taken.
+    /// Number of input octets taken.
     pub consumed: usize,
-    /// What they are.
+    /// Their meaning.
     pub what: Skimmed,
 }
 
@@ -54,7 +53,7 @@ pub struct SkimStep {
 struct ElementFrame {
     /// `None` is an indefinite length.
     end: Option<u64>,
-    /// Where whatever is around it ends, at the latest.
+    /// Latest end of the enclosing element.
     limit: u64,
     at: u64,
     contents_at: u64,
@@ -67,7 +66,7 @@ struct ElementFrame {
 pub struct Skimmer {
     levels: usize,
     nesting_max: usize,
-    /// How many octets were taken.
+    /// Number of octets taken.
     at: u64,
     /// A header that is cut.
     head: [u8; HEADER_BYTES_MAX],
@@ -84,7 +83,7 @@ impl Skimmer {
         Skimmer::around(levels, 0)
     }
 
-    /// Lets elements be nested deeper by so many levels, for what is around others.
+    /// Allows this many more levels of nesting, for elements around other elements.
     pub(crate) fn around(levels: usize, more: usize) -> Self {
         let levels = levels.clamp(1, NESTING_MAX);
         let nesting_max = NESTING_MAX.saturating_add(more);
@@ -92,18 +91,17 @@ impl Skimmer {
         Skimmer { levels, nesting_max, at: 0, head, head_bytes: 0, open: Vec::new(), pass: 0 }
     }
 
-    /// One octet, 00, was taken and not said to be contents: it may begin the end of a reported element.
+    /// One octet, 00, was taken and not reported as contents: it may begin the end of a reported element.
     pub(crate) fn holds_zero(&self) -> bool {
         self.head_bytes == 1 && self.head.first() == Some(&0) && self.is_in_sight()
     }
 
-    /// Reports elements that begin from here on down to this depth. What lies in an element that was not
-    /// reported stays opaque.
+    /// From here on reports elements down to this depth. The contents of an unreported element stay opaque.
     pub fn set_levels(&mut self, levels: usize) {
         self.levels = levels.clamp(1, NESTING_MAX);
     }
 
-    /// How many octets were taken so far.
+    /// Number of octets taken so far.
     #[must_use]
     pub const fn at(&self) -> u64 {
         self.at
@@ -115,11 +113,11 @@ impl Skimmer {
         self.open.is_empty() && self.head_bytes == 0
     }
 
-    /// The next step. Call it until it says [`Skimmed::NeedInput`], with what is left of the input each
-    /// time; it may have something to say when nothing is left.
+    /// The next step. Call it with the rest of the input until it returns [`Skimmed::NeedInput`]; it may return more
+    /// even without input.
     ///
     /// # Errors
-    /// The stream is no BER. The skimmer can't be used any more.
+    /// Returns an error if the stream is not BER. The skimmer is then unusable.
     pub fn step(&mut self, input: &[u8]) -> Result<SkimStep, BerError> {
         if self.pass > 0 {
             let consumed = usize::try_from(self.pass).unwrap_or(usize::MAX).min(input.len());
@@ -167,7 +165,7 @@ impl Skimmer {
         SkimStep { consumed, what }
     }
 
-    /// What lies directly in the element that is open (or outside all) is for the caller to see.
+    /// Returns true if elements directly in the open element (or outside all) are reported.
     fn is_in_sight(&self) -> bool {
         self.open.last().is_none_or(|top| top.is_reported)
     }
@@ -196,7 +194,7 @@ impl Skimmer {
         self.begin(header, at, consumed)
     }
 
-    /// The header, if it is complete, and how many octets of the input were taken for it.
+    /// The header, if complete, and the number of input octets used for it.
     fn gather(&mut self, input: &[u8]) -> Result<(Option<Header>, usize), BerFault> {
         if self.head_bytes == 0
             && let Some(header) = Header::parse(input)?

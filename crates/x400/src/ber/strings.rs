@@ -3,7 +3,7 @@
 use super::{BerError, BerFault, Class, Element, NESTING_MAX, Reader, Tag};
 use std::borrow::Cow;
 
-/// A type whose value is octets or characters, and a bit string.
+/// Returns true for types of octets or characters, and for bit strings.
 pub(crate) fn is_string(tag: Tag) -> bool {
     tag.class == Class::Universal && matches!(tag.number, 3 | 4 | 12 | 18..=22 | 25..=28 | 30)
 }
@@ -42,7 +42,7 @@ impl<'a> Element<'a> {
 /// The pieces of a string in their order. Ends behind an error.
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
-    /// A string that is primitive, or whose segments are not open yet.
+    /// A string that is primitive, or has unopened segments.
     first: Option<Element<'a>>,
     /// The constructed strings that are open, outermost first; never more than [`NESTING_MAX`].
     open: Vec<Reader<'a>>,
@@ -60,7 +60,7 @@ impl<'a> Segments<'a> {
                 if !element.constructed {
                     return Ok(Some(element));
                 }
-                // The reader refuses what is too deep; this holds for strings read at any depth.
+                // The reader refuses deeper elements; this applies to strings read at any depth.
                 if self.open.len() >= NESTING_MAX {
                     return Err(BerFault::TooDeep.at(element.at));
                 }
@@ -143,7 +143,7 @@ impl<'a> Bits<'a> {
         Ok(bits)
     }
 
-    /// How many bits there are.
+    /// Number of bits.
     #[must_use]
     pub fn len(&self) -> usize {
         self.octets.len().saturating_mul(8).saturating_sub(usize::from(self.unused))

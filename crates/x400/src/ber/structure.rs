@@ -9,7 +9,7 @@ use super::{BerError, BerFault, Class, NESTING_MAX, Tag};
 #[derive(Clone, Copy)]
 struct OpenElement {
     at: usize,
-    /// Where it ends; of an indefinite length at the latest.
+    /// End of the element; an upper bound for an indefinite length.
     limit: usize,
     is_indefinite: bool,
     is_string: bool,
@@ -51,7 +51,7 @@ pub fn check_structure(octets: &[u8]) -> Result<(), BerError> {
         };
         let behind = rest.get(header.bytes..).unwrap_or_default();
         if header.is_end() {
-            // What is around the outermost has a definite length.
+            // The outermost element is inside a definite length.
             let outer = around.pop().filter(|_| open.is_indefinite);
             open = outer.ok_or_else(|| BerFault::StrayEnd.at(at as u64))?;
             at += header.bytes;
@@ -102,7 +102,7 @@ fn short(octets: &[u8]) -> Option<Header> {
         _ => Class::Private,
     };
     let tag = Tag { class, number: u32::from(number) };
-    // X.690 §8.1.5: an end has the identifier 0, and no other form of it.
+    // X.690 §8.1.5: an end has the identifier 0, in this form only.
     (tag != Tag::universal(0)).then_some(Header {
         tag,
         constructed: first & 0x20 != 0,
@@ -111,7 +111,7 @@ fn short(octets: &[u8]) -> Option<Header> {
     })
 }
 
-/// What is within it; of an indefinite length all that may be.
+/// The contents; for an indefinite length an upper bound.
 fn contents<'a>(header: &Header, behind: &'a [u8]) -> Result<&'a [u8], BerFault> {
     let Some(length) = header.length else { return Ok(behind) };
     let bytes = usize::try_from(length).map_err(|_| BerFault::Length)?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Whose numbers a tag counts by (X.690 §8.1.2.2).
+/// The namespace of a tag's number (X.690 §8.1.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// ASN.1's own types.
@@ -15,10 +15,10 @@ pub enum Class {
     Private,
 }
 
-/// Which type or field an element is.
+/// The type or field of an element.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag {
-    /// Whose number it is.
+    /// The namespace of its number.
     pub class: Class,
     /// The number within its class.
     pub number: u32,

@@ -15,19 +15,19 @@ impl Writer {
         Writer { octets: Vec::new() }
     }
 
-    /// Nothing yet, with room for so many octets.
+    /// An empty writer with this capacity.
     #[must_use]
     pub fn with_capacity(bytes: usize) -> Self {
         Writer { octets: Vec::with_capacity(bytes) }
     }
 
-    /// What is written so far.
+    /// The octets written so far.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.octets
     }
 
-    /// What is written.
+    /// The written octets.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         self.octets
@@ -90,7 +90,7 @@ impl Writer {
         self.octets.extend_from_slice(encoded);
     }
 
-    /// Identifier and length alone: so many octets of contents follow by other ways.
+    /// Identifier and length alone: the caller writes the contents separately.
     pub fn header(&mut self, tag: Tag, constructed: bool, length: u64) {
         self.identifier(tag, constructed);
         let (octets, count) = length_octets(length);
@@ -117,7 +117,7 @@ impl Writer {
     }
 }
 
-/// How many octets identifier and length have, before contents of this length.
+/// Number of octets of identifier and length, before contents of this length.
 #[must_use]
 pub fn header_bytes(tag: Tag, length: u64) -> usize {
     let number = if tag.number < 0x1F { 0 } else { number_groups(tag.number) as usize };
@@ -129,7 +129,7 @@ fn number_groups(number: u32) -> u32 {
     (32 - number.leading_zeros()).div_ceil(7)
 }
 
-/// The octets of a length, and how many of them count.
+/// The octets of a length, and the number of significant ones.
 fn length_octets(length: u64) -> ([u8; 9], usize) {
     let mut octets = [0; 9];
     if length < 0x80 {

@@ -14,7 +14,7 @@ pub const PAGES_MAX: usize = 4_096;
 pub enum BodyPart {
     /// \[0\]: text.
     Ia5 {
-        /// Which repertoire: 2 ITA2, 5 IA5; absent is 5.
+        /// Repertoire: 2 ITA2, 5 IA5; absent is 5.
         repertoire: Option<u32>,
         /// The text.
         text: Bytes,
@@ -23,7 +23,7 @@ pub enum BodyPart {
     Teletex(Vec<Bytes>),
     /// \[9\]: another message.
     Message(Box<Forwarded>),
-    /// \[14\]: octets of which the two must know what they are.
+    /// \[14\]: octets with a bilaterally agreed meaning.
     Bilateral(Bytes),
     /// \[15\]: of a type with an object identifier.
     Extended(Extended),
@@ -34,7 +34,7 @@ pub enum BodyPart {
 /// A message within another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarded {
-    /// When it was delivered.
+    /// Time of delivery.
     pub delivery_time: Option<UtcTime>,
     /// Its delivery envelope and later fields, as elements as they came.
     pub envelope: Vec<Bytes>,
@@ -51,7 +51,7 @@ pub struct Extended {
     pub parameters: Option<(Bytes, Bytes)>,
     /// Its value.
     pub data: ExtendedData,
-    /// All of it as it came, tag \[15\] included.
+    /// The whole encoding as received, tag \[15\] included.
     pub encoded: Bytes,
 }
 
@@ -216,7 +216,7 @@ impl Extended {
         Ok(Extended { oid, parameters, data, encoded: shared_element(element, whole) })
     }
 
-    /// A part of this type whose data `write` writes.
+    /// A part of this type with data written by `write`.
     #[must_use]
     pub fn new(
         oid: &[u8],

@@ -1,5 +1,5 @@
-//! File transfer body parts (X.420 annex B, ISO 8571): a file with its attributes. What MIXER maps of them is read and
-//! written (RFC 2157 §2.3); a part that has more than that says so.
+//! File transfer body parts (X.420 annex B, ISO 8571): a file with its attributes. The attributes that MIXER maps are
+//! read and written (RFC 2157 §2.3); further ones in a part are indicated.
 
 use super::body::{Extended, ExtendedData, external};
 use super::{
@@ -20,15 +20,15 @@ pub struct FileTransfer {
     pub application: Option<Bytes>,
     /// A description for people.
     pub description: Option<String>,
-    /// What the file is called; never a path on our disk.
+    /// Name of the file; never a path on this machine.
     pub pathname: Option<String>,
-    /// When it was created.
+    /// Time of creation.
     pub created: Option<UtcTime>,
-    /// When it was changed last.
+    /// Time of the last change.
     pub modified: Option<UtcTime>,
-    /// When it was read last.
+    /// Time of the last read.
     pub read: Option<UtcTime>,
-    /// How many octets it has.
+    /// Length in octets.
     pub size: Option<u64>,
     /// Header fields that go with it (RFC 2157 §2.3.2): `Name: value` each.
     pub fields: Vec<String>,
@@ -54,11 +54,11 @@ impl FileTransfer {
         for parameter in Reader::new(parameters).next()?.ok()?.children().ok()? {
             let parameter = parameter.ok()?;
             match parameter.tag.number {
-                // Which file it belongs to: information only.
+                // The related file: for information only.
                 0 => {}
                 1 => is_binary(&parameter).then_some(())?,
                 2 => file.environment(&parameter)?,
-                // Compressed in a way that nobody here knows.
+                // An unknown compression.
                 3 => return None,
                 4 => file.attributes(&parameter)?,
                 5 => file.fields = fields(&parameter)?,
@@ -117,7 +117,7 @@ impl FileTransfer {
         Some(())
     }
 
-    /// Makes a part of it.
+    /// Converts it to a body part.
     #[must_use]
     pub fn to_extended(&self) -> Extended {
         let mut parameters = Writer::new();
@@ -170,7 +170,7 @@ impl FileTransfer {
     }
 }
 
-/// The octets of a file whose contents are nothing but octets, in one or more EXTERNALs.
+/// The octets of a file with only octets as contents, in one or more EXTERNALs.
 fn contents(data: &Bytes) -> Option<Bytes> {
     let list = Reader::new(data).next()?.ok()?;
     let mut pieces = Vec::new();
@@ -192,7 +192,7 @@ fn contents(data: &Bytes) -> Option<Bytes> {
     }
 }
 
-/// Whether contents-type is the default: octets without a structure.
+/// Returns true for the default contents-type: octets without a structure.
 fn is_binary(contents_type: &Element<'_>) -> bool {
     let mut found = false;
     let mut open = vec![*contents_type];
@@ -206,8 +206,8 @@ fn is_binary(contents_type: &Element<'_>) -> bool {
     found
 }
 
-/// A GraphicString, without escape sequences of sets that are Latin-1 anyway (RFC 2157 §2.3.1): others make a question
-/// mark of each octet that is no ASCII.
+/// A GraphicString, without escape sequences of sets that are Latin-1 anyway (RFC 2157 §2.3.1). With other sets each
+/// non-ASCII octet becomes a question mark.
 fn graphic(element: &Element<'_>) -> Option<String> {
     let octets = element.octets().ok()?;
     let mut plain = Vec::with_capacity(octets.len());
@@ -236,7 +236,7 @@ fn graphic(element: &Element<'_>) -> Option<String> {
     Some(teletex::to_text(&plain))
 }
 
-/// In ASCII, or in Latin-1 with the sequences that say so; what that has not becomes a question mark.
+/// Writes a text in ASCII, or in Latin-1 with the escape sequences for it; other characters become question marks.
 fn put_graphic(out: &mut Writer, text: &str) {
     let mut octets: Vec<u8> =
         text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect();

@@ -62,7 +62,7 @@ impl GeneralText {
         Some(GeneralText { part, text: Bytes::from(plain(&octets, part)?) })
     }
 
-    /// Makes a part of it; `None`: there is no such set.
+    /// Converts it to a body part; `None` for an unknown set.
     #[must_use]
     pub fn to_extended(&self) -> Option<Extended> {
         let set = match self.part {
@@ -102,8 +102,7 @@ impl GeneralText {
     }
 }
 
-/// The text without the sequences that designate and invoke what is in force anyway; `None` where another set is
-/// called in.
+/// The text without sequences that designate and invoke the sets in force; `None` if it switches to another set.
 fn plain(text: &[u8], part: Option<u8>) -> Option<Vec<u8>> {
     let right = part.and_then(|part| SETS.iter().find(|(known, ..)| *known == part));
     let mut plain = Vec::with_capacity(text.len());

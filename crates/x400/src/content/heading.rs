@@ -15,9 +15,9 @@ const IPM_IDENTIFIER: Tag = Tag::application(11);
 pub struct Heading {
     /// Its name.
     pub this_ipm: IpmIdentifier,
-    /// Who sent it.
+    /// The originator.
     pub originator: Option<OrDescriptor>,
-    /// Who wanted it sent.
+    /// Authorizing users.
     pub authorizing_users: Vec<OrDescriptor>,
     /// To.
     pub primary_recipients: Vec<RecipientSpecifier>,
@@ -33,15 +33,15 @@ pub struct Heading {
     pub related: Vec<IpmIdentifier>,
     /// Subject, as teletex octets.
     pub subject: Option<Bytes>,
-    /// When it is worth nothing any more.
+    /// Time of expiry.
     pub expiry: Option<UtcTime>,
-    /// When an answer is wanted.
+    /// Time by which an answer is requested.
     pub reply_by: Option<UtcTime>,
-    /// To whom an answer goes.
+    /// Recipients of answers.
     pub reply_recipients: Vec<OrDescriptor>,
-    /// How important it is.
+    /// Importance.
     pub importance: Importance,
-    /// Who else may read it.
+    /// Sensitivity.
     pub sensitivity: Option<Sensitivity>,
     /// It was forwarded by no person.
     pub is_auto_forwarded: bool,
@@ -49,7 +49,7 @@ pub struct Heading {
     pub extensions: Vec<HeadingExtension>,
 }
 
-/// How important a message is.
+/// Importance of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Importance {
     /// 0.
@@ -61,23 +61,23 @@ pub enum Importance {
     High,
 }
 
-/// Who else may read a message.
+/// Sensitivity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sensitivity {
     /// 1: it is for the recipient as a person.
     Personal,
-    /// 2: nobody but the recipient.
+    /// 2: for the recipient only.
     Private,
-    /// 3: nobody outside the company.
+    /// 3: not outside the company.
     CompanyConfidential,
 }
 
-/// What names an interpersonal message.
+/// Identifier of an interpersonal message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IpmIdentifier {
-    /// The user who gave the name.
+    /// The user that assigned the name.
     pub user: Option<OrName>,
-    /// What is unique with that user.
+    /// Part unique within that user.
     pub relative: Box<str>,
 }
 
@@ -92,7 +92,7 @@ pub struct OrDescriptor {
     pub telephone: Option<Box<str>>,
 }
 
-/// A recipient, and what is asked of it.
+/// A recipient, and the requests to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecipientSpecifier {
     /// Who.
@@ -113,7 +113,7 @@ pub struct HeadingExtension {
 }
 
 impl Importance {
-    /// The importance of this number; what is neither low nor high is normal.
+    /// The importance of this number; other numbers than low and high are normal.
     #[must_use]
     pub fn of_number(number: u32) -> Importance {
         match number {
@@ -294,7 +294,7 @@ impl Heading {
         self.extensions.iter().find(|extension| extension.oid == oid)
     }
 
-    /// Whether it needs what P2 of 1984 has not: then the content is P22.
+    /// Returns true if it needs features missing in P2 of 1984: the content is then P22.
     #[must_use]
     pub fn needs_1988(&self) -> bool {
         !self.extensions.is_empty()
@@ -354,7 +354,7 @@ impl IpmIdentifier {
         });
     }
 
-    /// Reads a subject-ipm, which has the tag of its own.
+    /// Reads a subject-ipm, which has its own tag.
     pub(super) const TAG: Tag = IPM_IDENTIFIER;
 }
 
@@ -459,7 +459,7 @@ impl HeadingExtension {
         });
     }
 
-    /// An extension whose value `write` writes.
+    /// An extension with a value written by `write`.
     #[must_use]
     pub fn new(oid: &[u8], write: impl FnOnce(&mut Writer)) -> HeadingExtension {
         let mut value = Writer::new();

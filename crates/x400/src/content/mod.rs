@@ -1,7 +1,7 @@
 //! Interpersonal messages and notifications: P2 of 1984 and P22 of 1988 (X.420), the contents of most messages.
 //!
-//! What is read borrows from the content, however long its parts are; what nobody here knows stays an element as
-//! it came. Writing takes values, and is for contents that a gateway makes: a relay never touches one.
+//! Parsed values borrow from the content, however long its parts are; unknown elements are kept as received. Writing
+//! takes values, and is for contents made by a gateway: a relay never changes a content.
 
 pub mod body;
 pub mod file_transfer;
@@ -26,12 +26,12 @@ pub const BODY_PARTS_MAX: usize = 10_000;
 /// Recipients, and other items of a list in a heading, at most (X.420 sets no bound but that of X.411).
 pub const HEADING_ITEMS_MAX: usize = 32_767;
 
-/// What a content of type P2 or P22 is.
+/// Kind of a content of type P2 or P22.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// A message between people.
     Message(Box<Ipm>),
-    /// What became of one at its recipient.
+    /// Notification about a message.
     Notification(Box<Ipn>),
 }
 

@@ -1,4 +1,4 @@
-//! Notifications: what became of a message at its recipient (X.420 §8).
+//! Notifications: the fate of a message at its recipient (X.420 §8).
 
 use super::{HeadingExtension, Ipm, IpmIdentifier, OrDescriptor};
 use crate::ber::{Element, Tag, Writer};
@@ -11,26 +11,26 @@ use bytes::Bytes;
 pub struct Ipn {
     /// The message.
     pub subject_ipm: IpmIdentifier,
-    /// Who notifies.
+    /// Originator of the notification.
     pub originator: Option<OrDescriptor>,
-    /// Whom the originator meant, if that was another.
+    /// The recipient meant by the originator, if different.
     pub preferred_recipient: Option<OrDescriptor>,
-    /// Into what the message was converted.
+    /// Information types after conversion of the message.
     pub conversion_eits: Option<Eits>,
     /// Extensions in their order.
     pub extensions: Vec<HeadingExtension>,
-    /// What happened.
+    /// The event.
     pub kind: IpnKind,
 }
 
-/// What happened to a message.
+/// The event that befell a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IpnKind {
     /// It was read.
     Receipt {
         /// When.
         time: UtcTime,
-        /// The program says so by itself.
+        /// Sent automatically by a program.
         is_automatic: bool,
         /// More about it.
         supplementary: Option<Box<str>>,
@@ -76,7 +76,7 @@ impl Ipn {
                 IpmIdentifier::TAG => {
                     once(&mut subject, IpmIdentifier::decode(&part)?, "subject-ipm", at)?;
                 }
-                // The choice of what happened is tagged as the originator's neighbour is: [0].
+                // The choice of the event has the same tag as the field after the originator: [0].
                 tag if tag == Tag::context(0) => {
                     once(&mut kind, IpnKind::decode(&part, whole)?, "notification", at)?;
                 }

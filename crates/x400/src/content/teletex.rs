@@ -1,5 +1,5 @@
-//! Teletex strings of texts for people (RFC 2156 §3.3.4): T.61, in which a diacritic stands before its letter. Many
-//! write Latin-1 instead, so what is no T.61 is read as that.
+//! Teletex strings in texts for people (RFC 2156 §3.3.4): T.61, with a diacritic before its letter. Many programs write
+//! Latin-1 instead, so invalid T.61 is read as that.
 
 use std::sync::LazyLock;
 
@@ -64,7 +64,7 @@ const ALONE: [Option<char>; 256] = {
     alone
 };
 
-/// Diacritics, the letters that they stand before, and what comes of it.
+/// Diacritics, the letters that they combine with, and the results.
 const DIACRITICS: [(u8, &str, &str); 9] = [
     (0xc1, "AEIOUaeiou", "ÀÈÌÒÙàèìòù"),
     (0xc2, "AEIOUYaeiouyCLNRSZclnrsz", "ÁÉÍÓÚÝáéíóúýĆĹŃŔŚŹćĺńŕśź"),
@@ -84,8 +84,8 @@ pub fn to_text(octets: &[u8]) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// As T.61; `None`: it is none. A diacritic before a letter that never has it tells Latin-1 apart, and so does a small
-/// letter of Latin-1, where T.61 has mostly others.
+/// Decodes T.61; `None` if it is invalid. A diacritic before an unsuitable letter indicates Latin-1. So does a small
+/// letter of Latin-1, at a code where T.61 has mostly other characters.
 fn from_t61(octets: &[u8]) -> Option<String> {
     let has_diacritic = octets.iter().any(|octet| (0xc1..=0xcf).contains(octet));
     let mut text = String::with_capacity(octets.len());
@@ -110,7 +110,7 @@ fn from_t61(octets: &[u8]) -> Option<String> {
 /// [`combinations`], made once: texts may be long, and have many lines.
 static COMBINED: LazyLock<Vec<Option<char>>> = LazyLock::new(combinations);
 
-/// What comes of a diacritic and a letter, by [`pair`].
+/// Combinations of diacritic and letter, by [`pair`].
 fn combinations() -> Vec<Option<char>> {
     let mut all = vec![None; pair(0xcf, 0xff) + 1];
     for (diacritic, letters, combined) in DIACRITICS {
@@ -127,7 +127,7 @@ fn pair(diacritic: u8, letter: u8) -> usize {
     usize::from(diacritic & 0xf) << 8 | usize::from(letter)
 }
 
-/// The text in teletex octets that [`to_text`] reads as the same; `None`: they can't say it.
+/// The text in teletex octets that [`to_text`] decodes to the same text; `None` if impossible.
 #[must_use]
 pub fn from_text(text: &str) -> Option<Vec<u8>> {
     let mut octets = Vec::with_capacity(text.len());

@@ -1,4 +1,4 @@
-//! Addresses both ways (RFC 2156 §4.3).
+//! Mapping of addresses in both directions (RFC 2156 §4.3).
 
 use super::mcgam::{LEVELS_MAX, Mappings, is_label, levels_of};
 use super::printable;
@@ -8,10 +8,10 @@ use crate::or_name::{
 
 /// Characters of a domain-defined value at most (X.411, ub-domain-defined-attribute-value-length).
 const VALUE_CHARS_MAX: usize = 128;
-/// Where the rest of a long address goes, 128 characters each (RFC 2156 §4.3.2).
+/// Attributes for the rest of a long address, 128 characters each (RFC 2156 §4.3.2).
 const OVERFLOW: [&str; 3] = ["RFC822C1", "RFC822C2", "RFC822C3"];
 
-/// What an internet address is used for: it decides where an answer comes back (RFC 2156 §4.3.4, stage II).
+/// Use of an internet address; it decides the gateway for an answer (RFC 2156 §4.3.4, stage II).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// The originator of the envelope: errors come back through this gateway.
@@ -20,12 +20,12 @@ pub enum Use {
     Other,
 }
 
-/// Where mail for an internet address goes in X.400.
+/// Destination in X.400 of mail for an internet address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Where the domain leads, by a table or below a gateway, whatever stands before it.
+    /// Mapped by the domain, with a table or below a gateway, whatever the local part.
     ByDomain(OrAddress),
-    /// Where the local part leads, which is an O/R address.
+    /// Mapped by the local part, which is an O/R address.
     ByLocalPart(OrAddress),
     /// [`Gateway::would_come_back`].
     Back,
@@ -33,7 +33,7 @@ pub enum Reach {
     Nowhere,
 }
 
-/// Who maps: the gateway's own names and its tables.
+/// The mapping gateway: its own names and its tables.
 #[derive(Clone, Debug, Default)]
 pub struct Gateway {
     /// The address of this gateway in X.400; addresses that have no mapping are put below it.
@@ -50,7 +50,7 @@ impl Gateway {
     #[must_use]
     pub fn to_mail(&self, address: &OrAddress) -> Option<String> {
         let address = &address.to_plain();
-        // An address without them would be somebody else's.
+        // Without these attributes the address would name a different user.
         if address.has_unreadable() {
             return None;
         }
@@ -114,7 +114,7 @@ impl Gateway {
         Some(address)
     }
 
-    /// Where mail for an internet address goes.
+    /// Destination of mail for an internet address.
     #[must_use]
     pub fn reach(&self, mail: &str) -> Reach {
         let parsed = split(mail);
@@ -126,7 +126,7 @@ impl Gateway {
                 true => Reach::ByDomain(address),
                 false => Reach::ByLocalPart(address),
             },
-            // It would be put below our own address, from where it comes back for nobody.
+            // Mapped below this gateway's own address, it would be returned for an unknown user.
             None if domain.eq_ignore_ascii_case(&self.domain) => Reach::Nowhere,
             None => match self.to_or_address(mail, Use::Other) {
                 Some(address) => Reach::ByDomain(address),
@@ -135,15 +135,15 @@ impl Gateway {
         }
     }
 
-    /// Whether an address is one of internet mail that stands below the gateway's own address (RFC 2156 §4.3.4): another
-    /// gateway's is that gateway's to send to.
+    /// Returns true if an internet address is mapped below this gateway's own address (RFC 2156 §4.3.4). Below another
+    /// gateway's address, that gateway is responsible.
     #[must_use]
     pub fn is_ours(&self, address: &OrAddress) -> bool {
         address.is_below(&self.address)
     }
 
-    /// Whether an internet address stands for users of X.400, and nobody else has it: it is before our own domain, or one
-    /// that a table maps.
+    /// Returns true if an internet address belongs to users of X.400 only: it is in this gateway's domain, or in a
+    /// mapped one.
     #[must_use]
     pub fn is_of_x400(&self, mail: &str) -> bool {
         split(mail).is_some_and(|(_, domain)| {
@@ -151,9 +151,9 @@ impl Gateway {
         })
     }
 
-    /// Whether an internet address is an O/R address, written out, that has an internet address in it. RFC 2156 §4.3.4
-    /// would have it made. But a hub may give it back to us, as ours or because we are its way out, and [`to_mail`] asks
-    /// for nothing beside that attribute: anybody could send to anybody, from a peer that is trusted.
+    /// Returns true if an internet address is a written O/R address that contains an internet address. RFC 2156 §4.3.4
+    /// would resolve it. But a hub may return it to this gateway, as the addressee or as the exit, and [`to_mail`]
+    /// checks only that attribute. Any client could then send to any address through a trusted peer.
     ///
     /// [`to_mail`]: Gateway::to_mail
     #[must_use]
@@ -193,7 +193,7 @@ impl Gateway {
             let right = attributes?;
             merge(&mut left, right);
         }
-        // An address of this gateway that says nothing else than its domain would be a loop.
+        // An address of this gateway with only its domain would be a loop.
         let is_complete = left.country.is_some() && left.admd.is_some() && !domain.is_empty();
         (is_complete && is_bounded(&left)).then_some(left)
     }
@@ -227,7 +227,7 @@ impl Gateway {
     }
 }
 
-/// What stands on the left counts; the domain adds what is above it.
+/// Attributes on the left take precedence; the domain adds the upper ones.
 fn merge(left: &mut OrAddress, right: &OrAddress) {
     left.country.clone_from(&right.country);
     if left.admd.is_some() {
@@ -268,7 +268,7 @@ fn is_bounded(address: &OrAddress) -> bool {
         && address.domain_defined.iter().all(|a| value(&a.kind, 8) && value(&a.value, 128))
 }
 
-/// Whether only attributes of the mnemonic form are used (X.402 §18.5.1).
+/// Returns true if only attributes of the mnemonic form are used (X.402 §18.5.1).
 fn is_mnemonic(address: &OrAddress) -> bool {
     address.network_address.is_none()
         && address.terminal_id.is_none()
@@ -292,8 +292,8 @@ fn below(address: &OrAddress, levels: usize) -> OrAddress {
     rest
 }
 
-/// Whether there is an RFC-822 attribute, whatever it says. In either character set: somebody on the way may make one of
-/// the other.
+/// Returns true if an RFC-822 attribute exists, whatever its value. Both character sets count, since an MTA in between
+/// may convert one into the other.
 fn is_encapsulating(address: &OrAddress) -> bool {
     let kinds = address.domain_defined.iter().filter_map(|attribute| attribute.kind.to_text());
     kinds.into_iter().any(|kind| kind.trim().eq_ignore_ascii_case(RFC_822))
@@ -336,7 +336,7 @@ fn split(mail: &str) -> Option<(&str, &str)> {
     (!local.is_empty() && !domain.is_empty() && !local.starts_with('@')).then_some((local, domain))
 }
 
-/// What a local part means (RFC 5321 §4.1.2).
+/// The meaning of a local part (RFC 5321 §4.1.2).
 fn unquote(local: &str) -> String {
     let Some(inner) = local.strip_prefix('"').and_then(|local| local.strip_suffix('"')) else {
         return local.to_owned();

@@ -11,7 +11,7 @@ use crate::content::heading::{Heading, HeadingExtension};
 use crate::content::{BodyPart, Extended, FileTransfer, Forwarded, Ipm, teletex};
 use bytes::Bytes;
 
-/// How a part begins that is MIME in a text (RFC 2157 §3.1.3), and one that is a header (RFC 2156 appendix B).
+/// Starts of text parts that contain MIME (RFC 2157 §3.1.3), or a header (RFC 2156 appendix B).
 const HARPOON: &str = "mime-version:";
 const HEADER_PART: &str = "rfc-822-headers:";
 
@@ -57,7 +57,7 @@ fn joined(heading: &Heading, parts: &[BodyPart], here: &ConversionContext<'_>) -
     }
 }
 
-/// Which multipart a message was, and whether it was more than that (RFC 2157 §6.6).
+/// The multipart subtype of a message, and true if it had more than that (RFC 2157 §6.6).
 fn multipart_type(extension: &HeadingExtension) -> Option<(String, bool)> {
     let mut parts = Reader::new(extension.value.as_ref()?).next()?.ok()?.children().ok()?;
     let subtype = parts.next()?.ok()?.octets().ok()?.to_ascii_lowercase();
@@ -97,10 +97,11 @@ fn harpoon(text: &Bytes) -> MimePart {
     let entity = Entity::parse(text);
     let body = crlf(entity.body);
     let encoding = entity.field("Content-Transfer-Encoding").map(str::trim);
-    // Line ends are octets like others there.
+    // Line ends are ordinary octets there.
     let is_binary = encoding.is_some_and(|encoding| encoding.eq_ignore_ascii_case("binary"));
     let is_fit = is_fit(&body) && !(is_binary && body != entity.body);
-    // RFC 2045 §6.4: a multipart or a message can't be encoded, so the text is carried; so is what nobody can decode.
+    // RFC 2045 §6.4: a multipart or a message cannot be encoded, so the text is carried; likewise content that cannot
+    // be decoded.
     let is_structured = matches!(entity.content_type.kind.as_str(), "multipart" | "message");
     let decoded = match is_fit {
         true => None,
@@ -125,7 +126,7 @@ fn harpoon(text: &Bytes) -> MimePart {
     part
 }
 
-/// Pages are divided by form feeds (RFC 2157 §6.7), in a character set that others read.
+/// Pages are separated by form feeds (RFC 2157 §6.7), in a common character set.
 fn teletex_pages(pages: &[Bytes]) -> MimePart {
     let mut text = String::new();
     for page in pages {

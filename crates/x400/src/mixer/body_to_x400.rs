@@ -13,11 +13,11 @@ use crate::content::{BODY_PARTS_MAX, BodyPart, FileTransfer, Forwarded, Ipm};
 use crate::reasons::Cause;
 use bytes::Bytes;
 
-/// Messages and multiparts within each other at most; what lies deeper is carried as octets. BER's own limit of
-/// [`crate::ber::NESTING_MAX`] levels has room for seven.
+/// Maximum nesting of messages and multiparts; deeper ones are carried as octets. BER's own limit of
+/// [`crate::ber::NESTING_MAX`] levels allows seven.
 pub const DEPTH_MAX: usize = 5;
 
-/// A body and what it consists of.
+/// A body and its properties.
 #[derive(Default)]
 pub(super) struct ConvertedBody {
     pub parts: Vec<BodyPart>,
@@ -26,7 +26,7 @@ pub(super) struct ConvertedBody {
     pub needs_1988: bool,
 }
 
-/// Maps the body of a message; `mapped` gets what of it belongs into the heading.
+/// Maps the body of a message; `mapped` gets the parts that belong into the heading.
 pub(super) fn body(
     message: &Entity<'_>,
     work: &ConversionBudget<'_>,
@@ -36,7 +36,7 @@ pub(super) fn body(
     let mut body = ConvertedBody::default();
     match nested(message, depth) {
         Some(parts) => {
-            // RFC 2157 §6.6: what is no plain mixture says so.
+            // RFC 2157 §6.6: the subtype is recorded unless it is mixed.
             if message.content_type.subtype != "mixed" {
                 mapped.heading.extensions.push(multipart(&message.content_type.subtype, true));
             }
@@ -148,7 +148,7 @@ impl ConvertedBody {
         }
         let (part, octets) = match charset.strip_prefix("iso-8859-") {
             Some(part) => (part.parse::<u8>().ok().filter(|part| (1..=9).contains(part))?, octets),
-            // Where Latin-1 says the same, more recipients can read it.
+            // More recipients can read Latin-1, so it is used if it suffices.
             None if charset == "utf-8" => {
                 let text = String::from_utf8(octets).ok()?;
                 let latin1: Option<Vec<u8>> =
@@ -235,8 +235,8 @@ impl ConvertedBody {
         }
     }
 
-    /// Without loss, whatever it is (RFC 2157 §3.1): what is signed or encrypted as it is in text, since a change of its
-    /// encoding would break it; the others as a file with all its fields.
+    /// Maps an entity without loss, whatever its type (RFC 2157 §3.1). A signed or encrypted one is carried as text,
+    /// since a changed encoding would break it; other types become a file with all their fields.
     fn encapsulated(&mut self, entity: &Entity<'_>) -> BodyPart {
         let is_structured = matches!(entity.content_type.kind.as_str(), "multipart" | "message");
         match entity.decoded().filter(|_| !is_structured) {
@@ -273,7 +273,7 @@ fn tunnelled(octets: Vec<u8>) -> Option<BodyPart> {
     (element.tag.class == Class::Context).then(|| BodyPart::Other(Bytes::from(octets.clone())))
 }
 
-/// Which multipart it was.
+/// Records the multipart subtype.
 fn multipart(subtype: &str, is_message: bool) -> HeadingExtension {
     HeadingExtension::new(content::MULTIPART, |value| {
         value.constructed(Tag::SEQUENCE, |sequence| {

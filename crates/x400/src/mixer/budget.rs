@@ -1,5 +1,5 @@
-//! What a message may become: budgets that all headings and bodies within it have in common. Each field, and each
-//! message within another, could have as much as a limit of its own allows.
+//! Limits of conversion: budgets shared by all nested headings and bodies. Limits per field or per nested message alone
+//! would multiply.
 
 use super::{ConversionContext, NotConverted};
 use crate::ber::{BerError, Reader};
@@ -11,11 +11,11 @@ use std::cell::Cell;
 pub const ITEMS_MAX: usize = 10_000;
 /// Body parts of a message at most, those of messages and multiparts within it counted.
 pub const ALL_PARTS_MAX: usize = 10_000;
-/// Elements (of BER) of a content that becomes mail at most: an empty recipient or body part has three of them, of
-/// some octets, and takes hundreds in memory.
+/// Maximum number of BER elements in a content converted to mail. An empty recipient or body part has three elements of
+/// a few octets, and needs hundreds of octets in memory.
 pub const ELEMENTS_MAX: usize = 500_000;
 
-/// One conversion to X.400: who converts, and what is left of the budgets.
+/// A conversion to X.400: its context, and the rest of the budgets.
 pub(super) struct ConversionBudget<'a> {
     pub here: &'a ConversionContext<'a>,
     items: Cell<usize>,
@@ -27,12 +27,12 @@ impl<'a> ConversionBudget<'a> {
         ConversionBudget { here, items: Cell::new(ITEMS_MAX), parts: Cell::new(ALL_PARTS_MAX) }
     }
 
-    /// How many more addresses and identifiers there may be.
+    /// Remaining number of addresses and identifiers.
     pub(super) fn items_left(&self) -> usize {
         self.items.get()
     }
 
-    /// So many are built.
+    /// Deducts created items.
     pub(super) fn spend_items(&self, count: usize) {
         self.items.set(self.items.get().saturating_sub(count));
     }
@@ -48,9 +48,9 @@ impl<'a> ConversionBudget<'a> {
     }
 }
 
-/// How many elements there are on all levels, one more than `max` at most, and the first mistake on any of them. A level
-/// counts up to its mistake: who reads it comes no further, and one that nobody reads may be anything. It remembers where
-/// it is on each level, and no element.
+/// Number of elements on all levels, at most one more than `max`, and the first error on any level. A level is counted
+/// up to its error: its reader gets no further, and unread levels may contain anything. Only positions are kept in
+/// memory, no elements.
 pub(super) fn elements(octets: &[u8], max: usize) -> (usize, Option<BerError>) {
     let mut levels = vec![Reader::new(octets)];
     let (mut count, mut mistake) = (0, None);

@@ -25,17 +25,17 @@ pub const RECIPIENTS_MAX: usize = 1_000;
 /// Octets of a delivery status that is read at most: its fields take some forty times as much. One that is longer is a
 /// message.
 const STATUS_BYTES_MAX: usize = 2 * 1024 * 1024;
-/// What an ENVID begins with that a gateway made of an identifier (RFC 2156 appendix A 3.2).
+/// Prefix of an ENVID that a gateway made from an identifier (RFC 2156 appendix A 3.2).
 const MTS_IDENTIFIER: &str = "X400-MTS-Identifier: ";
 
-/// What a DSN becomes.
+/// Result of converting a DSN.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FromDsn {
-    /// On the recipients that it says failed or got the message; `None`: there are none such.
+    /// Report on the failed and delivered recipients; `None` without any.
     pub report: Option<(ReportEnvelope, ReportContent)>,
-    /// What it reports on, if it says so.
+    /// The reported message, if named.
     pub subject: Option<MtsIdentifier>,
-    /// It says something else of others (delayed, relayed, expanded): that goes as a message.
+    /// It has results of a different kind (delayed, relayed, expanded): those are sent as a message.
     pub has_others: bool,
 }
 
@@ -100,10 +100,10 @@ fn envelope(
     }
 }
 
-/// The identifier of the message that it is about: by ENVID, else by what it returns of the message.
+/// The identifier of the reported message: by ENVID, or by the returned message.
 fn subject(says: &DeliveryStatus, parts: &[Entity<'_>]) -> Option<MtsIdentifier> {
     let envid = says.message.get("Original-Envelope-Id").unwrap_or_default();
-    // Some leave out what the gateway put before it.
+    // Some systems drop the gateway's prefix.
     let known = MtsIdentifier::parse(envid.strip_prefix(MTS_IDENTIFIER).unwrap_or(envid));
     known.or_else(|| {
         let is_returned = |part: &&Entity<'_>| {
@@ -138,7 +138,7 @@ fn content(
     let has_failure = recipients.iter().any(|r| matches!(r.outcome, ReportType::Failed { .. }));
     let returned = has_failure.then(|| whole(here, entity)).flatten();
     ReportContent {
-        // A subject must be named; one that nobody knows is better than a report that is lost.
+        // A subject is mandatory; an unknown one is better than a lost report.
         subject: identifier.unwrap_or_else(|| MtsIdentifier {
             domain: here.domain.clone(),
             local: format!("{}.?", here.local_id).into(),
@@ -151,7 +151,7 @@ fn content(
     }
 }
 
-/// The DSN itself as a message: so nothing of it is lost (§5.1.8.1).
+/// The DSN itself as a message, so that no information is lost (§5.1.8.1).
 fn whole(here: &ConversionContext<'_>, entity: &Entity<'_>) -> Option<Bytes> {
     let work = ConversionBudget::new(here);
     let mut mapped = heading_to_x400::map(entity, &work);
@@ -201,7 +201,7 @@ fn reported(
     let action = group.get("Action")?.split(['(', ';']).next()?.trim().to_ascii_lowercase();
     let status = group.status().unwrap_or(EnhancedStatus::new(5, 0, 0));
     let (outcome, request) = match action.as_str() {
-        // RFC 2156's own examples say "failure".
+        // The examples of RFC 2156 have "failure".
         "failed" | "failure" => {
             (ReportType::failed(status::to_reason(status)), ReportRequest::NonDelivery)
         }

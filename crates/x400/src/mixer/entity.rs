@@ -16,11 +16,11 @@ pub const FIELDS_MAX: usize = 2_000;
 pub struct Entity<'a> {
     /// Names and values in one line, in their order.
     pub fields: Vec<(String, String)>,
-    /// What is behind the empty line, still encoded.
+    /// The body after the empty line, still encoded.
     pub body: &'a [u8],
-    /// All of it.
+    /// The whole entity.
     pub whole: &'a [u8],
-    /// What the body is.
+    /// Type of the body.
     pub content_type: ContentType,
 }
 
@@ -36,7 +36,7 @@ pub struct ContentType {
 }
 
 impl ContentType {
-    /// `text/plain; charset=us-ascii`: what an entity is that says nothing.
+    /// `text/plain; charset=us-ascii`: the default type of an entity.
     #[must_use]
     pub fn plain() -> ContentType {
         ContentType { kind: "text".into(), subtype: "plain".into(), parameters: Vec::new() }
@@ -64,7 +64,7 @@ impl ContentType {
         self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether it is this type.
+    /// Returns true if it is this type.
     #[must_use]
     pub fn is(&self, kind: &str, subtype: &str) -> bool {
         self.kind == kind && self.subtype == subtype
@@ -195,7 +195,7 @@ impl<'a> Entity<'a> {
     }
 }
 
-/// Whether a line is a delimiter of this boundary, and the last.
+/// Returns `Some` if a line is a delimiter of this boundary; true for the last one.
 fn delimiter(line: &[u8], boundary: &[u8]) -> Option<bool> {
     let rest = line.strip_prefix(b"--")?.strip_prefix(boundary)?;
     let (rest, is_last) = match rest.strip_prefix(b"--") {
@@ -205,7 +205,7 @@ fn delimiter(line: &[u8], boundary: &[u8]) -> Option<bool> {
     rest.iter().all(|b| b.is_ascii_whitespace()).then_some(is_last)
 }
 
-/// Base64 as it is met: what is none of it is skipped, padding may be missing, the end may be cut.
+/// Decodes base64 leniently: other characters are skipped, padding may be missing, the end may be cut.
 fn base64(body: &[u8]) -> Vec<u8> {
     const TOLERANT: GeneralPurpose = GeneralPurpose::new(
         &alphabet::STANDARD,
@@ -225,7 +225,7 @@ fn base64(body: &[u8]) -> Vec<u8> {
     TOLERANT.decode(&digits).unwrap_or_default()
 }
 
-/// Quoted-printable (RFC 2045 §6.7); what is broken stays as it is.
+/// Quoted-printable (RFC 2045 §6.7); malformed parts stay unchanged.
 fn quoted_printable(body: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(body.len());
     let mut rest = body;

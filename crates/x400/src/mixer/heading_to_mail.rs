@@ -9,7 +9,7 @@ use crate::content::heading::{
 };
 use crate::content::{file_transfer, teletex};
 
-/// Fields of a field list that would change what the gateway says itself, or how the message is built.
+/// Fields of a field list that would contradict the gateway's own fields, or the structure of the message.
 const RESERVED: [&str; 6] = [
     "Received",
     "X400-Received",
@@ -19,8 +19,8 @@ const RESERVED: [&str; 6] = [
     "Content-Transfer-Encoding",
 ];
 
-/// Those that would change what a message that leaves here is taken for: whom it went by, who signed it, and who else gets
-/// it. Whose results of checks they are (RFC 8601 §5), the gateway does not know: its caller looks at these.
+/// Fields that would change the apparent trace, signer or further recipients of the message. Authentication-Results
+/// (RFC 8601 §5) are examined by the caller, since the gateway does not know the authserv-id.
 const TRACE: [&str; 7] = [
     "Received-SPF",
     "Delivered-To",
@@ -30,10 +30,10 @@ const TRACE: [&str; 7] = [
     "ARC-Message-Signature",
     "ARC-Authentication-Results",
 ];
-/// What somebody did with it who sent it on (RFC 5322 §3.6.6).
+/// Prefix of fields of a resender (RFC 5322 §3.6.6).
 const RESENT: &str = "resent-";
 
-/// Fields that a header has once (RFC 5322 §3.6): one of a list stands only where the heading says nothing.
+/// Fields that occur once in a header (RFC 5322 §3.6): one from a list is used only if the heading has no value.
 const ONCE: [&str; 11] = [
     "Date",
     "From",
@@ -57,7 +57,7 @@ pub(super) fn write(
 ) {
     let list = heading.extension(content::FIELD_LIST).and_then(file_transfer::read_field_list);
     let list = list.unwrap_or_default();
-    // An identifier that X.400 had no room for came along whole.
+    // An identifier too long for X.400 is carried in full.
     let kept = |name: &str| list.iter().find(|field| is_field(field, name)).map(String::as_str);
     match kept("Message-ID") {
         Some(field) => out.raw(field),
@@ -106,21 +106,21 @@ pub(super) fn listed(list: &[String], is_nested: bool, out: &mut MimeHeader) {
     }
 }
 
-/// Whether a field says of the message around it what the gateway says, or nobody can say in its place.
+/// Returns true if a field describes the surrounding message, which only the gateway or no system may do.
 fn is_of_envelope(field: &str) -> bool {
     let is_resent =
         field.get(..RESENT.len()).is_some_and(|front| front.eq_ignore_ascii_case(RESENT));
     is_resent || ["Date", "Bcc"].iter().chain(&TRACE).any(|reserved| is_field(field, reserved))
 }
 
-/// Whether `Name: value` is a field of this name.
+/// Returns true if `Name: value` is a field of this name.
 fn is_field(field: &str, name: &str) -> bool {
     field
         .split_once(':')
         .is_some_and(|(known, _)| is_name(known) && known.eq_ignore_ascii_case(name))
 }
 
-/// Who wrote it: the originator, or those who authorized it and the originator as Sender.
+/// Authors: the originator, or the authorizing users with the originator as Sender.
 fn writers(heading: &Heading, here: &ConversionContext<'_>, out: &mut MimeHeader) {
     if heading.authorizing_users.is_empty() {
         if let Some(originator) = &heading.originator {
@@ -169,7 +169,7 @@ fn extensions(all: &[HeadingExtension], out: &mut MimeHeader) {
         } else if extension.oid == content::AUTO_SUBMITTED {
             out.field("Autosubmitted", auto_submitted(extension));
         } else if extension.oid == content::FIELD_LIST {
-            // One that is broken is told of like one that nobody knows.
+            // A malformed one is reported like an unknown one.
             let is_read = file_transfer::read_field_list(extension).is_some();
             discarded.extend((!is_read).then(|| oid_text(&extension.oid)));
         } else if extension.oid != content::MULTIPART {
@@ -212,7 +212,7 @@ fn descriptors(
     }
 }
 
-/// What is asked of a recipient, as comments (RFC 2156 §4.7.2): nobody answers them in a form that X.400 knows.
+/// Requests to a recipient, as comments (RFC 2156 §4.7.2): no mail program answers them in a form that X.400 knows.
 const REQUESTS: [(u8, &str); 3] = [
     (0, " (Receipt Notification Requested)"),
     (1, " (Non Receipt Notification Requested)"),
@@ -246,7 +246,7 @@ fn recipients(
 /// A mailbox (§4.7.2).
 pub(super) fn descriptor(descriptor: &OrDescriptor, here: &ConversionContext<'_>) -> String {
     let display = descriptor.free_form_name.as_ref().map(|octets| {
-        // Encoded words may have come from the other side, where teletex had no characters for them.
+        // Encoded text may come from another gateway, for characters missing in teletex.
         words::decode(&teletex::to_text(octets))
     });
     let address =

@@ -20,7 +20,7 @@ use bytes::Bytes;
 const FREE_FORM_CHARS: usize = 64;
 const SUBJECT_CHARS: usize = 128;
 
-/// Fields that mean nothing in X.400, or are made anew on the way back (§5.1.7, RFC 2157).
+/// Fields without a meaning in X.400, or regenerated on the return path (§5.1.7, RFC 2157).
 const DROPPED: [&str; 16] = [
     "Date",
     "Received",
@@ -40,7 +40,7 @@ const DROPPED: [&str; 16] = [
     "Original-Encoded-Information-Types",
 ];
 
-/// What a header says: a heading, and what belongs to the envelope.
+/// Content of a header: a heading, and values for the envelope.
 #[derive(Default)]
 pub(super) struct Mapped {
     pub heading: Heading,
@@ -80,7 +80,7 @@ pub(super) fn map(message: &Entity<'_>, work: &ConversionBudget<'_>) -> Mapped {
     mapped
 }
 
-/// A value in ASCII: what is not becomes encoded words, which are read again on the other side.
+/// A value in ASCII: other characters are encoded, and decoded again on the other side.
 fn ascii(value: &str) -> String {
     if value.is_ascii() { value.to_owned() } else { words::encode(value) }
 }
@@ -108,7 +108,7 @@ impl Mapped {
         let heading = &mut self.heading;
         match *field {
             "From" if self.has_sender => heading.authorizing_users.extend(descriptors),
-            // One originator; more who wrote it together authorize it.
+            // One originator; several authors become authorizing users.
             "From" => {
                 if let [_, _, ..] = &descriptors[..] {
                     heading.authorizing_users.clone_from(&descriptors);
@@ -140,7 +140,7 @@ impl Mapped {
         let heading = &mut self.heading;
         match (lower.as_str(), ids.len()) {
             ("message-id", 1) => {
-                // What X.400 has no room for would come back as another; so it goes along as a field, too.
+                // A value too long for X.400 would be returned changed, so it is also carried as a field.
                 let id = ids.first().copied().unwrap_or_default();
                 heading.this_ipm = message_id::to_ipm(id);
                 if message_id::to_mail(&heading.this_ipm) != id {
@@ -171,7 +171,7 @@ impl Mapped {
         match lower.as_str() {
             "subject" => {
                 heading.subject = Some(human(value, SUBJECT_CHARS));
-                // More than X.400 has room for is kept beside it.
+                // A value too long for X.400 is also kept in full.
                 if value.chars().count() > SUBJECT_CHARS {
                     self.rest.push(format!("{name}: {}", ascii(value)));
                 }
@@ -205,7 +205,7 @@ impl Mapped {
             "incomplete-copy" => {
                 let value = Bytes::from_static(&[5, 0]);
                 let oid = Bytes::from_static(content::INCOMPLETE_COPY);
-                // To say it again says no more.
+                // A repetition adds nothing.
                 if heading.extension(&oid).is_none() {
                     heading.extensions.push(HeadingExtension { oid, value: Some(value) });
                 }
@@ -216,7 +216,7 @@ impl Mapped {
         }
     }
 
-    /// Two letters each (§5.1.3); what has more is kept beside it.
+    /// Two letters each (§5.1.3); longer ones are also kept as a field.
     fn languages(&mut self, value: &str) -> bool {
         let all = || value.split(',').map(str::trim);
         let is_code =
@@ -282,13 +282,13 @@ fn dl_element(value: &str, here: &ConversionContext<'_>) -> Option<NameAndTime> 
     Some(NameAndTime { name, time: parse_date(rest.trim())? })
 }
 
-/// A text for people in teletex; what that can't say stays in encoded words, which are ASCII.
+/// A text for people in teletex; text not representable in it stays encoded in ASCII.
 fn human(value: &str, chars_max: usize) -> Bytes {
     let decoded = words::decode(value);
     let cut: String = decoded.chars().take(chars_max).collect();
     match teletex::from_text(&cut) {
         Some(octets) => Bytes::from(octets),
-        // Cut before it is encoded, so that no word is broken (§5.1.3).
+        // Cut before encoding, so that no encoded part is broken (§5.1.3).
         None => Bytes::from(words::encode(&cut).into_bytes()),
     }
 }

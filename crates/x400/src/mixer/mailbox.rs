@@ -2,7 +2,7 @@
 
 use mail::address_list::{self, Address, Limits, Member};
 
-/// Words, comments and delimiters of one mailbox at most; a name of more is none that somebody has.
+/// Maximum number of tokens, comments and delimiters of one mailbox; no real name has more.
 pub const MAILBOX_TOKENS_MAX: usize = 1_000;
 
 /// An address of a field.
@@ -10,7 +10,7 @@ pub const MAILBOX_TOKENS_MAX: usize = 1_000;
 pub struct ListedMailbox {
     /// Name and comments, as they are written but for quotes.
     pub display: Option<String>,
-    /// `local@domain`, in quotes where it needs them; `None`: a group with nobody in it.
+    /// `local@domain`, quoted if needed; `None`: an empty group.
     pub address: Option<String>,
 }
 
@@ -39,8 +39,8 @@ pub fn write(display: Option<&str>, address: &str) -> String {
     format!("{} <{address}>", written_phrase(display))
 }
 
-/// Whether a text is comments and nothing else, balanced without a look at what is quoted in them: some readers look at
-/// that, others don't.
+/// Returns true if a text consists of balanced comments only. Quoting inside is not interpreted, because only some
+/// readers do.
 fn are_comments(text: &str) -> bool {
     let mut depth = 0_u32;
     let is_inside = |c: char| c.is_ascii_graphic() && !matches!(c, '\\' | '"') || c == ' ';

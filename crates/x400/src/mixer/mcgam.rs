@@ -15,7 +15,7 @@ const KEYS: [&str; 5] = ["C", "ADMD", "PRMD", "O", "OU"];
 /// The upper part of an address: each level has a value or is left out.
 pub type Levels = Vec<Option<Box<str>>>;
 
-/// The tables, for both ways.
+/// The tables for both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mappings {
     domains: BTreeMap<Box<str>, Levels>,
@@ -24,7 +24,7 @@ pub struct Mappings {
     address_gateways: BTreeMap<Levels, Box<str>>,
 }
 
-/// What is wrong with a table.
+/// An error in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableError {
     /// For people.
@@ -41,7 +41,7 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-/// What the lines of a text are.
+/// Kind of the lines of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableKind {
     /// Equivalent names.
@@ -51,11 +51,11 @@ pub enum TableKind {
 }
 
 impl Mappings {
-    /// Adds the lines of a text: `domain#address#` or `address#domain#`, in any mixture; others that begin with `#` are
-    /// comments.
+    /// Adds the lines of a text: `domain#address#` or `address#domain#`, in any mixture; other lines that begin with
+    /// `#` are comments.
     ///
     /// # Errors
-    /// A line is none of them, or there are too many.
+    /// Returns an error for an invalid line or too many lines.
     pub fn read(&mut self, text: &str, kind: TableKind) -> Result<(), TableError> {
         for (index, line) in text.lines().enumerate() {
             let at = |reason| TableError { reason, line: index + 1 };
@@ -91,7 +91,7 @@ impl Mappings {
         Ok(())
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.domains.len()
@@ -100,13 +100,13 @@ impl Mappings {
             + self.address_gateways.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The longest domain that ends this one, and what it maps to; with the labels before it, the nearest one first.
+    /// The longest mapped suffix of this domain, and its mapping; with the labels before it, the nearest one first.
     #[must_use]
     pub fn of_domain<'d>(&self, domain: &'d str) -> Option<(&Levels, Vec<&'d str>)> {
         longest(&self.domains, domain)
@@ -162,8 +162,8 @@ fn longest_prefix<'t>(
     None
 }
 
-/// The upper part of an address. What has a teletex form only is left out. A level may be left out between others, and
-/// one more at the end, which a table can name.
+/// The upper part of an address. Values with only a teletex form are omitted. A level may be empty between other
+/// levels, and one more at the end, which a table can name.
 #[must_use]
 pub fn levels_of(address: &OrAddress) -> Levels {
     let text = |value: &Value| value.printable.clone();

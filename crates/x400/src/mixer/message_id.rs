@@ -10,8 +10,8 @@ pub const RELATIVE_CHARS_MAX: usize = 64;
 /// The domain of identifiers that X.400 gave.
 const MHS: &str = "MHS";
 
-/// The identifier of a `Message-ID` without its angle brackets. What is longer than X.400 allows is cut: then it does
-/// not come back (§5.1.3).
+/// The identifier of a `Message-ID` without its angle brackets. A longer one than X.400 allows is cut: it cannot be
+/// restored (§5.1.3).
 #[must_use]
 pub fn to_ipm(id: &str) -> IpmIdentifier {
     if let Some((local, domain)) = parts(id)
@@ -44,7 +44,7 @@ pub fn to_mail(identifier: &IpmIdentifier) -> String {
     quoted_local(&local, MHS).unwrap_or_else(|| format!("*@{MHS}"))
 }
 
-/// Whether it is an identifier of the internet.
+/// Returns true for an internet message identifier.
 #[must_use]
 pub fn is_message_id(id: &str) -> bool {
     let is_graphic = id.bytes().all(|b| b.is_ascii_graphic() && b != b'<' && b != b'>');

@@ -1,5 +1,5 @@
-//! MIXER: messages, reports and addresses between X.400 and internet mail (RFC 2156, RFC 2157). Pure functions: what
-//! is converted is all in memory, and no longer than [`CONTENT_BYTES_MAX`].
+//! MIXER: mapping of messages, reports and addresses between X.400 and internet mail (RFC 2156, RFC 2157). Pure
+//! functions: the input is in memory as a whole, and no longer than [`CONTENT_BYTES_MAX`].
 
 pub mod address;
 mod body_to_mail;
@@ -39,7 +39,7 @@ use std::fmt;
 /// Octets of a message that is converted at most, on either side.
 pub const CONTENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Who converts, where and when.
+/// Gateway, names and time of a conversion.
 #[derive(Clone, Copy, Debug)]
 pub struct ConversionContext<'a> {
     /// Names and tables.
@@ -50,7 +50,7 @@ pub struct ConversionContext<'a> {
     pub mta: &'a str,
     /// Now.
     pub now: UtcTime,
-    /// What is unique here: the identifier of what is made, 32 characters at most.
+    /// Unique local part for identifiers of created messages, 32 characters at most.
     pub local_id: &'a str,
 }
 
@@ -63,10 +63,10 @@ pub enum Party<'a> {
     X400(&'a OrAddress),
 }
 
-/// Why something can't be converted.
+/// The reason why a conversion failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotConverted {
-    /// What a report says.
+    /// The cause given in a report.
     pub cause: Cause,
     /// More about it, for people.
     pub text: String,

@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// Where lines are folded (RFC 5322 §2.1.1), and where they end at the latest.
+/// Preferred and maximum length of lines (RFC 5322 §2.1.1).
 const FOLD_AT: usize = 76;
 const LINE_BYTES_MAX: usize = 998;
 
@@ -14,15 +14,15 @@ const LINE_BYTES_MAX: usize = 998;
 pub(super) struct MimeHeader(pub Vec<u8>);
 
 impl MimeHeader {
-    /// Writes a field: one line folded at blanks, none of which is lost, as some stand in addresses. What is no printable
-    /// ASCII becomes a question mark, so that no value ends its field.
+    /// Writes a field: one line folded at blanks. No blank is lost, since addresses may contain them. Characters other
+    /// than printable ASCII become question marks, so that no value can end its field.
     pub(super) fn field(&mut self, name: &str, value: &str) {
         let mut line = format!("{name}:");
         for word in value.trim().split([' ', '\t']) {
             let word: String =
                 word.chars().map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect();
-            // A line of blanks alone would end the header for many. Asked before a word only: then blanks are gone
-            // through once.
+            // Many readers would end the header at a line of blanks. Checked only before text, so that blanks are
+            // scanned once.
             let has_text =
                 |line: &str| line.trim_end().len() > name.len() + 1 || line.starts_with(' ');
             if !word.is_empty() && line.len() + 1 + word.len() > FOLD_AT && has_text(&line) {
@@ -44,7 +44,7 @@ impl MimeHeader {
         }
     }
 
-    /// A line that is too long is cut in pieces that begin with a blank: there was none in it to fold at.
+    /// A too long line, without a blank to fold at, is cut into pieces that begin with a tab.
     fn line(&mut self, line: &str) {
         let mut rest = line;
         while let Some((front, behind)) = rest.split_at_checked(LINE_BYTES_MAX - 1)
@@ -59,7 +59,7 @@ impl MimeHeader {
     }
 }
 
-/// Whether it can be the name of a field (RFC 5322 §2.2).
+/// Returns true for a valid field name (RFC 5322 §2.2).
 pub(super) fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 77 && name.bytes().all(|b| b.is_ascii_graphic() && b != b':')
 }
@@ -96,7 +96,8 @@ impl MimePart {
         part
     }
 
-    /// The fields that describe a part, each once; no others, for in a message of one part these stand in its header.
+    /// The fields that describe a part, each once. No other fields, because in a single-part message these are in its
+    /// header.
     pub(super) fn content_fields<'f>(&mut self, fields: impl IntoIterator<Item = &'f str>) {
         let mut seen: Vec<String> = Vec::new();
         for field in fields {
@@ -109,8 +110,8 @@ impl MimePart {
         }
     }
 
-    /// The body of a part whose fields are written. A multipart or a message leaves as it is, for it can't be encoded (RFC
-    /// 2045 §6.4); what mail can't have so is a file.
+    /// The body of a part with written fields. A multipart or a message is sent unchanged, because it cannot be encoded
+    /// (RFC 2045 §6.4); if mail cannot carry it, it becomes a file.
     pub(super) fn carry(&mut self, octets: &[u8]) {
         let is_composite = matches!(
             Entity::parse(&self.fields.0).content_type.kind.as_str(),
@@ -149,7 +150,7 @@ impl MimePart {
         }
     }
 
-    /// A multipart of these.
+    /// A multipart of these parts.
     pub(super) fn multipart(
         subtype: &str,
         parameters: &str,
@@ -174,14 +175,14 @@ impl MimePart {
     }
 }
 
-/// One that stands in no part. If somebody guessed the first, the next is made of what the parts say, which has to say it
-/// then: each costs a look at all of them.
-/// Header and body, with a header that says at least whom it is for.
+/// Header and body, with a header that at least names the recipient.
 pub(super) fn finished(mut out: MimeHeader, body: MimePart) -> Vec<u8> {
     out.field("MIME-Version", "1.0");
     [&out.0[..], &body.fields.0, b"\r\n", &body.body].concat()
 }
 
+/// A boundary that occurs in no part. If the first choice occurs, because its value was guessed, the next one depends on
+/// the contents of the parts. A message cannot contain that, so the number of scans is small.
 fn boundary(parts: &[MimePart], seed: &str) -> String {
     let seed: String = seed.chars().filter(char::is_ascii_alphanumeric).take(32).collect();
     let mut number = 0_u64;
@@ -226,7 +227,7 @@ fn is_seven_bit(octets: &[u8]) -> bool {
     octets.is_ascii() && is_fit(octets)
 }
 
-/// Whether mail can have these lines without an encoding (RFC 2045 §2.7, §2.8).
+/// Returns true if mail can carry these lines without an encoding (RFC 2045 §2.7, §2.8).
 pub(super) fn is_fit(octets: &[u8]) -> bool {
     !octets.contains(&0)
         && octets.split(|&octet| octet == b'\n').all(|line| {

@@ -21,7 +21,7 @@ pub fn encode(text: &str) -> Option<String> {
     Some(encoded)
 }
 
-/// Decodes it; `None`: a bracket begins nothing that there is, so that it was not encoded.
+/// Decodes it; `None` if a bracket begins no known sequence, so that the text was not encoded.
 #[must_use]
 pub fn decode(text: &str) -> Option<String> {
     let mut decoded = String::with_capacity(text.len());

@@ -87,7 +87,7 @@ fn subject(here: &ConversionContext<'_>, content: &ReportContent) -> String {
     }
 }
 
-/// Who the originator named.
+/// The recipient named by the originator.
 fn specified(recipient: &ReportedRecipient) -> &OrName {
     recipient.intended.as_ref().unwrap_or(&recipient.actual)
 }
@@ -103,7 +103,7 @@ fn why(recipient: &ReportedRecipient) -> Option<NonDelivery> {
     }
 }
 
-/// The correlator, unless it is one of ours.
+/// The correlator, unless it was made by a gateway.
 fn correlator(content: &ReportContent) -> Option<String> {
     let octets = content.extensions.content_correlator().ok()??;
     Some(octets.iter().map(|&octet| char::from(octet)).collect())

@@ -44,11 +44,11 @@ const TO_STATUS: [(u32, u32, (u8, u16, u16)); 37] = [
     (0, 49, (4, 4, 7)),
 ];
 
-/// The status of a reason alone, and of what no line above has.
+/// The status of a reason alone, for diagnostics not listed above.
 const OF_REASON: [(u8, u16, u16); 8] =
     [(4, 4, 0), (5, 0, 0), (5, 6, 3), (5, 6, 0), (5, 1, 0), (5, 7, 1), (5, 4, 3), (5, 3, 3)];
 
-/// Subject and detail of a status, and what they map to (§5.1.8.4); a detail that is not here maps as 0 does.
+/// Subject and detail of a status, and their mapping (§5.1.8.4); an unlisted detail maps as 0 does.
 const TO_REASON: [(u16, u16, u32, Option<u32>); 36] = [
     (0, 0, 1, None),
     (1, 0, 1, None),
@@ -102,7 +102,7 @@ pub fn to_status(why: NonDelivery) -> EnhancedStatus {
     EnhancedStatus::new(class, subject, detail)
 }
 
-/// Why a status says that a message was not delivered.
+/// The non-delivery reason for a status.
 #[must_use]
 pub fn to_reason(status: EnhancedStatus) -> NonDelivery {
     let find =

@@ -27,7 +27,7 @@ pub struct Mail {
     pub recipients: Vec<MailTo>,
     /// ENVID=, not yet as xtext.
     pub envid: String,
-    /// Whether RET=FULL is wanted.
+    /// True for RET=FULL.
     pub returns_content: bool,
     /// MT-PRIORITY=.
     pub priority: mail::Priority,
@@ -38,13 +38,13 @@ pub struct Mail {
 /// A recipient of a message for the internet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MailTo {
-    /// Which recipient of the X.400 envelope it is, from 0.
+    /// Index of the recipient in the X.400 envelope, from 0.
     pub index: usize,
     /// `local@domain`; `None`: it has no internet address.
     pub address: Option<String>,
     /// NOTIFY=.
     pub notify: Notify,
-    /// ORCPT= without its type `x400`, not yet as xtext: whom the originator meant, if that was another.
+    /// ORCPT= without its type `x400`, not yet as xtext: the recipient meant by the originator, if different.
     pub original: Option<String>,
 }
 
@@ -54,10 +54,10 @@ const MAPPED: [u32; 11] = [1, 2, 3, 4, 5, 6, 23, 25, 26, 37, 38];
 /// Extensions that are named at most.
 const DISCARDED_MAX: usize = 100;
 
-/// Converts a message for these recipients of it (indices from 0).
+/// Converts a message for these recipients (indices from 0).
 ///
 /// # Errors
-/// Why it can't be converted, as a report says it.
+/// Returns the reason for a report.
 pub fn to_mail(
     here: &ConversionContext<'_>,
     envelope: &TransferEnvelope,
@@ -78,7 +78,7 @@ pub fn to_mail(
         Content::Notification(ipn) => notification::write(ipn, here, &addresses(&to), &mut out),
     };
     Ok(Mail {
-        // A notification is answered by nobody (RFC 3834 §3.3).
+        // A notification must not be answered (RFC 3834 §3.3).
         originator: match content_read {
             Content::Message(_) => originator,
             Content::Notification(_) => None,
@@ -91,9 +91,9 @@ pub fn to_mail(
     })
 }
 
-/// Reads a content, unless it would take far more room than it has octets.
+/// Reads a content, unless it would need far more memory than its length.
 fn read(content: &Bytes) -> Result<Content, NotConverted> {
-    // What is no element within a body part of a kind that is not read goes along as it is.
+    // Malformed elements within an unread body part are carried unchanged.
     let (count, _) = elements(content, ELEMENTS_MAX);
     if count > ELEMENTS_MAX {
         let text = "the content has too many elements";
@@ -123,7 +123,7 @@ fn check(
         .filter_map(|&index| envelope.recipients.get(index))
         .map(|recipient| &recipient.extensions);
     for extensions in std::iter::once(&envelope.extensions).chain(of_recipients) {
-        // RFC 2156 §5.3.6: what is critical and has no mapping is not lost silently.
+        // RFC 2156 §5.3.6: an unmapped critical extension must not be lost silently.
         for stage in [Stage::Transfer, Stage::Delivery] {
             if let Some(extension) = extensions.unsupported(stage) {
                 let text =
@@ -142,7 +142,7 @@ fn kind_text(kind: &ExtensionKind) -> String {
     }
 }
 
-/// A recipient with what appendix A 3.2 makes of its indicators.
+/// Maps a recipient and its indicators (appendix A 3.2).
 fn mail_to(index: usize, recipient: &Recipient, here: &ConversionContext<'_>) -> MailTo {
     let notify = match recipient.indicators.user_request() {
         ReportRequest::None => Notify::NEVER,
@@ -179,7 +179,7 @@ fn envelope_fields(
     if let Some(originator) = originator {
         out.field("X400-Originator", originator);
     }
-    // Recipients are told of each other only if that is allowed (§4.6.2.2).
+    // Recipients are disclosed to each other only if allowed (§4.6.2.2).
     let is_disclosed = envelope.indicators.has(message_indicator::DISCLOSE_RECIPIENTS);
     if is_disclosed || to.len() == 1 {
         let shown = addresses(to);
@@ -264,7 +264,7 @@ fn message(
     body
 }
 
-/// A content that a report gives back, as a message (§5.3.8); `None`: it is none.
+/// The content returned in a report, as a message (§5.3.8); `None` if impossible.
 pub(super) fn returned(
     here: &ConversionContext<'_>,
     content_type: Option<&ContentType>,
@@ -277,7 +277,7 @@ pub(super) fn returned(
     Some(finished(out, body))
 }
 
-/// Whether an extension number has a mapping; for reports.
+/// Returns true if an extension number has a mapping; for reports.
 pub(super) fn is_mapped(number: u32) -> bool {
     MAPPED.contains(&number)
         || [

@@ -20,7 +20,7 @@ use mail::Notify;
 /// Characters of a content identifier, and of a correlator (X.411).
 const CONTENT_ID_CHARS: usize = 16;
 const CORRELATOR_CHARS: usize = 512;
-/// What a correlator begins with that is an ENVID (RFC 2156 appendix A 3.1).
+/// Prefix of a correlator made from an ENVID (RFC 2156 appendix A 3.1).
 pub(super) const ENVID: &str = "SMTP/NOTARY ENVID: ";
 
 /// The envelope of a message from the internet.
@@ -32,7 +32,7 @@ pub struct MailEnvelope<'a> {
     pub recipients: &'a [MailRecipient<'a>],
     /// ENVID=, decoded.
     pub envid: Option<&'a str>,
-    /// RET=HDRS was not asked for.
+    /// False for RET=HDRS.
     pub returns_content: bool,
     /// MT-PRIORITY=.
     pub priority: mail::Priority,
@@ -47,7 +47,7 @@ pub struct MailRecipient<'a> {
     pub notify: Notify,
     /// ORCPT=, decoded: its type and its address.
     pub orcpt: Option<(&'a str, &'a str)>,
-    /// Whether the next MTA answers for it.
+    /// True if the next MTA is responsible for it.
     pub is_responsible: bool,
 }
 
@@ -72,7 +72,7 @@ pub fn priority_to_mail(priority: Priority) -> mail::Priority {
     mail::Priority::new(value).unwrap_or_default()
 }
 
-/// What somebody asked for with NOTIFY (RFC 2156 appendix A 3.1).
+/// The report request for a NOTIFY (RFC 2156 appendix A 3.1).
 #[must_use]
 pub fn request_of(notify: Notify) -> ReportRequest {
     if notify.wants(Notify::SUCCESS) {
@@ -84,7 +84,7 @@ pub fn request_of(notify: Notify) -> ReportRequest {
     }
 }
 
-/// Those whom the next MTA would answer for, by index, but who have no form in X.400.
+/// Recipients under the next MTA's responsibility without a form in X.400, by index.
 #[must_use]
 pub fn refused(
     here: &ConversionContext<'_>,
@@ -94,11 +94,12 @@ pub fn refused(
     theirs.filter_map(|(index, one)| Some((index, recipient(one, 0, here).err()?))).collect()
 }
 
-/// Converts a message. The content is of type P22, or P2 where nothing needs more. Recipients that have no form are left
-/// out, and those whom the next MTA would answer for are [`refused`].
+/// Converts a message. The content is of type P22, or P2 if that suffices. Recipients without a form are left out;
+/// [`refused`] returns those under the next MTA's responsibility.
 ///
 /// # Errors
-/// Why it can't be converted, as a report says it; or it could for none whom the next MTA answers for.
+/// Returns the reason for a report if it cannot be converted, or not for any recipient under the next MTA's
+/// responsibility.
 pub fn to_x400(
     here: &ConversionContext<'_>,
     envelope: &MailEnvelope<'_>,
@@ -117,7 +118,7 @@ pub fn to_x400(
     }
     let originator = match &envelope.originator {
         Some(party) => here.or_address(party, Use::Originator),
-        // Nobody wants to hear of it: the gateway itself stands there.
+        // Reports are unwanted: the gateway itself is the originator.
         None => Some(here.gateway.address.clone()),
     };
     let originator = originator.ok_or_else(|| {
@@ -198,7 +199,7 @@ fn content_identifier(subject: &str) -> Option<Box<str>> {
     Some(format!("{cut}...").into())
 }
 
-/// What the originator knows the message by (§5.1.5).
+/// The originator's identification of the message (§5.1.5).
 fn correlator(entity: &Entity<'_>, envid: Option<&str>) -> String {
     let text = match envid {
         Some(envid) => format!("{ENVID}{envid}"),
@@ -211,7 +212,7 @@ fn correlator(entity: &Entity<'_>, envid: Option<&str>) -> String {
     text.chars().take(CORRELATOR_CHARS).collect()
 }
 
-/// Those who have a form, with their numbers among all.
+/// Recipients with a form, and their original numbers.
 fn recipients(
     envelope: &MailEnvelope<'_>,
     here: &ConversionContext<'_>,
@@ -227,7 +228,7 @@ fn recipients(
     Ok(made)
 }
 
-/// Why somebody can't be a recipient.
+/// The reason why an address cannot be a recipient.
 fn no_address(party: &Party<'_>, here: &ConversionContext<'_>) -> NotConverted {
     match party {
         Party::Mail(mail) if here.gateway.would_come_back(mail) => NotConverted::new(

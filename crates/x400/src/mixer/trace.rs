@@ -1,4 +1,5 @@
-//! Trace both ways (RFC 2156 §5.1.6, §5.3.7): Received and X400-Received fields, trace and internal trace.
+//! Mapping of trace in both directions (RFC 2156 §5.1.6, §5.3.7): Received and X400-Received fields, trace and internal
+//! trace.
 
 use super::ConversionContext;
 use super::entity::Entity;
@@ -36,14 +37,14 @@ pub(super) struct Trace {
     pub internal: Vec<InternalTraceElement>,
 }
 
-/// How often a message from X.400 came through a gateway.
+/// Number of gateway conversions in a message from X.400.
 #[must_use]
 pub fn conversions(trace: &[TraceElement]) -> usize {
     let is_gateway = |eits: &Eits| eits.extended.iter().any(|oid| oid == EIT_MIXER);
     trace.iter().filter(|t| t.supplied.converted.as_ref().is_some_and(is_gateway)).count()
 }
 
-/// How often a message from the internet did.
+/// Number of gateway conversions in a message from the internet.
 #[must_use]
 pub fn conversions_to_mail(message: &Entity<'_>) -> usize {
     message.all("Received").filter(|value| value.contains("(MIXER Conversion")).count()
@@ -65,7 +66,7 @@ pub(super) fn of_header(
         trace.external.push(TraceElement { domain, supplied: arrived(date) });
     }
     for (name, value) in fields {
-        // What is over the limit of trace is what came last; a loop has more than enough by then.
+        // The newest trace is beyond the limit; a loop is detected by then.
         if trace.external.len().max(trace.internal.len()) + 2 > TRACE_MAX {
             break;
         }
@@ -131,7 +132,7 @@ pub fn parse_date(text: &str) -> Option<UtcTime> {
     Some(UtcTime { ahead_minutes: ahead, ..UtcTime::from(wall) })
 }
 
-/// Who received a message, and when.
+/// Receiver and time of a Received field.
 fn parse_received(value: &str) -> Option<(&str, UtcTime)> {
     let (clauses, date) = value.rsplit_once(';')?;
     let mut words = clauses.split_whitespace();
@@ -146,7 +147,7 @@ pub fn to_fields(external: &[TraceElement], internal: &[InternalTraceElement]) -
     let mut fields = Vec::with_capacity(external.len() + internal.len());
     let mut rest = internal.iter().peekable();
     for element in external {
-        // The MTAs of a domain stand behind its own element, which is left out where one of them repeats it.
+        // The MTAs of a domain follow its own element, which is omitted if one repeats it.
         let mut mtas = Vec::new();
         while let Some(mta) = rest.next_if(|mta| mta.domain.is_same(&element.domain)) {
             mtas.push(mta);
@@ -262,7 +263,7 @@ pub fn encoded_info(eits: &Eits) -> String {
     built_in.chain(extended).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads that text; what it doesn't know is left out.
+/// Parses that text; unknown items are omitted.
 #[must_use]
 pub fn parse_encoded_info(text: &str) -> Eits {
     let mut eits = Eits::default();
@@ -284,7 +285,7 @@ pub fn parse_encoded_info(text: &str) -> Eits {
     eits
 }
 
-/// Information types that say IA5 text and a gateway.
+/// Information types for IA5 text and a gateway.
 pub(super) fn mixer_eits(has_text: bool, extended: Vec<bytes::Bytes>) -> Eits {
     let mut all = extended;
     all.push(bytes::Bytes::from_static(EIT_MIXER));

@@ -1,13 +1,13 @@
-//! Encoded words (RFC 2047): texts for people in header fields.
+//! Encoding of texts in header fields (RFC 2047).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Octets of an encoded word at most (RFC 2047 §2).
+/// Maximum length of one encoded part in octets (RFC 2047 §2).
 const WORD_BYTES_MAX: usize = 75;
 
-/// The text of a field, encoded words decoded where their character set is known here: US-ASCII, UTF-8, ISO-8859-1.
-/// Others stay as they are.
+/// The text of a field, with encoded parts decoded if their character set is known here: US-ASCII, UTF-8, ISO-8859-1.
+/// Parts in other sets stay unchanged.
 #[must_use]
 pub fn decode(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -32,11 +32,11 @@ pub fn decode(text: &str) -> String {
     out
 }
 
-/// Octets of an encoded word that is read at most: those of a line (RFC 5322 §2.1.1). Some programs write longer ones
-/// than they may.
+/// Maximum length accepted when decoding: that of a line (RFC 5322 §2.1.1). Some programs exceed the limit for
+/// encoding.
 const WORD_READ_MAX: usize = 998;
 
-/// The encoded word at the front: what it says, and how long it is.
+/// The encoded part at the front: its text and length.
 fn word_at(text: &str) -> Option<(String, usize)> {
     let front = text.get(..text.floor_char_boundary(WORD_READ_MAX))?;
     let inner = front.strip_prefix("=?")?;
@@ -79,7 +79,7 @@ fn quoted(text: &str) -> Option<Vec<u8>> {
     Some(octets)
 }
 
-/// A text as ASCII: as it is, or in encoded words; ISO-8859-1 where that suffices (RFC 2156 §3.3.4), otherwise UTF-8.
+/// A text as ASCII: unchanged, or encoded; in ISO-8859-1 if that suffices (RFC 2156 §3.3.4), otherwise in UTF-8.
 #[must_use]
 pub fn encode(text: &str) -> String {
     if text.bytes().all(|byte| (b' '..0x7f).contains(&byte)) {

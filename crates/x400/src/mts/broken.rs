@@ -1,14 +1,14 @@
-//! An envelope that could not be read wholly: what could be is enough for a report in many cases.
+//! An envelope that could not be read completely: the readable fields often suffice for a report.
 
 use super::{ContentType, MtsIdentifier, Recipient, TraceElement};
 use crate::decode::{DecodeError, Fault};
 use crate::or_name::OrName;
 use std::fmt;
 
-/// What is known of a message or a probe whose envelope is broken.
+/// The readable fields of a message or a probe with a malformed envelope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
-    /// What was wrong first.
+    /// The first error.
     pub error: DecodeError,
     /// Its identifier.
     pub identifier: Option<MtsIdentifier>,
@@ -23,13 +23,13 @@ pub struct Broken {
 }
 
 impl Broken {
-    /// Whether a report can be made: somebody to send it to, and something to speak of.
+    /// Returns true if a report is possible: the originator and the subject are known.
     #[must_use]
     pub fn is_reportable(&self) -> bool {
         self.identifier.is_some() && self.originator.is_some() && !self.recipients.is_empty()
     }
 
-    /// Whether there are more recipients than we take.
+    /// Returns true if it has more recipients than accepted.
     #[must_use]
     pub fn has_too_many_recipients(&self) -> bool {
         self.error.field == super::fields::RECIPIENTS_FIELD

@@ -1,5 +1,6 @@
 //! Envelopes for MTAs of 1984 (X.419 annex B, RFC 1328): the same fields without extensions, names without the
-//! attributes of 1988. The content stays what it is.
+//! attributes of
+//! 1988. The content is unchanged.
 
 use super::extension::{Extension, criticality};
 use super::trace::Supplied;
@@ -13,7 +14,7 @@ use std::fmt;
 /// The type of the domain-defined attribute that has a common name (RFC 1328 §3).
 const COMMON: &str = "Common";
 
-/// Why something has no place in 1984: a report says reason 2, diagnostic 47 (unable-to-downgrade).
+/// The reason why a downgrade is impossible: reports have reason 2, diagnostic 47 (unable-to-downgrade).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotDowngraded {
     /// An extension that may not be left out.
@@ -38,7 +39,7 @@ impl std::error::Error for NotDowngraded {}
 pub struct Downgraded {
     /// With the recipients that have a place in it, under their numbers.
     pub envelope: TransferEnvelope,
-    /// Those whom the next MTA would answer for and that have none, by index.
+    /// Recipients under the next MTA's responsibility that cannot be downgraded, by index.
     pub refused: Vec<(usize, NotDowngraded)>,
 }
 
@@ -77,10 +78,11 @@ fn recipient(recipient: &Recipient) -> Result<Recipient, NotDowngraded> {
     Ok(Recipient { name, extensions: Extensions::default(), ..recipient.clone() })
 }
 
-/// A report as 1984 has it.
+/// Downgrades a report.
 ///
 /// # Errors
-/// A name has no place in it. Extensions of a report are left out, critical or not: it has nobody to tell.
+/// Returns an error if a name cannot be downgraded. Extensions of a report are left out, even critical ones: no party
+/// can be notified.
 pub fn report_to_1984(
     envelope: &ReportEnvelope,
     content: &ReportContent,

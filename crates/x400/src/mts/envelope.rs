@@ -20,7 +20,7 @@ pub(super) const PROBE: Tag = Tag::context(2);
 pub(super) const RECIPIENTS: Tag = Tag::context(2);
 pub(super) const EXTENSIONS: Tag = Tag::context(3);
 
-/// What an envelope is of.
+/// Kind of an envelope's object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EnvelopeKind {
     /// A message.
@@ -33,33 +33,33 @@ pub enum EnvelopeKind {
 /// The transfer envelope of a message or a probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TransferEnvelope {
-    /// Of which of them.
+    /// Its kind.
     pub kind: EnvelopeKind,
     /// Its name for ever.
     pub identifier: MtsIdentifier,
-    /// Who sent it.
+    /// The originator.
     pub originator: OrName,
-    /// What the content consists of.
+    /// Information types of the content.
     pub original_eits: Option<Eits>,
-    /// Of what type it is.
+    /// Type of the content.
     pub content_type: ContentType,
-    /// How its originator calls it.
+    /// The originator's name of the content.
     pub content_identifier: Option<Box<str>>,
-    /// How urgent it is.
+    /// Priority.
     pub priority: Priority,
     /// Bits of [`super::message_indicator`].
     pub indicators: Flags,
     /// Not to be delivered earlier; messages only.
     pub deferred_delivery: Option<UtcTime>,
-    /// How long the content would be; probes only.
+    /// Hypothetical length of the content; probes only.
     pub content_length: Option<u64>,
-    /// What domains tell each other, as elements as they came.
+    /// Bilateral information of domains, as elements as received.
     pub bilateral: Vec<Bytes>,
     /// The domains that it came through, the first one first.
     pub trace: Vec<TraceElement>,
     /// Extensions in their order.
     pub extensions: Extensions,
-    /// All recipients, those that others answer for, too.
+    /// All recipients, including those under other MTAs' responsibility.
     pub recipients: Vec<Recipient>,
 }
 
@@ -85,10 +85,10 @@ struct EnvelopeFields {
 }
 
 impl TransferEnvelope {
-    /// Reads an envelope: the SET of a message, or a probe, whose tag replaces that of its SET.
+    /// Reads an envelope: the SET of a message, or a probe, which has its own tag instead of that of the SET.
     ///
     /// # Errors
-    /// With the first field that is wrong, and what can be read besides.
+    /// Returns the first invalid field, and the readable rest.
     pub fn decode(
         element: &Element<'_>,
         kind: EnvelopeKind,
@@ -128,7 +128,7 @@ impl TransferEnvelope {
         }
     }
 
-    /// The same of what comes from another MTA: what is passed on has to be whole in the parts that nobody here reads, too.
+    /// The same for input from another MTA: relayed octets must be well-formed even in parts not read here.
     ///
     /// # Errors
     /// As [`TransferEnvelope::decode`].
@@ -217,8 +217,7 @@ impl TransferEnvelope {
         self.extensions.internal_trace().unwrap_or_default()
     }
 
-    /// When the message came into the transfer system: the arrival at the first domain (RFC 2156 §5.3.6 maps it to
-    /// Date).
+    /// Time of entry into the transfer system: the arrival at the first domain (RFC 2156 §5.3.6 maps it to Date).
     #[must_use]
     pub fn submission_time(&self) -> Option<UtcTime> {
         self.trace.first().map(|element| element.supplied.arrival)
@@ -263,7 +262,7 @@ impl EnvelopeFields {
         }
     }
 
-    /// What a message and a probe have behind the same tag.
+    /// Reads the fields that share a tag between messages and probes.
     fn take_kind(&mut self, part: &Element<'_>) -> Result<(), DecodeError> {
         match self.rest.kind {
             EnvelopeKind::Message => {

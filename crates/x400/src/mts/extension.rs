@@ -1,5 +1,5 @@
-//! Extensions (X.411 §12.2.1.1.1, ExtensionField): of messages, recipients, probes and reports. All are kept as they
-//! came; those that an MTA acts on have readers here, and the values of others are checked in [`super::values`].
+//! Extensions (X.411 §12.2.1.1.1, ExtensionField) of messages, recipients, probes and reports. All are kept as
+//! received. Readers exist for those that an MTA acts on; the other values are checked in [`super::values`].
 
 use super::trace::{decode_internal, list};
 use super::{EXTENSIONS_MAX, Flags, InternalTraceElement, UtcTime};
@@ -33,20 +33,20 @@ pub mod number {
 
 /// Bits of [`Extension::criticality`].
 pub mod criticality {
-    /// Who takes the message from its user must understand it.
+    /// The MTA accepting the submission must support it.
     pub const FOR_SUBMISSION: u8 = 0;
-    /// So must everybody who passes it on.
+    /// Every transferring MTA must support it.
     pub const FOR_TRANSFER: u8 = 1;
-    /// So must who delivers it.
+    /// The delivering MTA must support it.
     pub const FOR_DELIVERY: u8 = 2;
 }
 
-/// Standard extensions that delivery here acts on or may ignore: conversion (there is none without being asked
-/// for), reassignment, alternates, times, methods, lists, trace and histories. The others are physical delivery
-/// and security, which nobody does here (X.411, the recommended criticalities).
+/// Standard extensions that delivery here acts on or may ignore: conversion (never done without a request),
+/// reassignment, alternates, times, methods, lists, trace and histories. The rest is physical delivery and security,
+/// which are not supported (X.411, the recommended criticalities).
 const DELIVERED: [u32; 14] = [1, 2, 3, 4, 5, 6, 13, 23, 25, 26, 37, 38, 41, 42];
 
-/// Which extension it is.
+/// Identifier of an extension.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExtensionKind {
     /// One that X.411 numbers.
@@ -60,7 +60,7 @@ pub enum ExtensionKind {
 pub struct Extension {
     /// Which.
     pub kind: ExtensionKind,
-    /// For whom it is critical: bits of [`criticality`].
+    /// Its criticality: bits of [`criticality`].
     pub criticality: Flags,
     /// The element that is its value, as it came; `None` is NULL.
     pub value: Option<Bytes>,
@@ -70,7 +70,7 @@ pub struct Extension {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Extensions(pub Vec<Extension>);
 
-/// What an MTA is about to do with a message.
+/// An MTA's next step with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Pass it on.
@@ -79,7 +79,7 @@ pub enum Stage {
     Delivery,
 }
 
-/// Why a recipient was changed (X.411, RedirectionReason).
+/// Reason of a redirection (X.411, RedirectionReason).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedirectionReason {
     /// 0: the recipient wants it so.
@@ -143,7 +143,7 @@ pub struct Redirection {
 }
 
 impl Extension {
-    /// A standard extension whose value `write` writes.
+    /// A standard extension with a value written by `write`.
     #[must_use]
     pub fn standard(number: u32, criticality: Flags, write: impl FnOnce(&mut Writer)) -> Extension {
         let mut value = Writer::new();
@@ -202,7 +202,7 @@ impl Extension {
         });
     }
 
-    /// Whether somebody who does this must understand it and can't: then the recipients get a report of reason 1,
+    /// Returns true if it is critical for this step and unsupported: recipients then get a report of reason 1,
     /// diagnostic 18 (X.411 §9.1, unsupported-critical-function).
     #[must_use]
     pub fn is_unsupported(&self, stage: Stage) -> bool {
@@ -266,7 +266,7 @@ impl Extensions {
         }
     }
 
-    /// The first one that may not be ignored by who does this, and isn't known here.
+    /// The first unsupported extension that is critical for this step.
     #[must_use]
     pub fn unsupported(&self, stage: Stage) -> Option<&Extension> {
         self.0.iter().find(|extension| extension.is_unsupported(stage))
@@ -286,35 +286,35 @@ impl Extensions {
     }
 
     fn is_prohibited(&self, number: u32) -> bool {
-        // What can't be read prohibits nothing: the value of a flag is not worth a message.
+        // An unreadable value prohibits nothing: a flag's value is not worth losing a message.
         matches!(
             self.read(number, "extension", |value| value.integer().field("extension")),
             Ok(Some(1))
         )
     }
 
-    /// Whether recipients may not be replaced by anybody but the originator (1).
+    /// Returns true if only the originator may replace recipients (1).
     #[must_use]
     pub fn is_reassignment_prohibited(&self) -> bool {
         self.is_prohibited(number::RECIPIENT_REASSIGNMENT_PROHIBITED)
     }
 
-    /// Whether lists may not be expanded (3).
+    /// Returns true if lists must not be expanded (3).
     #[must_use]
     pub fn is_dl_expansion_prohibited(&self) -> bool {
         self.is_prohibited(number::DL_EXPANSION_PROHIBITED)
     }
 
-    /// Whether a conversion may not lose anything (4).
+    /// Returns true if a conversion must be lossless (4).
     #[must_use]
     pub fn is_conversion_with_loss_prohibited(&self) -> bool {
         self.is_prohibited(number::CONVERSION_WITH_LOSS_PROHIBITED)
     }
 
-    /// Who shall get it if the recipient can't (2).
+    /// The originator's alternate recipient (2).
     ///
     /// # Errors
-    /// It is no O/R name.
+    /// Returns an error if it is not an O/R name.
     pub fn alternate_recipient(&self) -> Result<Option<OrName>, DecodeError> {
         self.read(
             number::ORIGINATOR_REQUESTED_ALTERNATE_RECIPIENT,
@@ -323,19 +323,19 @@ impl Extensions {
         )
     }
 
-    /// When it is too late to deliver (5).
+    /// Latest time of delivery (5).
     ///
     /// # Errors
-    /// It is no time.
+    /// Returns an error if it is not a time.
     pub fn latest_delivery_time(&self) -> Result<Option<UtcTime>, DecodeError> {
         const FIELD: &str = "latest-delivery-time";
         self.read(number::LATEST_DELIVERY_TIME, FIELD, |value| UtcTime::decode(value, FIELD))
     }
 
-    /// By what the originator knows the message again (23): characters or octets.
+    /// The originator's correlator (23): characters or octets.
     ///
     /// # Errors
-    /// It is no string.
+    /// Returns an error if it is not a string.
     pub fn content_correlator(&self) -> Result<Option<Bytes>, DecodeError> {
         const FIELD: &str = "content-correlator";
         self.read(number::CONTENT_CORRELATOR, FIELD, |value| {
@@ -343,10 +343,10 @@ impl Extensions {
         })
     }
 
-    /// How the recipient became this one (25), the first redirection first; empty if it never was another.
+    /// Earlier identities of the recipient (25), the first redirection first; empty without any.
     ///
     /// # Errors
-    /// An element is broken.
+    /// Returns an error if an element is malformed.
     pub fn redirection_history(&self) -> Result<Vec<Redirection>, DecodeError> {
         const FIELD: &str = "redirection-history";
         let read =
@@ -454,7 +454,7 @@ impl Extension {
         })
     }
 
-    /// An alternate recipient (2), critical for nobody.
+    /// An alternate recipient (2), not critical.
     #[must_use]
     pub fn alternate_recipient(name: &OrName) -> Extension {
         let number = number::ORIGINATOR_REQUESTED_ALTERNATE_RECIPIENT;
@@ -463,7 +463,7 @@ impl Extension {
         })
     }
 
-    /// A correlator of characters (23); what is not ASCII becomes a question mark.
+    /// A correlator of characters (23); non-ASCII ones become question marks.
     #[must_use]
     pub fn content_correlator(text: &str) -> Extension {
         let ascii: String = text.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
@@ -472,7 +472,7 @@ impl Extension {
         })
     }
 
-    /// When it is too late (5), critical for delivery as X.411 recommends.
+    /// Latest time of delivery (5), critical for delivery as X.411 recommends.
     #[must_use]
     pub fn latest_delivery_time(time: UtcTime) -> Extension {
         let critical = Flags::of(&[criticality::FOR_DELIVERY]);

@@ -18,7 +18,7 @@ pub(super) const MESSAGE_INDICATORS: Tag = Tag::application(8);
 pub(super) const TRACE: Tag = Tag::application(9);
 pub(super) const CONTENT_IDENTIFIER: Tag = Tag::application(10);
 
-/// The name of what an envelope has for each recipient.
+/// The name of an envelope's fields for each recipient.
 pub(super) const RECIPIENTS_FIELD: &str = "per-recipient-fields";
 
 /// Characters without controls, at most `max` octets.
@@ -55,7 +55,7 @@ pub(super) fn human_text(
     Ok(text.map(|c| if c.is_control() { ' ' } else { c }).collect::<String>().into())
 }
 
-/// A string whose characters are all below 256, an octet for each.
+/// A string of characters below 256, one octet each.
 pub(crate) fn put_text(writer: &mut Writer, tag: Tag, text: &str) {
     if text.is_ascii() {
         writer.text(tag, text);
@@ -120,7 +120,7 @@ impl MtsIdentifier {
 }
 
 impl ContentType {
-    /// Whether an element is a content type: an untagged CHOICE in a SET.
+    /// Returns true if an element is a content type: an untagged CHOICE in a SET.
     pub(crate) fn is_tag(tag: Tag) -> bool {
         tag == CONTENT_TYPE || tag == Tag::OID
     }

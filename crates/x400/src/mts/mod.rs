@@ -1,8 +1,7 @@
-//! MTS-APDUs (X.411 §12, X.419): what one MTA hands another. Messages and probes ([`envelope`]), reports
-//! ([`report`]), and the stream in which they come ([`reader`]). A relay changes an envelope's octets in place
-//! ([`relay`]); what it does not act on stays as it came.
+//! MTS-APDUs (X.411 §12, X.419) exchanged by MTAs. Messages and probes ([`envelope`]), reports ([`report`]), and their
+//! stream ([`reader`]). A relay changes an envelope's octets in place ([`relay`]); all other octets stay as received.
 //!
-//! X.410 of 1984 has the same APDUs with fewer fields, so everything here reads those, too.
+//! X.410 of 1984 has the same APDUs with fewer fields; these are read too.
 
 pub mod broken;
 pub mod downgrade;
@@ -36,8 +35,8 @@ use std::fmt;
 pub const RECIPIENTS_MAX: usize = 32_767;
 /// Elements of trace, of redirection and of DL expansion at most (X.411: 512 each).
 pub const TRACE_MAX: usize = 512;
-/// Extensions of a message or a recipient at most. X.411 defines 46, each of which may be there once, and
-/// private ones are rare. Internal trace information is not counted: who passes a message on adds it.
+/// Maximum number of extensions of a message or a recipient. X.411 defines 46, each of which may occur once, and
+/// private ones are rare. Internal trace information is not counted, because each transferring MTA adds some.
 pub const EXTENSIONS_MAX: usize = 128;
 /// Octets of a local identifier that are read at most. X.411 allows 32; some write more.
 pub const LOCAL_ID_BYTES_MAX: usize = 256;
@@ -46,7 +45,7 @@ pub const MTA_NAME_BYTES_MAX: usize = 256;
 /// Bilateral items for domains at most (X.411, ub-transfers).
 pub const BILATERAL_MAX: usize = 512;
 
-/// What a reader takes of one APDU at most.
+/// Limits of a reader for one APDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Octets of the envelope: everything but the content. A thousand recipients take some 150 kB.
@@ -72,16 +71,16 @@ pub struct GlobalDomain {
     pub prmd: Option<Box<str>>,
 }
 
-/// What names a message, a probe or a report for ever (X.411, MTSIdentifier).
+/// The permanent identifier of a message, a probe or a report (X.411, MTSIdentifier).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MtsIdentifier {
     /// The domain that gave it.
     pub domain: GlobalDomain,
-    /// What is unique in it.
+    /// Part unique within the domain.
     pub local: Box<str>,
 }
 
-/// Of what type a content is (X.411, ContentType).
+/// Type of a content (X.411, ContentType).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ContentType {
     /// One that X.411 numbers.
@@ -91,7 +90,7 @@ pub enum ContentType {
 }
 
 impl ContentType {
-    /// Nobody says.
+    /// Unidentified.
     pub const UNIDENTIFIED: ContentType = ContentType::BuiltIn(0);
     /// By an object identifier that 1984 has no place for.
     pub const EXTERNAL: ContentType = ContentType::BuiltIn(1);
@@ -100,7 +99,7 @@ impl ContentType {
     /// Interpersonal messages of 1988: P22.
     pub const P22: ContentType = ContentType::BuiltIn(22);
 
-    /// Whether it is an interpersonal message or notification.
+    /// Returns true for an interpersonal message or notification.
     #[must_use]
     pub fn is_interpersonal(&self) -> bool {
         *self == ContentType::P2 || *self == ContentType::P22
@@ -128,8 +127,7 @@ impl fmt::Display for ContentType {
     }
 }
 
-/// How urgent a message is (X.411, Priority). The order here is that of urgency; the numbers of the protocol
-/// are not.
+/// Priority of a message (X.411, Priority). The order here is that of urgency, unlike the protocol's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
     /// 1.
@@ -176,7 +174,7 @@ impl Priority {
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// These bits and no others.
+    /// Exactly these bits.
     #[must_use]
     pub const fn of(bits: &[u8]) -> Flags {
         let mut flags = 0;
@@ -188,7 +186,7 @@ impl Flags {
         Flags(flags)
     }
 
-    /// Whether this bit is set.
+    /// Returns true if this bit is set.
     #[must_use]
     pub const fn has(self, bit: u8) -> bool {
         self.0 & (0x8000_u16 >> bit) != 0
@@ -201,13 +199,13 @@ impl Flags {
         Flags(if on { self.0 | mask } else { self.0 & !mask })
     }
 
-    /// How many bits up to the last one that is set.
+    /// Number of bits up to the last one set.
     #[must_use]
     pub const fn len(self) -> usize {
         16 - self.0.trailing_zeros() as usize
     }
 
-    /// Whether none is.
+    /// Returns true if no bit is set.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -216,7 +214,7 @@ impl Flags {
 
 /// Bits of [`TransferEnvelope::indicators`] (X.411, PerMessageIndicators).
 pub mod message_indicator {
-    /// Recipients may be told of each other.
+    /// Recipients may be disclosed to each other.
     pub const DISCLOSE_RECIPIENTS: u8 = 0;
     /// No conversion that the originator did not ask for.
     pub const IMPLICIT_CONVERSION_PROHIBITED: u8 = 1;
@@ -226,7 +224,7 @@ pub mod message_indicator {
     pub const CONTENT_RETURN_REQUEST: u8 = 3;
 }
 
-/// What a content consists of (X.411, EncodedInformationTypes).
+/// Information types of a content (X.411, EncodedInformationTypes).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Eits {
     /// Bit 0 is unknown, 2 IA5 text, 3 G3 fax, 5 teletex and so on.
@@ -269,7 +267,7 @@ impl GlobalDomain {
         })
     }
 
-    /// Whether it is the same domain (X.402 §18.4).
+    /// Returns true for the same domain (X.402 §18.4).
     #[must_use]
     pub fn is_same(&self, other: &GlobalDomain) -> bool {
         self.to_address().is_same(&other.to_address())

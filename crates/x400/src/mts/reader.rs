@@ -11,23 +11,23 @@ use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::fmt;
 
-/// What comes out of a reader, in this order: one envelope, then content.
+/// Output of a reader, in this order: one envelope, then content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApduEvent {
     /// The envelope of a message or a probe.
     Envelope {
         /// Its octets: a SET, or a probe's whole APDU. [`super::relay::relay`] changes them.
         octets: Bytes,
-        /// What it says, or what of it can be read. The content comes in either case.
+        /// The parsed envelope, or its readable part. The content follows in either case.
         envelope: Result<Box<TransferEnvelope>, Box<Broken>>,
-        /// How long the content is, where that is said beforehand; never of a probe.
+        /// Length of the content, if known in advance; never for a probe.
         content_bytes: Option<u64>,
     },
     /// The envelope of a report. Its content is the SET that [`super::ReportContent::read`] takes.
     Report {
         /// Its octets: a SET.
         octets: Bytes,
-        /// What it says.
+        /// The parsed envelope.
         envelope: Result<Box<ReportEnvelope>, DecodeError>,
     },
     /// The next octets of the content: of a message those within the OCTET STRING, whether that came in segments or
@@ -35,10 +35,10 @@ pub enum ApduEvent {
     Content(Bytes),
 }
 
-/// Why a stream is no APDU.
+/// The reason why a stream is not an APDU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadError {
-    /// Which part of it, what is wrong, and where.
+    /// Part, error and position.
     pub error: DecodeError,
 }
 
@@ -75,7 +75,7 @@ enum State {
     Done,
 }
 
-/// Reads one APDU. Feed it what comes, take the events, and ask at the end whether it was whole.
+/// Reads one APDU. Pass it the input, take the events, and check completeness at the end.
 #[derive(Clone, Debug)]
 pub struct ApduReader {
     limits: Limits,
@@ -86,7 +86,7 @@ pub struct ApduReader {
     kept: BytesMut,
     events: VecDeque<ApduEvent>,
     content_bytes: u64,
-    /// Of a report, to check what nobody here reads.
+    /// For a report, to check parts not read here.
     fields: ReportFields,
 }
 
@@ -111,11 +111,11 @@ impl ApduReader {
         }
     }
 
-    /// Takes the next octets.
+    /// Handles the next octets.
     ///
     /// # Errors
-    /// They are no APDU, or its envelope is longer than it may be. The reader can't be used any more; what came of a
-    /// report's content is in the events, all of this input included.
+    /// Returns an error if they are not an APDU, or if its envelope is too long. The reader is then unusable. The
+    /// events contain the content of a report as far as received, including all of this input.
     pub fn handle_input(&mut self, input: &Bytes) -> Result<(), ReadError> {
         let mut offset = 0;
         let read = self.read(input, &mut offset);
@@ -143,7 +143,7 @@ impl ApduReader {
                 }
                 Skimmed::Octets => self.octets(taken)?,
                 Skimmed::End { depth, .. } => {
-                    // The end of the APDU is nobody's but a probe's, which has no envelope of its own.
+                    // The end of the APDU is kept only for a probe, which has no separate envelope.
                     if depth > 1 || self.kind == Some(ApduType::Probe) {
                         self.keep(&taken, false)?;
                     }
@@ -158,13 +158,13 @@ impl ApduReader {
         self.events.pop_front()
     }
 
-    /// How many content octets there were so far.
+    /// Number of content octets so far.
     #[must_use]
     pub fn content_bytes(&self) -> u64 {
         self.content_bytes
     }
 
-    /// Whether the whole APDU was there, or all of a report's content, which is broken.
+    /// Returns true if the APDU was complete, or all of a report's content, even a malformed one.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.state == State::Done
@@ -184,7 +184,7 @@ impl ApduReader {
         }
     }
 
-    /// What comes next, for errors.
+    /// The next part, for errors.
     fn part(&self) -> &'static str {
         match self.state {
             State::Envelope => "envelope",
@@ -193,7 +193,7 @@ impl ApduReader {
         }
     }
 
-    /// Whether content octets come as they are, headers and all.
+    /// Returns true if content octets are passed unchanged, including headers.
     fn passes_raw(&self) -> bool {
         self.kind == Some(ApduType::Report) && self.state == State::Content
     }
@@ -212,7 +212,7 @@ impl ApduReader {
                 }
                 Ok(())
             }
-            // So does whatever is in it; but what is cut may yet be the end of the APDU.
+            // Inner headers belong to it too, but a cut one may still be the end of the APDU.
             State::Content => {
                 if self.passes_raw() {
                     self.kept.extend_from_slice(octets);
@@ -339,13 +339,13 @@ impl ApduReader {
                 self.flush();
                 let checked = self.fields.finish(&self.limits);
                 if checked.is_err() {
-                    // All of it was there, whatever it says.
+                    // It was complete, whatever its content.
                     self.state = State::Done;
                 }
                 checked?;
             }
             (_, State::Content, Some(ApduType::Report)) => self.fields.end(depth),
-            // The content of a message, or a segment of it.
+            // The content of a message, or a segment.
             _ => {}
         }
         Ok(())
@@ -363,7 +363,7 @@ impl ApduReader {
         self.events.push_back(event);
     }
 
-    /// Passes on what was kept of a report's content.
+    /// Emits the kept octets of a report's content.
     fn flush(&mut self) {
         let octets = self.kept.split().freeze();
         self.push_content(octets);
@@ -377,10 +377,10 @@ impl ApduReader {
     }
 }
 
-/// What is in an APDU that is all there: its envelope event, and its content put together.
+/// Parses a complete APDU: its envelope event, and its joined content.
 ///
 /// # Errors
-/// It is no APDU, or something follows it.
+/// Returns an error if it is not an APDU, or is followed by other octets.
 pub fn read_whole(octets: &[u8], limits: Limits) -> Result<(ApduEvent, Bytes), ReadError> {
     let mut reader = ApduReader::new(limits);
     reader.handle_input(&Bytes::copy_from_slice(octets))?;

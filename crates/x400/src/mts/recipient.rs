@@ -6,21 +6,21 @@ use crate::decode::{DecodeError, Fault, InField, once};
 use crate::or_name::OrName;
 use crate::or_name::ber::OR_NAME;
 
-/// Whose the recipient is, and who wants to hear of it (X.411, PerRecipientIndicators).
+/// Responsibility for the recipient, and report requests (X.411, PerRecipientIndicators).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecipientIndicators(pub Flags);
 
-/// What somebody wants to be told.
+/// Kind of requested reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReportRequest {
     /// Nothing.
     #[default]
     None,
-    /// When the message can't be delivered.
+    /// On non-delivery.
     NonDelivery,
-    /// Whatever happens.
+    /// On any result.
     Both,
-    /// Whatever happens, with trace of each step: for MTAs only.
+    /// On any result, with trace of each step: for MTAs only.
     Audited,
 }
 
@@ -31,7 +31,7 @@ impl RecipientIndicators {
     const USER_REPORT: u8 = 3;
     const USER_NON_DELIVERY: u8 = 4;
 
-    /// Indicators of a recipient: who takes the message answers for it, and both want the same.
+    /// Indicators of a recipient: the receiving MTA is responsible, and the originator and its MTA have equal requests.
     #[must_use]
     pub fn new(is_ours: bool, request: ReportRequest) -> RecipientIndicators {
         let flags = Flags::default().with(Self::RESPONSIBILITY, is_ours);
@@ -49,7 +49,7 @@ impl RecipientIndicators {
         )
     }
 
-    /// Whether who takes the message answers for this recipient.
+    /// Returns true if the receiving MTA is responsible for this recipient.
     #[must_use]
     pub fn is_responsible(self) -> bool {
         self.0.has(Self::RESPONSIBILITY)
@@ -61,7 +61,7 @@ impl RecipientIndicators {
         RecipientIndicators(self.0.with(Self::RESPONSIBILITY, on))
     }
 
-    /// What the originator's MTA wants.
+    /// Request of the originator's MTA.
     #[must_use]
     pub fn mta_request(self) -> ReportRequest {
         match (self.0.has(Self::MTA_REPORT), self.0.has(Self::MTA_NON_DELIVERY)) {
@@ -72,7 +72,7 @@ impl RecipientIndicators {
         }
     }
 
-    /// What the originator wants.
+    /// Request of the originator.
     #[must_use]
     pub fn user_request(self) -> ReportRequest {
         match (self.0.has(Self::USER_REPORT), self.0.has(Self::USER_NON_DELIVERY)) {
@@ -82,13 +82,13 @@ impl RecipientIndicators {
         }
     }
 
-    /// Whether anybody wants to be told of a delivery.
+    /// Returns true if a delivery report is requested.
     #[must_use]
     pub fn wants_delivery_report(self) -> bool {
         self.mta_request().max(self.user_request()) >= ReportRequest::Both
     }
 
-    /// Whether anybody wants to be told of a failure.
+    /// Returns true if a non-delivery report is requested.
     #[must_use]
     pub fn wants_non_delivery_report(self) -> bool {
         self.mta_request().max(self.user_request()) >= ReportRequest::NonDelivery
@@ -102,7 +102,7 @@ pub struct Recipient {
     pub name: OrName,
     /// Its number among those that the originator named, from 1.
     pub number: u32,
-    /// Whose it is, and who wants to hear of it.
+    /// Responsibility and report requests.
     pub indicators: RecipientIndicators,
     /// A conversion that the originator wants.
     pub explicit_conversion: Option<u32>,
@@ -112,7 +112,7 @@ pub struct Recipient {
 
 /// The tag of the indicators, which a relay changes.
 pub(super) const INDICATORS: Tag = Tag::context(1);
-/// How many bits of the indicators are always written (X.411: SIZE (8..16)).
+/// Number of indicator bits that are always written (X.411: SIZE (8..16)).
 pub(super) const INDICATOR_BITS: usize = 8;
 
 impl Recipient {

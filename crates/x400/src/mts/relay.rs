@@ -1,5 +1,5 @@
-//! An envelope as it goes on: what this MTA acts on is written anew, every other octet stays as it came, in its
-//! order. That keeps what others signed, and what later editions added.
+//! Rewriting of an envelope for relaying: fields that this MTA acts on are written anew, every other octet stays as
+//! received, in order. That keeps data signed by other parties, and fields of later editions.
 
 use super::envelope::{EXTENSIONS, RECIPIENTS};
 use super::extension::{Extension, ExtensionKind, number};
@@ -9,7 +9,7 @@ use super::{InternalTraceElement, Recipient, TraceElement};
 use crate::ber::{Element, Reader, Tag, Writer};
 use crate::decode::{DecodeError, InField};
 
-/// What becomes of a recipient in this copy.
+/// Treatment of a recipient in this copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum RecipientChange {
     /// It stays as it is.
@@ -23,14 +23,14 @@ pub enum RecipientChange {
     Drop,
 }
 
-/// What changes in an envelope.
+/// Changes to an envelope.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EnvelopeRewrite<'a> {
     /// Appended to trace-information: our visit, once for each domain.
     pub trace: Option<&'a TraceElement>,
     /// Appended to internal-trace-information: our MTA.
     pub internal_trace: Option<&'a InternalTraceElement>,
-    /// What becomes of each recipient, in their order; those beyond the end stay.
+    /// Treatment of each recipient, in order; further ones stay.
     pub recipients: &'a [RecipientChange],
     /// Extensions of the message that are set: one of its kind is replaced, a new one comes last.
     pub extensions: &'a [Extension],
@@ -111,7 +111,7 @@ fn append_trace(
     Ok(())
 }
 
-/// The extensions that there are, in their order, and behind them the new ones.
+/// The existing extensions, in order, followed by the new ones.
 fn extensions(
     part: Option<&Element<'_>>,
     changes: &EnvelopeRewrite<'_>,
@@ -163,7 +163,7 @@ fn is_internal_trace(extension: &Extension) -> bool {
     extension.kind == ExtensionKind::Standard(number::INTERNAL_TRACE_INFORMATION)
 }
 
-/// The elements that there are stay octet for octet.
+/// The existing elements stay octet for octet.
 fn append_internal(
     extension: &Extension,
     element: &InternalTraceElement,

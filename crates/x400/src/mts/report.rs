@@ -1,4 +1,4 @@
-//! Reports: what became of a message or a probe (X.411 §12.2.1.3; MTAAbstractService).
+//! Reports on messages and probes (X.411 §12.2.1.3; MTAAbstractService).
 
 use super::fields::{CONTENT_IDENTIFIER, EITS, MTS_IDENTIFIER, TRACE, human_text, put_text};
 use super::trace::{decode_trace, encode_trace};
@@ -22,7 +22,7 @@ pub const SUPPLEMENTARY_BYTES_MAX: usize = 1_024;
 pub struct ReportEnvelope {
     /// Its own identifier.
     pub identifier: MtsIdentifier,
-    /// To whom it goes: the originator of the subject, or the owner of a list.
+    /// Addressee: the originator of the subject, or the owner of a list.
     pub destination: OrName,
     /// The domains that the report came through, the first one first.
     pub trace: Vec<TraceElement>,
@@ -30,18 +30,18 @@ pub struct ReportEnvelope {
     pub extensions: Extensions,
 }
 
-/// What a report says.
+/// Content of a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportContent {
     /// The message or probe that it is about.
     pub subject: MtsIdentifier,
     /// The domains that the subject came through.
     pub subject_trace: Vec<TraceElement>,
-    /// What the subject's content consisted of.
+    /// Information types of the subject's content.
     pub original_eits: Option<Eits>,
-    /// Of what type it was.
+    /// Type of the subject's content.
     pub content_type: Option<ContentType>,
-    /// How the originator calls it.
+    /// The originator's name of the content.
     pub content_identifier: Option<Box<str>>,
     /// The content itself.
     pub returned_content: Option<Bytes>,
@@ -53,37 +53,38 @@ pub struct ReportContent {
     pub recipients: Vec<ReportedRecipient>,
 }
 
-/// What became of one recipient.
+/// Report on one recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedRecipient {
-    /// Who it was in the end.
+    /// The final recipient.
     pub actual: OrName,
     /// Its number among those that the originator named.
     pub number: u32,
     /// The indicators that the subject had.
     pub indicators: RecipientIndicators,
-    /// When the subject came to the domain that reports.
+    /// Arrival of the subject at the reporting domain.
     pub arrival: UtcTime,
-    /// Into what it was converted before.
+    /// Information types after a conversion.
     pub converted: Option<Eits>,
-    /// What happened.
+    /// The result.
     pub outcome: ReportType,
-    /// Who the originator named, if that was another.
+    /// The recipient named by the originator, if different.
     pub intended: Option<OrName>,
-    /// What programs have no field for.
+    /// Supplementary text for people.
     pub supplementary: Option<Box<str>>,
     /// Extensions in their order.
     pub extensions: Extensions,
 }
 
-/// What happened to the message (X.411, ReportType).
+/// Result for a recipient (X.411, ReportType).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportType {
     /// It was delivered.
     Delivered {
         /// When.
         time: UtcTime,
-        /// To what: 0 public, 1 private, 2 message store, 3 list, 4 physical delivery, 5 physical recipient, 6 other.
+        /// Kind of the user: 0 public, 1 private, 2 message store, 3 list, 4 physical delivery, 5 physical recipient, 6
+        /// other.
         user: u32,
     },
     /// It was not.
@@ -138,10 +139,10 @@ impl ReportEnvelope {
         ReportEnvelope::decode(&alone(octets, "report-envelope")?)
     }
 
-    /// The same of what comes from another MTA: what is passed on has to be whole in the parts that nobody here reads, too.
+    /// The same for input from another MTA: relayed octets must be well-formed even in parts not read here.
     ///
     /// # Errors
-    /// With the field that is wrong.
+    /// Returns the invalid field.
     pub fn read_strictly(octets: &[u8]) -> Result<ReportEnvelope, DecodeError> {
         let envelope = ReportEnvelope::read(octets)?;
         check_structure(octets).field("report-envelope")?;
@@ -171,7 +172,7 @@ fn alone<'a>(octets: &'a [u8], field: &'static str) -> Result<Element<'a>, Decod
 }
 
 impl ReportContent {
-    /// Checks all of a report's content but what it returns. `fields`: the elements of its SET without that one.
+    /// Checks a report's content except for the returned one. `fields`: the elements of its SET without that one.
     pub(super) fn check(fields: &[u8], limits: &Limits) -> Result<(), DecodeError> {
         let mut set = Writer::with_capacity(fields.len() + 8);
         set.constructed(Tag::SET, |set| set.raw(fields));

@@ -1,4 +1,4 @@
-//! The content of a report as it passes: all of it is kept for a look at the end, but for the content that it returns.
+//! Check of a passing report content: all fields are kept for the check, except for the returned content.
 
 use super::Limits;
 use super::report::ReportContent;
@@ -12,7 +12,7 @@ const RETURNED_CONTENT: Tag = Tag::context(1);
 /// The depth of the fields: below the APDU and the SET.
 const FIELDS_DEPTH: usize = 3;
 
-/// What was kept.
+/// The kept fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReportFields {
     kept: BytesMut,
@@ -28,7 +28,7 @@ impl ReportFields {
         self.head.extend_from_slice(octets);
     }
 
-    /// An element begins whose header was kept.
+    /// An element begins; its header was kept.
     pub(super) fn begin(&mut self, begin: &Begin, limits: &Limits) -> Result<(), DecodeError> {
         let head = self.head.split();
         if begin.depth == FIELDS_DEPTH && begin.tag == RETURNED_CONTENT {
@@ -68,7 +68,7 @@ impl ReportFields {
         Ok(())
     }
 
-    /// All of it was there.
+    /// The content is complete.
     pub(super) fn finish(&mut self, limits: &Limits) -> Result<(), DecodeError> {
         self.head.clear();
         ReportContent::check(&self.kept.split(), limits)

@@ -10,7 +10,7 @@ const FIRST_YEAR: u64 = 1980;
 /// A time and the zone that it was given in, which a gateway keeps (RFC 2156 §3.3.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UtcTime {
-    /// When; whole seconds.
+    /// Time in whole seconds.
     pub wall: Wall,
     /// Minutes that the zone is ahead of UTC.
     pub ahead_minutes: i16,

@@ -5,17 +5,17 @@ use super::{Eits, Flags, GlobalDomain, MTA_NAME_BYTES_MAX, TRACE_MAX, UtcTime};
 use crate::ber::{Element, Tag, Writer};
 use crate::decode::{self, DecodeError, Fault, InField, once};
 
-/// What was done with a message.
+/// Action on a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RoutingAction {
     /// Passed on.
     #[default]
     Relayed,
-    /// Passed on by another way, after one that failed.
+    /// Rerouted after a failed attempt.
     Rerouted,
 }
 
-/// Where the message was to go before it was rerouted.
+/// Destination before a reroute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempted {
     /// To this domain.
@@ -32,18 +32,18 @@ pub mod other_action {
     pub const DL_OPERATION: u8 = 1;
 }
 
-/// What a domain or an MTA says of its part.
+/// The part of a trace element supplied by a domain or an MTA.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Supplied {
-    /// When the message came.
+    /// Time of arrival.
     pub arrival: UtcTime,
-    /// What was done.
+    /// The action.
     pub action: RoutingAction,
-    /// Where it was to go first.
+    /// The first destination.
     pub attempted: Option<Attempted>,
     /// Until when it was held.
     pub deferred: Option<UtcTime>,
-    /// Into what it was converted.
+    /// Information types after a conversion.
     pub converted: Option<Eits>,
     /// Redirections and lists: bits of [`other_action`].
     pub other_actions: Flags,
@@ -52,9 +52,9 @@ pub struct Supplied {
 /// A visit to a domain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceElement {
-    /// Which domain.
+    /// The domain.
     pub domain: GlobalDomain,
-    /// What it did.
+    /// Its action.
     pub supplied: Supplied,
 }
 
@@ -65,7 +65,7 @@ pub struct InternalTraceElement {
     pub domain: GlobalDomain,
     /// Its name.
     pub mta: Box<str>,
-    /// What it did.
+    /// Its action.
     pub supplied: Supplied,
 }
 
@@ -109,7 +109,7 @@ impl Supplied {
                 tag if tag == Tag::context(3) => {
                     once(&mut other, Flags::decode(&part, "other-actions")?, "other-actions", at)?;
                 }
-                // What later editions add is nothing that a loop could hide behind.
+                // Additions of later editions cannot hide a loop.
                 _ => {}
             }
         }
@@ -188,7 +188,7 @@ pub(crate) fn decode_internal(
     list(element, "internal-trace-information", InternalTraceElement::decode)
 }
 
-/// Reads the elements of a list that may have [`TRACE_MAX`] of them.
+/// Reads the elements of a list of at most [`TRACE_MAX`].
 pub(super) fn list<T>(
     element: &Element<'_>,
     field: &'static str,

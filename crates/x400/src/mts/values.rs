@@ -1,5 +1,6 @@
-//! The values of standard extensions (X.411, MTSAbstractService, the table of extensions): what is passed on is what the
-//! next MTA can read. Those of security are signed or sealed by others, so that their elements are looked at and no more.
+//! Values of standard extensions (X.411, MTSAbstractService, the table of extensions): relayed values must be readable
+//! by the next MTA. Values of security extensions are signed or sealed by other parties, so only their elements are
+//! checked.
 
 use super::extension::{Extension, ExtensionKind, Extensions, NameAndTime, redirection};
 use super::trace::{decode_internal, decode_trace, list};
@@ -11,7 +12,7 @@ use crate::or_name::OrName;
 const FIELD: &str = "extension value";
 
 impl Extensions {
-    /// Checks values whose syntax is defined.
+    /// Checks values of defined syntax.
     pub(super) fn check(&self) -> Result<(), DecodeError> {
         self.0.iter().try_for_each(Extension::check)
     }
@@ -34,8 +35,7 @@ fn check(number: u32, value: &Element<'_>) -> Result<(), DecodeError> {
             is_one_of(value, &[Tag::ENUMERATED, Tag::INTEGER])?;
             value.integer().field(FIELD).map(|_| ())
         }
-        // Physical delivery: no MTA on the way reads any of it, and senders write it in types of their own. What is
-        // an element goes on.
+        // Physical delivery: no relaying MTA reads it, and senders use their own types. Any element is accepted.
         6..=14 => Ok(()),
         // An alternate, a list.
         2 | 27 | 31 => OrName::decode(value).map(|_| ()),

@@ -60,15 +60,15 @@ impl OrName {
     }
 }
 
-/// How the strings of an attribute are encoded.
+/// Encoding of an attribute's strings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Charset {
     Printable,
     Teletex,
 }
 
-/// Characters of an attribute: those of Latin-1 that are no controls, whatever the tag. What programs put into
-/// PrintableStrings goes beyond what X.680 allows.
+/// Characters of an attribute: those of Latin-1 without controls, whatever the tag. PrintableStrings of real programs
+/// exceed the set of X.680.
 fn text(element: &Element<'_>, field: &'static str) -> Result<Box<str>, DecodeError> {
     let octets = element.octets().field(field)?;
     if octets.iter().all(|octet| (b' '..0x7f).contains(octet)) {
@@ -219,7 +219,7 @@ fn domain_defined(
     Ok(())
 }
 
-/// What comes in both character sets is one attribute.
+/// An attribute given in both character sets is one attribute.
 fn add(address: &mut OrAddress, found: DomainDefined) {
     let is_same = |known: &&mut DomainDefined| {
         found.value.printable.is_none()

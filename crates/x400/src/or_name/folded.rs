@@ -1,8 +1,8 @@
-//! What is compared of an address.
+//! The comparable form of an address.
 
 use super::{OrAddress, Value};
 
-/// Which attribute of an address, in the order in which [`Folded`] keeps them.
+/// An attribute of an address, in the order of [`Folded`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Attribute {
     /// Country.
@@ -42,7 +42,8 @@ pub enum Attribute {
 pub struct Folded(Vec<(Attribute, Box<[u8]>)>);
 
 impl OrAddress {
-    /// Whether it has all attributes of a part of an address, as they are compared. A part without an ADMD is of any.
+    /// Returns true if it has all attributes of a partial address, in their form for comparison. A part without an ADMD
+    /// matches any.
     #[must_use]
     pub fn is_below(&self, part: &OrAddress) -> bool {
         let (all, part, admd) = (self.folded(), part.folded(), part.admd.is_some());
@@ -51,7 +52,7 @@ impl OrAddress {
             .all(|one| !admd && one.0 == Attribute::Admd || all.0.binary_search(one).is_ok())
     }
 
-    /// What is compared of it (X.402 §18.4).
+    /// Its comparable form (X.402 §18.4).
     #[must_use]
     pub fn folded(&self) -> Folded {
         let mut all = Vec::with_capacity(8);
@@ -70,8 +71,8 @@ impl OrAddress {
                 all.push((attribute, text));
             }
         }
-        // X.402 §18.3.1: the country's domains are meant by one space, and some write nothing instead; and
-        // RFC 2156 §4.1.3: who writes a country and no ADMD means that.
+        // X.402 §18.3.1: one space means any domain of the country, and some systems write nothing instead. RFC 2156
+        // §4.1.3: a country without an ADMD means the same.
         let has =
             |text: &Option<Box<str>>| text.as_deref().is_some_and(|text| !text.trim().is_empty());
         if has(&self.country) && !has(&self.admd) {
@@ -88,11 +89,11 @@ impl OrAddress {
         ] {
             push(&mut all, attribute, value);
         }
-        // An empty one is none, and does not move the others.
+        // Empty units are ignored, and do not shift the following ones.
         for (index, unit) in self.units.iter().filter(|unit| !is_blank(unit)).enumerate() {
             push(&mut all, Attribute::Unit(u8::try_from(index).unwrap_or(u8::MAX)), unit);
         }
-        // Without a type a value says nothing.
+        // Values without a type are ignored.
         for attribute in self.domain_defined.iter().filter(|attribute| !is_blank(&attribute.kind)) {
             let kind = fold(&attribute.kind.to_text().unwrap_or_default());
             let kind = String::from_utf8_lossy(&kind).into();

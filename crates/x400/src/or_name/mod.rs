@@ -1,8 +1,7 @@
-//! O/R names and addresses (X.402 §18, X.411 §8.5.5): their attributes, what makes two of them equal, and how
-//! much of one an other one covers.
+//! O/R names and addresses (X.402 §18, X.411 §8.5.5): attributes, equality, and inclusion.
 //!
-//! [`OrAddress`] is what names a user to the transfer system; [`OrName`] is that and perhaps a name in a
-//! directory, which nobody here looks up. The text forms are in [`text`], the octets in [`ber`].
+//! [`OrAddress`] names a user to the transfer system; [`OrName`] is an address with an optional directory name, which
+//! is not looked up. The text forms are in [`text`], the octets in [`ber`].
 
 pub mod ber;
 pub mod folded;
@@ -18,10 +17,10 @@ pub const UNITS_MAX: usize = 4;
 /// Domain-defined attributes of an address at most, of each character set (X.411,
 /// ub-domain-defined-attributes).
 pub const DOMAIN_DEFINED_MAX: usize = 4;
-/// Extension attributes of an address at most. X.411 allows 256; an address with more than there are kinds of
-/// attributes (42) is one that somebody made to cost us.
+/// Maximum number of extension attributes of an address. X.411 allows 256; more than the number of kinds of attributes
+/// (42) occurs only in attacks.
 pub const EXTENSIONS_MAX: usize = 64;
-/// Octets of an O/R name at most, as BER. X.411 bounds each attribute; all of them together stay below this.
+/// Maximum octets of an O/R name in BER. X.411 bounds each attribute; all together stay below this.
 pub const NAME_BYTES_MAX: usize = 8 * 1024;
 /// The type of the domain-defined attribute that has an internet address (RFC 2156 §4.3.2).
 pub const RFC_822: &str = "RFC-822";
@@ -36,7 +35,7 @@ pub struct Value {
     pub teletex: Option<Bytes>,
 }
 
-/// Who a person is (X.402 §18.3.12).
+/// Name of a person (X.402 §18.3.12).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PersonalName {
     /// Surname.
@@ -49,7 +48,7 @@ pub struct PersonalName {
     pub generation: Value,
 }
 
-/// An attribute whose meaning only its domain knows (X.402 §18.1).
+/// An attribute defined by its domain (X.402 §18.1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DomainDefined {
     /// Its type; in the character set that the value has.
@@ -61,7 +60,7 @@ pub struct DomainDefined {
 /// An extension attribute that no field of [`OrAddress`] has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtensionAttribute {
-    /// Which (X.411, ExtensionAttributeTable).
+    /// Number of the attribute (X.411, ExtensionAttributeTable).
     pub number: u32,
     /// The BER of its value, as it came.
     pub value: Bytes,
@@ -118,14 +117,14 @@ impl Value {
         Value { printable: Some(text.into()), teletex: None }
     }
 
-    /// Whether there is none.
+    /// Returns true if empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.printable.is_none() && self.teletex.is_none()
     }
 
-    /// The value for comparison and for people: the printable form if there is one, otherwise the teletex octets
-    /// read as Latin-1, which is what RFC 2156 §3.3.4 takes them for.
+    /// The value for comparison and for people: the printable form, or else the teletex octets read as Latin-1, as in
+    /// RFC 2156 §3.3.4.
     #[must_use]
     pub fn to_text(&self) -> Option<String> {
         match (&self.printable, &self.teletex) {
@@ -136,7 +135,7 @@ impl Value {
     }
 }
 
-/// What may stand in a value: more than PrintableString has, as programs use more.
+/// Checks a character of a value: more than PrintableString is accepted, because real programs use more.
 fn character(c: char) -> Result<char, &'static str> {
     if c.is_control() || u32::from(c) > 0xff {
         return Err("a character that no address can have");
@@ -145,7 +144,7 @@ fn character(c: char) -> Result<char, &'static str> {
 }
 
 impl PersonalName {
-    /// Whether there is none.
+    /// Returns true if empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.parts().iter().all(|value| value.is_empty())
@@ -175,14 +174,14 @@ impl OrAddress {
             .and_then(|attribute| attribute.value.printable.as_deref())
     }
 
-    /// Whether nothing is said at all.
+    /// Returns true if it has no attribute.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == OrAddress::default()
     }
 
-    /// Whether it names the same user, by the rules of X.402 §18.4: case is folded, blanks around a value don't
-    /// count and blanks in it are one, a number is the same in either character set, and an empty ADMD is one space.
+    /// Returns true if it names the same user, by the rules of X.402 §18.4. Case is ignored, surrounding blanks are
+    /// ignored and inner ones merged. A number is the same in either character set, and an empty ADMD equals one space.
     #[must_use]
     pub fn is_same(&self, other: &OrAddress) -> bool {
         self.folded() == other.folded()
@@ -193,8 +192,8 @@ impl OrAddress {
 mod tests;
 
 impl PersonalName {
-    /// Reads `encoded-pn`: a given name of two characters or more, initials, and the surname behind the last of
-    /// them. `None`: there is no surname.
+    /// Parses `encoded-pn`: a given name of two characters or more, initials, and the surname after the last initial.
+    /// `None` without a surname.
     #[must_use]
     pub fn from_encoded(text: &str) -> Option<PersonalName> {
         let mut rest = text;
@@ -217,7 +216,7 @@ impl PersonalName {
             name.initials = Value::printable(initials);
         }
         name.surname = Value::printable(rest);
-        // Only what comes back as the same name is one.
+        // Only a reversible result is valid.
         (!rest.is_empty() && name.to_encoded().as_deref() == Some(text)).then_some(name)
     }
 

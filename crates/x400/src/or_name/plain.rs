@@ -1,5 +1,5 @@
-//! What of an address everybody can read: without attributes that say nothing (an empty value is none, X.402 §18.4), and
-//! universal strings (X.411, extension attributes 24 to 28) as the strings that they stand for.
+//! The readable form of an address: without empty attributes (an empty value is none, X.402 §18.4), and with universal
+//! strings (X.411, extension attributes 24 to 28) converted to ordinary ones.
 
 use super::character;
 use super::{DomainDefined, OrAddress, Value};
@@ -13,7 +13,8 @@ const UNIVERSAL_UNITS: u32 = 27;
 const UNIVERSAL_DOMAIN_DEFINED: u32 = 28;
 
 impl OrAddress {
-    /// The address without attributes that say nothing, universal strings read where another character set has them.
+    /// The address without empty attributes, and with universal strings converted if another character set has their
+    /// characters.
     #[must_use]
     pub fn to_plain(&self) -> OrAddress {
         let mut plain = self.clone();
@@ -43,15 +44,15 @@ impl OrAddress {
         plain
     }
 
-    /// Whether an address that [`OrAddress::to_plain`] made has an attribute that could not be read: without it, it
-    /// would name somebody else.
+    /// Returns true if an address from [`OrAddress::to_plain`] has an unreadable attribute: without it, the address
+    /// would name a different user.
     #[must_use]
     pub fn has_unreadable(&self) -> bool {
         self.extensions.iter().any(|one| is_universal(one.number))
     }
 
-    /// The address with letters of Latin-1 that stand in PrintableStrings, against their rules, as teletex: that has a
-    /// form in ASCII, and an originator without an internet address would hear of no failure.
+    /// The address with Latin-1 letters in PrintableStrings, which are not allowed there, converted to teletex, which
+    /// has a form in ASCII. Without an internet address the originator would not get reports of failures.
     #[must_use]
     pub fn to_ascii(&self) -> OrAddress {
         let mut ascii = self.clone();
@@ -128,7 +129,7 @@ fn read(value: &Bytes) -> Option<Value> {
 }
 
 impl Value {
-    /// What PrintableString can't have is teletex.
+    /// Characters not allowed in PrintableString become teletex.
     fn move_letters(&mut self) {
         let Some(text) = self.printable.take_if(|text| !text.is_ascii()) else { return };
         let octets: Option<Vec<u8>> =

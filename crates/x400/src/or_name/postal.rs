@@ -5,7 +5,7 @@ use super::{ExtensionAttribute, Value, character};
 use crate::ber::{Class, Element, Reader, Tag, Writer};
 use bytes::Bytes;
 
-/// How an attribute's value is encoded.
+/// Encoding of an attribute's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Syntax {
     /// PrintableString.
@@ -43,7 +43,7 @@ const ATTRIBUTES: [(u32, &str, &[&str], Syntax); 17] = [
     (23, "T-TY", &[], Syntax::Number),
 ];
 
-/// What stands between the lines of an unformatted address in the text form.
+/// Separator of the lines of an unformatted address in the text form.
 const LINE: char = '|';
 /// Lines of an unformatted address at most (X.411, ub-pds-physical-address-lines).
 const LINES_MAX: usize = 6;
@@ -60,7 +60,7 @@ pub(super) struct Postal {
 }
 
 impl Postal {
-    /// Takes an attribute whose key is in capitals.
+    /// Sets an attribute with an upper-case key.
     pub(super) fn take(&mut self, key: &str, value: &Value) -> Result<(), &'static str> {
         if let Some(number) = key.strip_prefix("PD-A").and_then(|n| n.parse::<usize>().ok()) {
             let line = number.checked_sub(1).and_then(|index| self.lines.get_mut(index));
@@ -137,7 +137,7 @@ fn write_both(set: &mut Writer, value: &Value) {
     }
 }
 
-/// A string whose characters are all below 256, an octet for each.
+/// A string of characters below 256, one octet each.
 pub(super) fn latin1(writer: &mut Writer, tag: Tag, text: &str) {
     let octets: Vec<u8> =
         text.chars().map(|c| u8::try_from(u32::from(c)).unwrap_or(b'?')).collect();

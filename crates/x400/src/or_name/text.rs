@@ -1,8 +1,8 @@
-//! The text forms of an O/R address: `/G=John/S=Smith/O=Example/PRMD=p/ADMD= /C=GB/` (RFC 2156 §4.1) and
-//! `G=John; S=Smith; O=Example; P=p; A= ; C=GB` (F.401 annex B, RFC 1685). The first is written, both are read.
+//! The text forms of an O/R address: `/G=John/S=Smith/O=Example/PRMD=p/ADMD= /C=GB/` (RFC 2156 §4.1) and `G=John;
+//! S=Smith; O=Example; P=p; A= ; C=GB` (F.401 annex B, RFC 1685). The first is written, both are read.
 //!
-//! How attributes are told apart and characters quoted, [`mail::or_text`] says. `*` begins the teletex form of a
-//! value, in which `{ddd}` is an octet in decimal.
+//! [`mail::or_text`] defines separators and quoting. `*` begins the teletex form of a value, in which `{ddd}` is an
+//! octet in decimal.
 
 use super::postal;
 use super::{DOMAIN_DEFINED_MAX, DomainDefined, OrAddress, RFC_822, UNITS_MAX, Value, character};
@@ -193,7 +193,7 @@ impl AddressReader {
     }
 }
 
-/// Whether an attribute is a domain-defined one, and its number where it has one: `DD.type`, `DDA:type`, `DD1.type`.
+/// Returns `Some` for a domain-defined attribute, with its number if given: `DD.type`, `DDA:type`, `DD1.type`.
 fn domain_defined_key(key: &str) -> Option<Option<usize>> {
     let (front, _) = key.split_once(['.', ':'])?;
     let front = front.to_ascii_uppercase();
@@ -204,8 +204,8 @@ fn domain_defined_key(key: &str) -> Option<Option<usize>> {
     }
 }
 
-/// The type of a domain-defined attribute with this value. Beside one that is teletex alone it is a
-/// TeletexString itself (X.411, TeletexDomainDefinedAttribute): so is what PrintableString can't say.
+/// The type of a domain-defined attribute with this value. For a value with only a teletex form the type is a
+/// TeletexString too (X.411, TeletexDomainDefinedAttribute), including characters outside PrintableString.
 fn kind_beside(kind: Value, value: &Value) -> Value {
     match &kind.printable {
         Some(text) if value.printable.is_none() && !text.chars().all(is_printable) => {
@@ -255,7 +255,7 @@ fn value(text: &[Char]) -> Result<Value, &'static str> {
             octets.push(u8::try_from(number).map_err(|_| "an octet over 255")?);
         }
     }
-    // What PrintableString can say is that, whichever form it was written in (§4.1.1).
+    // Values of PrintableString characters become printable, whichever form was written (§4.1.1).
     let text: String = octets.iter().map(|&octet| char::from(octet)).collect();
     let is_same = printable.as_deref().is_none_or(|printable| *printable == *text);
     if is_same && !text.is_empty() && text.chars().all(is_printable) {
@@ -264,7 +264,7 @@ fn value(text: &[Char]) -> Result<Value, &'static str> {
     Ok(Value { printable, teletex: Some(Bytes::from(octets)) })
 }
 
-/// Whether PrintableString has it (X.680 §41.4).
+/// Returns true for characters of PrintableString (X.680 §41.4).
 #[must_use]
 pub fn is_printable(c: char) -> bool {
     c.is_ascii_alphanumeric() || " '()+,-./:=?".contains(c)
@@ -349,8 +349,8 @@ fn quote(f: &mut impl fmt::Write, text: &str) -> fmt::Result {
     Ok(())
 }
 
-/// Teletex that PrintableString could have, and no other form beside it, is written as if it were that
-/// (RFC 2156 §4.1.1); so is what both forms have alike.
+/// A teletex value of PrintableString characters without another form is written as printable (RFC 2156 §4.1.1), and so
+/// are equal values in both forms.
 fn write_value(f: &mut impl fmt::Write, value: &Value) -> fmt::Result {
     let as_printable = value.teletex.as_ref().and_then(|octets| {
         let all = !octets.is_empty() && octets.iter().all(|&octet| is_printable(char::from(octet)));

@@ -1,4 +1,4 @@
-//! What MTAs say when they bind (X.411 §12.1.1): names, passwords, errors.
+//! Bind arguments of MTAs (X.411 §12.1.1): names, passwords, errors.
 
 use crate::ber::{BerError, BerFault, Element, Tag, Writer};
 use std::fmt;
@@ -13,7 +13,7 @@ const ARGUMENT: Tag = Tag::context(16);
 const RESULT: Tag = Tag::context(17);
 const ERROR: Tag = Tag::context(18);
 
-/// Which protocols run above the session. Peers can't negotiate it: it is agreed by telephone.
+/// Protocols above the session. They cannot be negotiated with a peer, only agreed beforehand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// RTSE's normal mode over presentation and ACSE (X.419 §13.1): 1988 and later.
@@ -41,7 +41,7 @@ impl Mode {
 pub struct Password(pub Vec<u8>);
 
 impl Password {
-    /// Whether it is this one; how long that takes doesn't depend on where they differ.
+    /// Returns true if equal; the time does not depend on the position of a difference.
     #[must_use]
     pub fn is(&self, other: &[u8]) -> bool {
         let differences = self.0.iter().zip(other).fold(0, |all, (a, b)| all | (a ^ b));
@@ -55,7 +55,7 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Who an MTA says it is (X.411 §12.1.1): simple credentials, or none.
+/// Claimed identity of an MTA (X.411 §12.1.1): simple credentials, or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The MTA's name; `None` binds without authentication.
@@ -64,14 +64,14 @@ pub struct Identity {
     pub password: Option<Password>,
 }
 
-/// Why a bind is refused (X.411 §12.1.1, MTABindError).
+/// Reason for refusing a bind (X.411 §12.1.1, MTABindError).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindError {
     /// Not now. (0)
     Busy,
     /// RTSE's `recover`, which we don't do; its own answer in either mode.
     CannotRecover,
-    /// Who it is, or its password, is not believed. (2; in X.410 mode validation failure)
+    /// The identity or the password is wrong. (2; in X.410 mode validation failure)
     Authentication,
     /// No turns, or only with turns. (3)
     DialogueMode,
@@ -110,7 +110,7 @@ impl BindError {
         }
     }
 
-    /// What RTSE's refuseReason means.
+    /// Maps RTSE's refuseReason.
     #[must_use]
     pub const fn from_refuse_reason(number: i64) -> Self {
         match number {
@@ -122,7 +122,7 @@ impl BindError {
         }
     }
 
-    /// Trying again is of no use until somebody changes a setting.
+    /// Returns true if a retry is useless until a setting is changed.
     #[must_use]
     pub const fn is_permanent(self) -> bool {
         match self {
@@ -136,7 +136,7 @@ impl BindError {
     }
 }
 
-/// What a bind argument or result says.
+/// Content of a bind argument or result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// Name and password.

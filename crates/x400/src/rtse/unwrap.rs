@@ -1,5 +1,5 @@
-//! Takes off what is around an APDU that comes in pieces: user data and OCTET STRING of each slice (RTTR),
-//! then the EXTERNAL around all slices.
+//! Removes the framing of an APDU that comes in pieces: user data and OCTET STRING of each slice (RTTR), then the
+//! EXTERNAL around all slices.
 
 use crate::ber::{Begin, BerError, NESTING_MAX, SkimStep, Skimmed, Skimmer, Tag};
 use crate::presentation::USER_DATA;
@@ -15,7 +15,7 @@ pub enum UnwrapError {
     Element {
         /// It.
         tag: Tag,
-        /// Where it begins in its slice, or in all slices together.
+        /// Start of the element in its slice, or in all slices together.
         at: u64,
     },
     /// A value in another context than the one agreed.
@@ -42,7 +42,7 @@ impl fmt::Display for UnwrapError {
 
 impl std::error::Error for UnwrapError {}
 
-/// What the octets of the primitive element that is open are.
+/// Meaning of the octets of the open primitive element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Role {
     #[default]
@@ -66,7 +66,7 @@ impl ContextId {
         }
     }
 
-    /// `None` for what can't be a context that we agreed to.
+    /// False for numbers that cannot be an agreed context.
     fn is(self, wanted: i64) -> bool {
         self.bytes > 0 && self.bytes <= 7 && self.value == wanted
     }
@@ -89,10 +89,10 @@ impl RttrReader {
         RttrReader { skimmer: Skimmer::new(NESTING_MAX), context: rtse_context, id, role }
     }
 
-    /// The next octets found in the input, from whose front they are taken; `None` when that is used up.
+    /// Takes the next octets from the front of the input; `None` if used up.
     ///
     /// # Errors
-    /// It is no RTTR.
+    /// Returns an error if it is not an RTTR.
     pub fn read(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, UnwrapError> {
         loop {
             let SkimStep { consumed, what } = self.skimmer.step(input)?;
@@ -165,7 +165,7 @@ pub struct ApduUnwrapper {
 enum ExternalPosition {
     /// Before the APDU.
     Front,
-    /// In [0], whose contents the skimmer looks through for their end.
+    /// In [0]; the skimmer searches its contents for the end.
     Apdu,
     /// In [1], or in its segments.
     Octets,
@@ -176,7 +176,7 @@ enum ExternalPosition {
 }
 
 impl ApduUnwrapper {
-    /// The APDU must be in this context, if the EXTERNAL says in which it is.
+    /// The APDU must be in this context, if the EXTERNAL names one.
     #[must_use]
     pub fn new(mtse_context: i64) -> Self {
         ApduUnwrapper {
@@ -188,11 +188,10 @@ impl ApduUnwrapper {
         }
     }
 
-    /// The next octets of the APDU in the input, from whose front they are taken; `None` when that is used
-    /// up.
+    /// Takes the next octets of the APDU from the front of the input; `None` if used up.
     ///
     /// # Errors
-    /// It is no EXTERNAL with an APDU.
+    /// Returns an error if it is not an EXTERNAL with an APDU.
     pub fn read(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, UnwrapError> {
         loop {
             if self.place == ExternalPosition::Broken {

@@ -9,13 +9,13 @@ const PLEASE_TOKENS: [u8; 2] = [si::PLEASE_TOKENS, 0];
 pub(super) const DATA: [u8; 4] = [si::GIVE_TOKENS_OR_DATA, 0, si::GIVE_TOKENS_OR_DATA, 0];
 
 impl Spdu {
-    /// What stands before the user information of DATA.
+    /// The octets before the user information of DATA.
     #[must_use]
     pub const fn data_front() -> [u8; 4] {
         DATA
     }
 
-    /// The TSDU that says it.
+    /// The TSDU of this SPDU.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         match self {
@@ -140,7 +140,7 @@ impl Reference {
     }
 }
 
-/// What is longer than two octets can say is cut: nothing that we write comes near it.
+/// Lengths beyond two octets are cut: no written SPDU comes near.
 fn length(out: &mut Vec<u8>, bytes: usize) {
     debug_assert!(bytes <= usize::from(u16::MAX));
     match u8::try_from(bytes) {

@@ -2,14 +2,14 @@
 
 use super::{PARAMETERS_MAX, SessionError, pi};
 
-/// The parameters of one SPDU, those in groups among the others: no code means two things.
+/// The parameters of one SPDU, with grouped ones flattened: each code has one meaning.
 #[derive(Debug)]
 pub(super) struct Parameters<'a> {
     si: u8,
     found: Vec<(u8, &'a [u8])>,
 }
 
-/// The length octets at the front: how long what follows is, and the rest.
+/// Parses the length octets at the front; returns the length and the rest.
 pub(super) fn length(octets: &[u8]) -> Option<(usize, &[u8])> {
     match octets {
         [0xFF, high, low, rest @ ..] => {

@@ -51,7 +51,7 @@ pub(super) fn first(si: u8, octets: &[u8]) -> Result<Spdu, SessionError> {
 pub(super) fn second(si: u8, octets: &[u8]) -> Result<Spdu, SessionError> {
     let parameters = Parameters::read(si, octets)?;
     let reason = || {
-        // ED has one octet; others may have more behind it.
+        // ED has one octet; some peers append more.
         let code = parameters.get(pi::REASON).and_then(|value| value.first().copied());
         ExceptionReason::from_code(code.unwrap_or(0))
     };
@@ -93,7 +93,7 @@ pub(super) fn second(si: u8, octets: &[u8]) -> Result<Spdu, SessionError> {
     }
 }
 
-/// Whether DATA begins an SSDU, and whether it ends one (§8.3.11.2).
+/// Returns true twice: if DATA begins an SSDU, and if it ends one (§8.3.11.2).
 pub(super) fn enclosure(octets: &[u8]) -> Result<(bool, bool), SessionError> {
     let parameters = Parameters::read(si::GIVE_TOKENS_OR_DATA, octets)?;
     let item = parameters.octet(pi::ENCLOSURE)?;

@@ -3,7 +3,7 @@
 use super::{SPDU_BYTES_MAX, SessionError, Spdu, parameters, parse, si};
 use bytes::Bytes;
 
-/// What came.
+/// An item of input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionItem {
     /// An SPDU other than DATA; or please-tokens that stood before another.
@@ -35,7 +35,7 @@ enum SpduPosition {
 pub struct TsduReader {
     place: SpduPosition,
     buffer: Vec<u8>,
-    /// What stands alone or first, until it is known which.
+    /// An SPDU that is alone or first, until known.
     held: Option<Spdu>,
     /// DATA that ends its SSDU.
     ends_ssdu: bool,
@@ -56,12 +56,12 @@ impl TsduReader {
         self.place == SpduPosition::First && self.buffer.is_empty()
     }
 
-    /// Takes from the front of a piece of a TSDU (`is_last` says whether it ends it) what it needs for the
-    /// next item. Call it again with the rest, even if that is empty, until it says `None`, or until a last
-    /// piece is used up and the reader is idle.
+    /// Takes octets for the next item from the front of a piece of a TSDU (`is_last` if the piece ends the TSDU). Call
+    /// it again with the rest, even if empty, until it returns `None`, or until a last piece is used up and the reader
+    /// is idle.
     ///
     /// # Errors
-    /// The peer breaks the protocol. The reader can't be used any more.
+    /// Returns an error if the peer violates the protocol. The reader is then unusable.
     pub fn read(
         &mut self,
         input: &mut Bytes,
@@ -106,7 +106,7 @@ impl TsduReader {
         self.held.take().map(SessionItem::Spdu)
     }
 
-    /// Whether an SPDU without user information is complete in the buffer.
+    /// Returns true if an SPDU without user information is complete in the buffer.
     fn gather(&mut self, input: &mut Bytes) -> Result<bool, SessionError> {
         loop {
             let wanted = match self.buffer.as_slice() {
@@ -130,7 +130,7 @@ impl TsduReader {
         }
     }
 
-    /// What the SPDU in the buffer is. Returns what stood before it, if that says something itself.
+    /// Parses the SPDU in the buffer. Returns the one before it, if that has an effect.
     fn spdu(&mut self) -> Result<Option<Spdu>, SessionError> {
         let buffer = std::mem::take(&mut self.buffer);
         let Some((&si, rest)) = buffer.split_first() else { return Err(SessionError::Cut) };
@@ -157,7 +157,7 @@ impl TsduReader {
             return Ok(None);
         }
         let spdu = parse::second(si, octets)?;
-        // AI and AIA are told from AB and AA by what stands before them: it must be the right one.
+        // AI and AIA are distinguished from AB and AA by the preceding SPDU, which must be the right one.
         let is_wrong = if gives {
             matches!(spdu, Spdu::ActivityInterruptAck)
         } else {

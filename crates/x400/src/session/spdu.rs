@@ -29,12 +29,12 @@ impl fmt::Display for Serial {
     }
 }
 
-/// How an end names a session connection (X.225 §8.3.1.2): each part is BER as a rule.
+/// An end's reference for a session connection (X.225 §8.3.1.2): each part is usually BER.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reference {
     /// The speaker's own: calling in CONNECT, called in ACCEPT and REFUSE.
     pub user: Vec<u8>,
-    /// What both have in common: a time.
+    /// The common reference: a time.
     pub common: Vec<u8>,
     /// More.
     pub additional: Vec<u8>,
@@ -49,13 +49,13 @@ pub struct Connect {
     pub options: u8,
     /// The versions that it knows, as bits.
     pub versions: u8,
-    /// Who has which token.
+    /// Holders of the tokens.
     pub token_setting: u8,
     /// The functional units that it wants.
     pub requirements: u16,
     /// Its S-selector.
     pub calling: Vec<u8>,
-    /// Whom it calls.
+    /// The called selector.
     pub called: Vec<u8>,
     /// More user data comes than fits.
     pub has_overflow: bool,
@@ -72,7 +72,7 @@ pub struct Accept {
     pub options: u8,
     /// The version chosen, as a bit.
     pub versions: u8,
-    /// Who has which token.
+    /// Holders of the tokens.
     pub token_setting: u8,
     /// The functional units agreed.
     pub requirements: u16,
@@ -82,7 +82,7 @@ pub struct Accept {
     pub user_data: Vec<u8>,
 }
 
-/// Why a session is refused (§8.3.5.10).
+/// Reason for refusing a session (§8.3.5.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefuseReason {
     /// 0: by the user above, without a reason.
@@ -170,7 +170,7 @@ pub struct Refuse {
     pub user_data: Vec<u8>,
 }
 
-/// Why an activity ends without an APDU (X.225 §8.3.23, reason codes).
+/// Reason why an activity ends without an APDU (X.225 §8.3.23, reason codes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExceptionReason {
     /// No reason given.
@@ -179,7 +179,7 @@ pub enum ExceptionReason {
     TemporarilyUnable,
     /// Something came out of its order.
     SequenceError,
-    /// The peer's own trouble.
+    /// A local error of the peer.
     LocalError,
     /// It can't be recovered.
     Unrecoverable,
@@ -204,7 +204,7 @@ impl ExceptionReason {
         }
     }
 
-    /// What the code means.
+    /// Maps the code.
     #[must_use]
     pub const fn from_code(code: u8) -> Self {
         match code {
@@ -219,7 +219,7 @@ impl ExceptionReason {
     }
 }
 
-/// An SPDU. Of those whose parameters nobody needs here, only what they are.
+/// An SPDU. Unneeded parameters are omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Spdu {
     /// CN
@@ -288,7 +288,7 @@ pub enum Spdu {
     MinorSync {
         /// Its number.
         serial: Serial,
-        /// It is to be acknowledged.
+        /// An acknowledgement is requested.
         wants_ack: bool,
     },
     /// MIA

@@ -5,14 +5,14 @@ use bytes::{Bytes, BytesMut};
 
 /// DT's header: length indicator, code, end mark.
 const DATA_HEADER_BYTES: usize = 3;
-/// Pieces up to this are copied behind what stands before them; larger ones go out as they are. A buffer of
-/// its own costs the kernel and us more than copying so few.
+/// Pieces up to this length are appended to the preceding buffer; larger ones stay separate. An additional buffer costs
+/// more than copying so few octets.
 const COPY_BYTES_MAX: usize = 2_048;
 
-/// A piece of what fills a TSDU.
+/// Length of a filler piece for a TSDU.
 const FILLER_BYTES: usize = 65_536;
 
-/// What is to be written: few buffers, contents uncopied.
+/// Pending output: few buffers, contents uncopied.
 #[derive(Debug, Default)]
 pub struct Outbox {
     pieces: Vec<Bytes>,
@@ -35,13 +35,13 @@ impl Outbox {
         }
     }
 
-    /// Nothing is to be written.
+    /// Returns true without pending output.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty() && self.tail.is_empty()
     }
 
-    /// All of it; nothing is left.
+    /// Takes all output.
     pub fn take(&mut self) -> Vec<Bytes> {
         self.end_tail();
         std::mem::take(&mut self.pieces)
@@ -112,8 +112,8 @@ impl Framer {
         self.copy(out, octets);
     }
 
-    /// Ends the TSDU before its time: what the TPDU that has begun lacks is filled with zeros, and the next
-    /// one is the last. Only for what the receiver will discard.
+    /// Ends the TSDU early: the current TPDU is completed with zeros, and the next one is the last. Only for data that
+    /// the receiver will discard.
     pub fn cut_short(&mut self, out: &mut Outbox) {
         let was_last = self.tsdu_left == 0;
         if self.is_idle() {
@@ -128,7 +128,7 @@ impl Framer {
         }
     }
 
-    /// Ends the TSDU with zeros for what it lacks. Only for what the receiver will discard.
+    /// Completes the TSDU with zeros. Only for data that the receiver will discard.
     pub fn fill(&mut self, out: &mut Outbox) {
         let zeros = Bytes::from_static(&[0; FILLER_BYTES]);
         while !self.is_idle() {

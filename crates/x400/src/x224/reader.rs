@@ -1,4 +1,4 @@
-//! Finds TPDUs in what comes from the connection.
+//! Parsing of TPDUs in a connection's input.
 
 use super::Tpdu;
 use crate::tpkt::{self, TpktError};
@@ -13,7 +13,7 @@ pub const USER_DATA_BYTES_MAX: usize = 512;
 const DATA: u8 = 0xF0;
 const END_OF_TSDU: u8 = 0x80;
 
-/// What came.
+/// An item of input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TpduItem {
     /// A TPDU without data.
@@ -27,7 +27,7 @@ pub enum TpduItem {
     },
 }
 
-/// A stream that is not class 0 over TPKT. There is nobody to talk to any more.
+/// A stream that is not class 0 over TPKT. No further communication is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportError {
     /// No TPKT.
@@ -53,7 +53,7 @@ impl fmt::Display for TransportError {
 
 impl std::error::Error for TransportError {}
 
-/// Where in a packet the reader is.
+/// Position of the reader in a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TpduPosition {
     /// In the TPKT's header and the TPDU's.
@@ -90,12 +90,12 @@ impl TpduReader {
         self.place == TpduPosition::Header && self.header.is_empty()
     }
 
-    /// Takes from the front of the input what it needs for the next item; `None` when that is all of it.
+    /// Takes octets for the next item from the front of the input; `None` if used up.
     ///
     /// # Errors
-    /// The stream makes no sense any more.
+    /// Returns an error if the stream is invalid.
     pub fn read(&mut self, input: &mut Bytes) -> Result<Option<TpduItem>, TransportError> {
-        // A DT may be empty and not the last one: then what stands behind it has come, too.
+        // A DT may be empty and not the last one: the octets after it have arrived then, too.
         while self.place != TpduPosition::Header || self.read_header(input)? {
             let item = match self.place {
                 TpduPosition::Header => None,
@@ -145,7 +145,7 @@ impl TpduReader {
         self.user_data = Vec::new();
     }
 
-    /// Whether the headers are complete; then it says where to go on.
+    /// Returns true if the headers are complete, after setting the next position.
     fn read_header(&mut self, input: &mut Bytes) -> Result<bool, TransportError> {
         loop {
             let wanted = self.header_bytes()?;
@@ -174,8 +174,7 @@ impl TpduReader {
         Ok(true)
     }
 
-    /// How many octets the headers have, as far as that is known: first the TPKT's, then with the length
-    /// indicator, then all.
+    /// Number of header octets, as far as known: first the TPKT's, then with the length indicator, then all.
     fn header_bytes(&self) -> Result<usize, TransportError> {
         let Some((packet, tpdu)) = self.header.split_first_chunk::<{ tpkt::HEADER_BYTES }>() else {
             return Ok(tpkt::HEADER_BYTES);

@@ -3,8 +3,7 @@
 use super::{TPDU_BYTES_MAX, TPDU_BYTES_MIN};
 use crate::tpkt;
 
-/// What is used where CR names no size: 2,048 octets. RFC 1006 §5 would have 65,531, X.224 128; this is what
-/// ISODE's descendants keep to.
+/// Size if CR has none: 2,048 octets. RFC 1006 §5 defines 65,531, X.224 128; this is the value of ISODE's descendants.
 const TPDU_BYTES_UNSAID: usize = 2_048;
 /// The largest size that the parameter C0 may name over TCP (class 0 has 2,048, some go to 8,192).
 const SIZE_CODE_MAX: u8 = 0x0D;
@@ -32,7 +31,7 @@ pub enum Tpdu {
     Error(u8),
 }
 
-/// What a CR or CC says of sizes.
+/// TPDU sizes in a CR or CC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TpduSize {
     /// The code of parameter C0: the size is 2 to its power.
@@ -42,7 +41,7 @@ pub struct TpduSize {
 }
 
 impl TpduSize {
-    /// What an initiator offers for TPDUs of at most so many octets.
+    /// An initiator's offer for TPDUs of at most this length.
     #[must_use]
     pub fn offer(bytes: usize) -> Self {
         let bytes = bytes.clamp(TPDU_BYTES_MIN, TPDU_BYTES_MAX);
@@ -51,8 +50,8 @@ impl TpduSize {
         TpduSize { code: Some(code), preferred }
     }
 
-    /// What a responder answers, and the size that is then in force. It answers a preferred maximum with one,
-    /// and always says something (RFC 2126 §6.4).
+    /// A responder's answer, and the size then in force. A preferred maximum is answered by one, and some size is
+    /// always given (RFC 2126 §6.4).
     #[must_use]
     pub fn answer(self, bytes: usize) -> (TpduSize, usize) {
         let bytes = bytes.clamp(TPDU_BYTES_MIN, TPDU_BYTES_MAX);
@@ -91,14 +90,14 @@ impl TpduSize {
     }
 }
 
-/// CR: somebody calls.
+/// CR: connection request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionRequest {
     /// The caller's reference, which every answer repeats.
     pub source: u16,
     /// Class 0 is proposed, or an alternative.
     pub is_class_0: bool,
-    /// Whom it calls: a T-selector.
+    /// The called T-selector.
     pub called: Vec<u8>,
     /// Its own T-selector.
     pub calling: Vec<u8>,
@@ -115,7 +114,7 @@ pub struct Confirm {
     pub source: u16,
     /// Class 0, as it must be.
     pub is_class_0: bool,
-    /// The T-selector that answers, if it is said.
+    /// The responding T-selector, if given.
     pub responding: Vec<u8>,
     /// Of the TPDUs.
     pub size: TpduSize,
@@ -124,9 +123,9 @@ pub struct Confirm {
 /// DR: the connection is refused or over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disconnect {
-    /// The reference of whom it is for.
+    /// The destination reference.
     pub destination: u16,
-    /// The reference of who says it.
+    /// The source reference.
     pub source: u16,
     /// Why.
     pub reason: DisconnectReason,
@@ -134,7 +133,7 @@ pub struct Disconnect {
     pub text: Vec<u8>,
 }
 
-/// Why a transport connection is refused or over (X.224 §13.5.3).
+/// Reason for refusing or ending a transport connection (X.224 §13.5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisconnectReason {
     /// 0
@@ -143,7 +142,7 @@ pub enum DisconnectReason {
     Congestion,
     /// 2
     NotAttached,
-    /// 3: no such T-selector.
+    /// 3: unknown T-selector.
     AddressUnknown,
     /// 128: the session is over.
     Normal,
@@ -270,7 +269,7 @@ impl Tpdu {
     }
 }
 
-/// A selector that is empty is not said.
+/// An empty selector is omitted.
 fn parameter(out: &mut Vec<u8>, code: u8, value: &[u8]) {
     if !value.is_empty() {
         out.extend([code, value.len() as u8]);
