@@ -130,7 +130,7 @@ impl Backend for CallAheadDriver {
 }
 
 impl CallAheadDriver {
-    /// The entry of an address that is there is the address. What is none is not asked for.
+    /// The entry of an existing address is the address itself. A key that is no address is not looked up.
     async fn find(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         let Ok(recipient) = Mailbox::parse(key, true) else { return Ok(None) };
         let wait = self.ahead.connect_timeout.get();

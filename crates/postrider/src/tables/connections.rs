@@ -17,9 +17,8 @@ const AGE_MAX: Duration = Duration::from_secs(600);
 /// and a request on it would wait for its deadline.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// The connections to one server that wait for a request. Whoever asks owns the connection until the
-/// answer is there: a request that is given up takes its connection with it, and no answer can come
-/// to another's question.
+/// Idle connections to one server. A request owns its connection until the answer arrives. An abandoned request closes
+/// its connection, so no answer can reach a different request.
 pub(super) struct Connections<C> {
     idle: RefCell<Vec<IdleConnection<C>>>,
     is_answering: Cell<bool>,
@@ -28,11 +27,11 @@ pub(super) struct Connections<C> {
 struct IdleConnection<C> {
     connection: C,
     opened: Instant,
-    /// When it began to wait.
+    /// Start of its idle time.
     since: Instant,
 }
 
-/// Why a request has no answer, and what that means for its connection.
+/// The error of a request, with the effect on its connection.
 #[derive(Debug)]
 pub(super) enum RequestError {
     /// The server answered; the connection is as good as before.
@@ -45,7 +44,7 @@ pub(super) enum RequestError {
 }
 
 impl RequestError {
-    /// What there is to tell.
+    /// The error itself.
     pub(super) fn into_trouble(self) -> LookupError {
         let (RequestError::Answered(trouble)
         | RequestError::Gone(trouble)
@@ -53,7 +52,7 @@ impl RequestError {
         trouble
     }
 
-    /// The same, with the server's name before what it said.
+    /// Adds the server's name to the error.
     pub(super) fn of(self, server: &dyn fmt::Display) -> RequestError {
         match self {
             RequestError::Answered(trouble) => RequestError::Answered(trouble.of(server)),
@@ -97,7 +96,7 @@ impl<C> Connections<C> {
         }
     }
 
-    /// Whether the last request was answered.
+    /// Returns true if the last request was answered.
     pub(super) fn is_answering(&self) -> bool {
         self.is_answering.get()
     }
@@ -133,11 +132,11 @@ pub(super) async fn in_turn(
 /// No password is longer.
 const PASSWORD_BYTES_MAX: usize = 1_024;
 
-/// The password at a place: its first line. Read for each connection that is opened, so that a new one
-/// needs no reload; on a thread of its own, as the file may hang, and all tables share this one.
+/// Reads the password at a place: its first line. It is read for each new connection, so that a new password needs no
+/// reload. It is read on a separate thread, because the file may hang, and all tables share this thread.
 ///
 /// # Errors
-/// Why there is none, with the place.
+/// Returns the reason and the place if there is no password.
 pub(super) async fn read(written: &Path) -> Result<Zeroizing<String>, String> {
     first_line_aside("password_file", written, PASSWORD_BYTES_MAX).await
 }

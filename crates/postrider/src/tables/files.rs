@@ -21,7 +21,7 @@ const FEW_KEYS: u64 = 20;
 /// A table, and the file that it was made of.
 pub(super) type OpenedTable = (Arc<dyn Table>, Option<Stamp>);
 
-/// Whether a table is kept in this process.
+/// Returns true if a table is held in this process.
 pub(super) fn is_local(entry: &TableEntry) -> bool {
     entry.settings.of::<DatabaseFile>().is_some() || channels::local(&*entry.settings).is_some()
 }
@@ -57,7 +57,7 @@ pub(super) fn open(
     Ok((table, Some(Stamp::new(path, seen))))
 }
 
-/// What was left out of the files of tables, or is hardly meant, each in a sentence.
+/// Warnings about the files of tables, a sentence each: skipped or suspicious entries.
 pub(super) fn warnings_of(name: &str, (table, stamp): (&dyn Table, Option<&Stamp>)) -> Vec<String> {
     let path = stamp.map_or(Path::new(""), Stamp::path).display();
     let sentence = |warning| format!("table {name}: {path}:{warning}");
@@ -94,7 +94,7 @@ fn open_database(
     Ok((table, Some(stamp)))
 }
 
-/// The first entries that can't be used. What is damaged is found when it is asked for.
+/// The first unusable entries. Damage is found at lookups.
 fn unusable(database: &Database, judge: &EntryJudge) -> Vec<String> {
     let wrong = |(key, entry): (Box<str>, lookup::Entry)| {
         let written = EntryText { key: Some(&key), text: &entry.text, goes_on: false };
@@ -116,8 +116,8 @@ fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, FileIdentity)> {
     Ok((content, FileIdentity::of(&meta)))
 }
 
-/// Whether a file that has so many keys now was written to its end: a program that makes it anew has begun, or has
-/// failed. Real users are not to be refused for that.
+/// Returns true if a file has lost so many keys that it is probably incomplete: a program that rewrites it has begun,
+/// or has failed. Existing users must not be rejected for that.
 pub(super) fn is_doubtful(before: &dyn Table, after: &dyn Table) -> bool {
     match (before.keys_count(), after.keys_count()) {
         (Some(before), Some(0)) => before > 0,

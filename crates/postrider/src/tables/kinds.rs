@@ -1,5 +1,5 @@
-//! The kinds of table that there are: what may stand in `[[table]]`, and the drivers of those whose
-//! answers come from a server. A kind is a line in each of the two.
+//! The kinds of table: their keys in `[[table]]`, and the drivers of remote ones. A kind is a line in each of the two
+//! lists.
 
 use super::call_ahead::{AskedHop, CallAhead, CallAheadText};
 use super::ldap::{LdapSettings, LdapText, Verifier};
@@ -54,7 +54,7 @@ pub(super) fn copied(settings: &Arc<dyn TableSettings>) -> Option<&LdapSettings>
     settings.of::<LdapSettings>().filter(|settings| settings.is_copied())
 }
 
-/// What checks passwords in the directory that a table asks; `None`: it asks none.
+/// The password verifier of an LDAP table; `None` for other kinds.
 pub(crate) fn verifier(settings: &Arc<dyn TableSettings>) -> Option<Verifier> {
     settings.of::<LdapSettings>().map(LdapSettings::verifier)
 }

@@ -22,8 +22,7 @@ const READS_MAX: usize = 8;
 /// Between the directory and the file of a key: no path has it.
 const DELIMITER: char = '\0';
 
-/// How files are read: an answer counts for a few seconds, and no longer, and no more are kept than fit into
-/// 64 MiB.
+/// Cache limits for list files: a lifetime of a few seconds, and 64 MiB.
 pub(super) fn cache() -> TableCache {
     TableCache {
         positive: Duration::from_secs(5),
@@ -36,7 +35,7 @@ pub(super) fn cache() -> TableCache {
     }
 }
 
-/// What to ask [`ListFileReader`] for.
+/// The key of a file for [`ListFileReader`].
 pub(super) fn key(directory: &Path, file: &Path) -> String {
     format!("{}{DELIMITER}{}", directory.display(), file.display())
 }
@@ -104,7 +103,7 @@ impl Backend for ListFileReader {
 
 /// The addresses in a file, with commas between them; `None`: there is no such file.
 fn read(directory: &Path, file: &Path) -> io::Result<Option<String>> {
-    // What is no file must not be waited for.
+    // Do not block on a FIFO or a terminal.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(file);
     let opened = match opened {
@@ -115,7 +114,7 @@ fn read(directory: &Path, file: &Path) -> io::Result<Option<String>> {
     if !meta.is_file() {
         return Err(io::Error::other("it is no file"));
     }
-    // Where the file is that was opened, whatever links led there.
+    // Check the real path of the opened file, after all links.
     if !place_of(&opened)?.starts_with(fs::canonicalize(directory)?) {
         return Err(io::Error::other(format!("a link leads out of {}", directory.display())));
     }

@@ -1,4 +1,4 @@
-//! Where the numbers of tables come from.
+//! The source of table metrics.
 
 use super::ldap::SnapshotMetrics;
 use super::remote::RemoteMetrics;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The numbers of tables, by their names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TableSets {
-    /// Of those whose answers come from elsewhere.
+    /// Metrics of remote tables.
     pub(crate) remote: Vec<(Arc<str>, Arc<RemoteMetrics>)>,
     /// Of those that are copies of what a server has.
     pub(crate) snapshots: Vec<(Arc<str>, Arc<SnapshotMetrics>)>,
@@ -16,7 +16,7 @@ pub(crate) struct TableSets {
 
 type Tables = dyn Fn() -> TableSets + Send + Sync;
 
-/// Where the numbers of tables come from.
+/// The source of table metrics.
 #[derive(Clone)]
 pub(crate) struct TableNumbers(Arc<Tables>);
 

@@ -1,5 +1,5 @@
-//! Tables as a kind of problem: a file that can't be read or is doubted, a server that does not answer, a copy of a
-//! directory that is old or damaged.
+//! Problems of tables: an unreadable or suspicious file, a server that does not respond, an old or damaged copy of a
+//! directory.
 
 use super::registry::{Registry, TableSource};
 use mta::problems::{ClockReading, DetectedProblem, ProblemKind};

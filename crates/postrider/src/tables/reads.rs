@@ -50,7 +50,7 @@ impl Reads {
         }))
     }
 
-    /// An answer, with a word on the console if it is trouble.
+    /// Returns an answer, and logs an error.
     pub(super) fn told(
         &self,
         found: Result<Option<Entry>, LookupError>,
@@ -74,7 +74,7 @@ impl Reads {
         }
     }
 
-    /// What `find` says, on another thread.
+    /// Runs `find` on another thread.
     pub(super) fn later(
         &self,
         find: impl FnOnce() -> Result<Option<Entry>, LookupError> + Send + 'static,

@@ -39,12 +39,12 @@ pub(super) struct LiveTable {
     pub(super) entry: Arc<TableEntry>,
     /// The next hop that it asks, if it does.
     asked: Option<AskedHop>,
-    /// Who says which of its entries can be used; `None`: all can.
+    /// Judges the usability of its entries; `None` if all are usable.
     pub(super) judge: Option<EntryJudge>,
     pub(super) source: TableSource,
 }
 
-/// Where answers come from.
+/// The source of answers.
 #[derive(Clone)]
 pub(super) enum TableSource {
     /// This process.
@@ -79,9 +79,9 @@ pub(crate) struct Registry {
     pub(super) watched: Mutex<BTreeSet<Arc<str>>>,
     /// Files that are looked at.
     pub(crate) under_way: WorkRegistry,
-    /// What is wrong with files of tables, by their names.
+    /// Errors of table files, by file name.
     pub(super) troubles: Conditions,
-    /// What is wrong with files that aliases name.
+    /// Errors of list files named by aliases.
     pub(crate) list_troubles: Conditions,
 }
 
@@ -146,7 +146,7 @@ impl Registry {
         if mistakes.is_empty() { Ok(live) } else { Err(mistakes) }
     }
 
-    /// A file that has lost most of its keys is not taken up at once, whoever asks for it: it is looked at again.
+    /// Keeps the old table if its file has lost most of its keys, even at a reload; the file is checked again later.
     fn undoubted(&self, name: &str, known: Option<&LiveTable>, source: TableSource) -> TableSource {
         let Some(known) = known else { return source };
         if let (Some(former), Some(stamp)) = (known.local(), known.stamp())
@@ -198,7 +198,7 @@ impl Registry {
         Ok(())
     }
 
-    /// A table whose driver is built on the thread that all such tables share.
+    /// Opens a table with a driver on the thread of all remote tables.
     fn open_remote(
         &self,
         name: Arc<str>,
@@ -256,7 +256,7 @@ impl Registry {
         Ok(TableSource::Local { table, stamp, reads: Reads::new(&entry.name, &self.console) })
     }
 
-    /// Puts what became of a file in the place of a table, unless that has changed meanwhile.
+    /// Replaces a table after a change of its file, unless it was replaced since.
     pub(super) fn replace(&self, name: &str, before: &Stamp, table: Arc<dyn Table>, stamp: Stamp) {
         // Locked until it is there: files of several tables change at once, and each is read on a thread of its own.
         let mut live = lock(&self.live);
@@ -288,7 +288,7 @@ impl Registry {
         })
     }
 
-    /// What is taken of them, and the site that has most questions at one of them.
+    /// Use of the queues for table servers, and the site with most lookups at one server.
     fn pressure(&self) -> (Level, Option<(String, u64)>) {
         let live = self.live();
         let lists = lock(&self.lists).clone();
@@ -305,7 +305,7 @@ impl Registry {
         (sum, most.map(|(count, site)| (site.to_string(), count)))
     }
 
-    /// What was left out of the files of tables, or is hardly meant, each in a sentence.
+    /// Warnings about the files of tables, a sentence each: skipped or suspicious entries.
     pub(crate) fn warnings(&self, config: &Config) -> Vec<String> {
         let live = self.live();
         let of_one = |entry: &Arc<TableEntry>| match &live.get(&entry.name)?.source {
@@ -317,7 +317,7 @@ impl Registry {
         config.tables.iter().filter_map(of_one).flatten().collect()
     }
 
-    /// The numbers of tables whose answers come from elsewhere, by their names.
+    /// The metrics of remote tables, by name.
     pub(crate) fn numbers(&self) -> TableSets {
         let mut sets = TableSets::default();
         for (name, table) in self.live().iter() {
@@ -354,7 +354,7 @@ impl Service for Arc<Registry> {
 }
 
 impl LiveTable {
-    /// Whether what was opened for it serves a table that is told this, and asks that hop.
+    /// Returns true if it can serve a table with these settings and this next hop unchanged.
     fn is_like(&self, entry: &TableEntry, asked: Option<&AskedHop>) -> bool {
         let known = &self.entry;
         let is_hop_like = match (&self.asked, asked) {

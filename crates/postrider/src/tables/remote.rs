@@ -1,8 +1,8 @@
-//! Tables whose answers come from elsewhere, as the shards hold them.
+//! Remote tables, as used by the shards.
 //!
-//! A fresh answer is had from the cache at once. Anything else goes to the table's clerk, on the thread
-//! that all such tables share: it sits at the table's desk (`lookup::Desk`) and has the server asked.
-//! While that gives no answer, one that is too old serves.
+//! A fresh answer comes from the cache at once. Any other lookup goes to the table's worker, on the thread of all
+//! remote tables, which coalesces lookups (`lookup::Coalescer`) and queries the server. If the server does not answer, a
+//! stale answer is used.
 
 mod clerk;
 mod handle;

@@ -27,7 +27,7 @@ fn look_at_new(registry: &Arc<Registry>, files: &FileWatch) {
         let Some(stamp) = table.stamp() else { continue };
         if watched.insert(Arc::clone(name)) {
             let (registry, name) = (Arc::downgrade(registry), Arc::clone(name));
-            // What was seen of a file that is not what the table was made of.
+            // The observed state of a file that differs from the table's source.
             let mut change = None;
             files.add(Some(stamp.device()), move || {
                 let registry = registry.upgrade();
@@ -94,7 +94,7 @@ fn look(
     }
 }
 
-/// What came of making a table anew.
+/// The result of rebuilding a table.
 enum RebuildOutcome {
     Taken,
     Wrong,
@@ -119,7 +119,7 @@ fn remake(
                 registry.tell_doubt((name, before), &**former, &*table);
                 return RebuildOutcome::Doubtful;
             }
-            // First: what is told counts.
+            // Replace before logging, so that the log is true.
             registry.replace(name, before, table, stamp);
             registry.troubles.clear(name);
             match keys_count {

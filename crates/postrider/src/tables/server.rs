@@ -13,7 +13,7 @@ use std::{fmt, io};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-/// So long a connection is waited for, unless the table says otherwise.
+/// Default timeout for a connection.
 pub(super) const CONNECT_TIMEOUT: &str = "5s";
 
 /// A connection to a server.
@@ -21,7 +21,7 @@ pub(crate) trait TableStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<W: AsyncRead + AsyncWrite + Unpin + Send> TableStream for W {}
 
-/// Where a server listens.
+/// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TableServer(HostPort);
 
@@ -88,7 +88,7 @@ impl TableServer {
     }
 }
 
-/// What opening a connection gives, or why there is none: the server's words, or that it says nothing.
+/// Opens a connection within a timeout. An error has the server's text, or the timeout.
 pub(crate) async fn within<C>(
     server: &dyn fmt::Display,
     timeout: Duration,
@@ -102,8 +102,8 @@ pub(crate) async fn within<C>(
     Err(LookupError::new(LookupErrorKind::Unreachable, format!("{server}: {why}")))
 }
 
-/// Finds the end of an answer: the place of what it says; `None` until all of it is there. Bytes after
-/// an answer, which nobody asked for, are trouble too.
+/// Finds the end of an answer, and returns the range of its content; `None` if the answer is incomplete. Bytes after
+/// the answer are an error.
 pub(super) type Frame = fn(&[u8]) -> Result<Option<Range<usize>>, LookupError>;
 
 /// Sends a request and reads its answer.
@@ -138,7 +138,7 @@ pub(super) async fn exchange(
     }
 }
 
-/// Whether there is something to be read before anything was asked: bytes, or that it was closed.
+/// Returns true if the connection is readable before a request: unexpected bytes, or its end.
 pub(super) async fn has_news(wire: &mut Box<dyn TableStream>) -> bool {
     let mut byte = [0];
     poll_fn(|cx| {
@@ -162,14 +162,14 @@ pub(super) trait QueryProtocol: Clone + 'static {
     /// It is no reply, or too long.
     fn content(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError>;
 
-    /// What a reply says.
+    /// Parses a reply.
     ///
     /// # Errors
-    /// That there is no answer.
+    /// Returns an error if the reply contains no answer.
     fn answer(reply: &[u8]) -> Result<Option<Entry>, LookupError>;
 }
 
-/// Which server is asked in this protocol.
+/// The server to query in this protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct DialogueSettings<D> {
     pub(super) server: TableServer,

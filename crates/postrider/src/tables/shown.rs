@@ -1,4 +1,4 @@
-//! What an operator is shown of tables.
+//! Tables in `postrider table list` and `get`.
 
 use super::registry::{Live, LiveTable, Registry, ShardTables, TableSource};
 use super::remote::{Health, Remote};
@@ -23,7 +23,7 @@ pub(crate) fn list(registry: &Arc<Registry>, answer: NodeAnswer) {
     let _ = on_a_thread(list);
 }
 
-/// What a table says of a key: on a thread of its own, as a server may be asked.
+/// Looks up a key for an operator, on a separate thread, since a server may be queried.
 pub(crate) fn get(registry: &Arc<Registry>, TableGet { table, key }: TableGet, answer: NodeAnswer) {
     let live = registry.live();
     let found = match find(&live, &table) {
@@ -147,7 +147,7 @@ fn fields_of(entry: &Entry) -> Vec<(String, Vec<String>)> {
     entry.fields.iter().map(|(name, of)| (name.to_string(), values(of))).collect()
 }
 
-/// Tables that note what they are asked, and what they say.
+/// Tables that record lookups and answers.
 #[derive(Clone)]
 pub(crate) struct TracedTables {
     tables: ShardTables,
@@ -159,7 +159,7 @@ impl TracedTables {
         TracedTables { tables: ShardTables::new(registry), steps: Rc::default() }
     }
 
-    /// What was noted since they were asked for last.
+    /// The lookups recorded since the last call.
     pub(crate) fn steps(&self) -> Vec<TableStep> {
         self.steps.take()
     }
@@ -188,13 +188,13 @@ impl Tables for TracedTables {
     }
 }
 
-/// Which copy an answer comes from.
+/// The copy that answers.
 fn from_snapshot(status: &TableSnapshot) -> String {
     let server = status.server.as_deref().unwrap_or("the directory");
     format!("the snapshot of {server} ({status})")
 }
 
-/// Where the answer of a remote table will be had.
+/// The source of a remote table's answer.
 fn from_of(remote: &Remote, key: &str) -> String {
     let server = remote.status().server.unwrap_or_else(|| "the server".to_owned());
     match remote.known(key) {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// No reply is longer, without what makes a netstring of it (socketmap_table(5), REPLY FORMAT).
+/// Maximum length of a reply without its netstring framing (socketmap_table(5), REPLY FORMAT).
 const REPLY_BYTES_MAX: usize = 100_000;
 
 /// Digits of a netstring's length at most: more are a length beyond any limit, or no length.
@@ -137,7 +137,7 @@ fn netstring(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError> {
     }
 }
 
-/// What a reply says (socketmap_table(5), REPLY FORMAT).
+/// Parses a reply (socketmap_table(5), REPLY FORMAT).
 fn answer(reply: &[u8]) -> Result<Option<Entry>, LookupError> {
     let space = reply.iter().position(|byte| *byte == b' ');
     let (status, rest) = reply.split_at(space.unwrap_or(reply.len()));

@@ -117,7 +117,7 @@ fn line(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError> {
     }
 }
 
-/// What a reply says (tcp_table(5), REPLY FORMAT).
+/// Parses a reply (tcp_table(5), REPLY FORMAT).
 fn answer(reply: &[u8]) -> Result<Option<Entry>, LookupError> {
     let wrong = |text: &[u8]| LookupError::new(LookupErrorKind::Wrong, words(text));
     match reply.split_at_checked(4) {

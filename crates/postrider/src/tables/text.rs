@@ -1,8 +1,8 @@
-//! What servers say, as text that can be shown and used.
+//! Server texts, cleaned for display and use.
 
 use lookup::{LookupError, LookupErrorKind};
 
-/// So much of a server's words is shown.
+/// Maximum length shown of a server's text.
 const WORDS_BYTES_MAX: usize = 300;
 
 /// A server's words on one line.

@@ -1,5 +1,5 @@
-//! What is said to a host that is asked for recipients: the session that also sends mail, on a connection
-//! of the tables' thread.
+//! Recipient verification with a host: the SMTP client session that also sends mail, on a connection of the tables'
+//! thread.
 
 use crate::tables::connections;
 use crate::tables::server::{TableStream, has_news};
@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
 /// (`smtpd_soft_error_limit`, `smtpd_hard_error_limit`).
 const REFUSED_MAX: usize = 8;
 
-/// So long the reply to RSET is waited for: the answer is there already.
+/// Timeout for the reply to RSET; the answer is known already.
 const RESET_MAX: Duration = Duration::from_secs(1);
 
 /// An open connection, and the session on it.
@@ -34,7 +34,7 @@ pub(super) struct Conversation {
     refused_count: usize,
 }
 
-/// Where the opening of a conversation has led.
+/// The result of opening a session.
 pub(super) enum Opening {
     /// The host can be asked.
     Ready(Conversation),
@@ -86,10 +86,10 @@ impl Conversation {
         Ok(self)
     }
 
-    /// Whether the host would take mail for this recipient.
+    /// Returns true if the host accepts this recipient.
     ///
     /// # Errors
-    /// It doesn't say so, nor that it would not.
+    /// Returns an error if the replies do not decide that.
     pub(super) async fn ask(
         &mut self,
         sender: Option<Mailbox>,
@@ -125,7 +125,7 @@ impl Conversation {
         }
     }
 
-    /// Whether nothing more can be asked.
+    /// Returns true if the session is over.
     async fn is_gone(&mut self) -> bool {
         match &mut self.wire {
             Some(wire) => has_news(wire).await,
@@ -133,7 +133,7 @@ impl Conversation {
         }
     }
 
-    /// What came of the question, and whether anything was replied to it.
+    /// The result of the transaction, and true if the host replied.
     async fn outcome(&mut self) -> (Result<(), Failure>, bool) {
         loop {
             match self.next_event().await {
@@ -178,7 +178,7 @@ impl Conversation {
         }
     }
 
-    /// Writes what the session has to say, or reads what the host says.
+    /// Writes pending commands, or reads the host's replies.
     async fn exchange(&mut self) -> io::Result<()> {
         let commands = self.commands();
         let Some(wire) = &mut self.wire else { return Err(io::ErrorKind::NotConnected.into()) };
@@ -198,7 +198,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// What is to be written.
+    /// Pending output.
     fn commands(&mut self) -> Vec<u8> {
         let mut plan = Vec::new();
         self.session.poll_output(&mut plan);
@@ -235,9 +235,9 @@ impl Drop for Conversation {
     }
 }
 
-/// Whether a failure says of the recipient, and of nothing else, that no mail for it is taken, ever.
-/// RFC 5321 §4.2.1: x5z is about the mail system, the others are about syntax, connections and the like,
-/// unless the status says that it is the address (RFC 3463 §3.2, §3.3).
+/// Returns true if a failure rejects this recipient permanently. RFC 5321 §4.2.1: x5z is about the mail system; other
+/// codes are about syntax, connections and so on, unless the enhanced status is about the address (RFC 3463 §3.2,
+/// §3.3).
 fn is_of_recipient(failure: &Failure) -> bool {
     failure.step == Some(Step::RcptTo)
         && failure.reply.as_ref().is_some_and(|reply| {
@@ -246,11 +246,11 @@ fn is_of_recipient(failure: &Failure) -> bool {
         })
 }
 
-/// What a failure that is no answer means for the other questions.
+/// The kind of a failure that does not decide, which determines its effect on other lookups.
 fn trouble_of(failure: &Failure) -> LookupError {
     let code = failure.reply.as_ref().map(|reply| reply.code);
     let kind = match (failure.step, code) {
-        // Of others it may well say something.
+        // The host may answer for other recipients.
         (Some(Step::RcptTo), Some(code)) if code != 421 => LookupErrorKind::Key,
         // RFC 6531 §3.6: it has no name that this host understands.
         _ if failure.status.subject == 6 => LookupErrorKind::Key,

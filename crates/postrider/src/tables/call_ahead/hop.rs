@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 #[derive(Clone, Debug)]
 pub(in super::super) struct AskedHop {
     hostname: Domain,
-    /// What its route is told.
+    /// The channel settings of its route.
     channel: Arc<dyn Settings>,
     tls: Arc<PeerTls>,
 }
@@ -38,7 +38,7 @@ impl AskedHop {
         })
     }
 
-    /// Whether a table that asks the other is told the same.
+    /// Returns true if both have equal settings.
     pub(in super::super) fn is_like(&self, other: &AskedHop) -> bool {
         self.hostname == other.hostname && self.channel.is_like(&*other.channel)
     }
@@ -57,11 +57,11 @@ impl AskedHop {
         }
     }
 
-    /// A conversation with the first host that greets us, and its number; `first` is tried before the
-    /// others. Each has so long for it.
+    /// A session with the first host that greets us, and the host's number. Host `first` is tried first. `wait` applies
+    /// to each host.
     ///
     /// # Errors
-    /// None does: what the last one said.
+    /// Returns the last host's error if none greets us.
     pub(super) async fn open(
         &self,
         wait: Duration,
@@ -152,7 +152,7 @@ impl AskedHop {
     }
 }
 
-/// Why a host was not greeted by.
+/// The reason for the missing greeting of a host.
 enum NoGreeting {
     Failed(String),
     /// The handshake failed: in clear it may work.

@@ -21,14 +21,14 @@ const READ_BYTES: usize = 16 << 10;
 /// A farewell that the server doesn't take within this time is left unsaid.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug)]
 pub(super) struct SearchResult {
     pub(super) entries: Vec<Entry>,
     pub(super) outcome: Outcome,
 }
 
-/// Why a search came to nothing.
+/// The reason for a failed search.
 #[derive(Debug)]
 pub(super) enum SearchError {
     /// The connection is gone: another one may know.
@@ -40,7 +40,7 @@ pub(super) enum SearchError {
 /// A connection. Its searches go on while others are made.
 #[derive(Debug)]
 pub(super) struct LdapConnection {
-    /// Which server, by its place in the settings.
+    /// The server, by its index in the settings.
     pub(super) server: usize,
     shared: Rc<LdapConnectionShared>,
     reader: JoinHandle<()>,
@@ -51,7 +51,7 @@ struct LdapConnectionShared {
     state: RefCell<State>,
     /// There is something to send.
     wake: Notify,
-    /// When the server last said something.
+    /// Time of the server's last output.
     heard: Cell<Instant>,
     /// Searches that it has ended.
     ended: Cell<u64>,
@@ -62,7 +62,7 @@ struct State {
     waiting: BTreeMap<i32, PendingSearch>,
     out: Vec<u8>,
     last_id: i32,
-    /// Why nothing can be asked any more.
+    /// The reason why the connection is unusable.
     gone: Option<LookupError>,
     /// Nobody wants it any more.
     is_left: bool,
@@ -115,7 +115,7 @@ impl LdapConnection {
         self.shared.ended.get() > 0
     }
 
-    /// When the server last said something.
+    /// Time of the server's last output.
     pub(super) fn heard(&self) -> Instant {
         self.shared.heard.get()
     }
@@ -125,7 +125,7 @@ impl LdapConnection {
         self.shared.close(trouble);
     }
 
-    /// Makes a search. Dropped, the server is told that nobody waits any more.
+    /// Runs a search. Dropping the future sends an abandon request.
     pub(super) async fn search(
         &self,
         search: &Search<'_>,
@@ -240,7 +240,7 @@ impl LdapConnectionShared {
                         waiting.answer.send(Ok(SearchResult { entries: waiting.entries, outcome }));
                 }
             }
-            // Other servers are not asked; what else there may be was not asked for.
+            // Referrals are not followed, and any other message was not requested.
             Op::Reference | Op::Bind(_) | Op::Extended(_) | Op::News(_) | Op::Other(_) => {}
         }
         Ok(())
@@ -279,7 +279,7 @@ fn take_messages(shared: &LdapConnectionShared, bytes: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// Sends what is to be sent until the connection ends.
+/// Sends pending output until the connection ends.
 async fn write(shared: Rc<LdapConnectionShared>, mut stream: WriteHalf<Box<dyn Stream>>) {
     loop {
         shared.wake.notified().await;

@@ -20,11 +20,11 @@ const SUSPICIOUS: Duration = Duration::from_secs(1);
 pub(super) struct LdapDirectory {
     pub(super) settings: Arc<LdapSettings>,
     pub(super) pool: Rc<LdapPool>,
-    /// What is asked of entries: values and members.
+    /// Requested attributes: values and members.
     wanted: Vec<Box<str>>,
 }
 
-/// Which entries.
+/// Selects entries.
 #[derive(Clone, Copy)]
 pub(super) struct SearchQuery<'a> {
     pub(super) base: &'a str,
@@ -33,8 +33,8 @@ pub(super) struct SearchQuery<'a> {
     pub(super) key: Key<'a>,
 }
 
-/// A search that was given up before its time was over, when it is dropped. Where the server said nothing
-/// at all meanwhile, it or the connection may be gone: whoever asks next must not wait on it again.
+/// Detects, when dropped, a search that was abandoned before its timeout. If the server sent nothing in that time, the
+/// server or the connection may be dead, and the next search must not use it.
 struct AbandonedSearch<'a> {
     directory: &'a LdapDirectory,
     lease: &'a Lease<'a>,
@@ -53,7 +53,7 @@ impl Drop for AbandonedSearch<'_> {
     }
 }
 
-/// What a search's answer means.
+/// The meaning of a search's result.
 enum SearchOutcome {
     /// The entries that were found; `None`: there is no such base.
     Entries(Option<Vec<ldap::Entry>>),

@@ -48,7 +48,7 @@ impl Groups {
         Ok(self.leaves)
     }
 
-    /// Whether the name is new.
+    /// Returns true if the name is new.
     fn meet(&mut self, name: &str) -> Result<bool, LookupError> {
         let is_new = self.met.insert(ldap::normalise(name));
         let members_max = self.directory.settings.members_max;

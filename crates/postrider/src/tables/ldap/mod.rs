@@ -1,8 +1,8 @@
-//! Directories that are asked by LDAP.
+//! Tables in LDAP directories.
 //!
-//! The protocol itself is our own (`crates/ldap`). Clients that others wrote panic at answers that are
-//! none (`ldap3` 0.12 in its decoder and where it reads results), and here a panic ends the process: a
-//! broken directory server would take the mail switch with it. They also take messages of any length.
+//! The protocol is implemented in `crates/ldap`. Public client libraries panic on malformed responses (`ldap3` 0.12 in
+//! its decoder and where it reads results), and here a panic ends the process: a broken directory server would take
+//! down the mail switch. They also accept messages of any length.
 
 mod backend;
 mod connection;

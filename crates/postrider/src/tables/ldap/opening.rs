@@ -116,8 +116,7 @@ async fn bind(
     })
 }
 
-/// The password. One from a file is not empty: it would bind as nobody, and the server would say that
-/// all is well (RFC 4513 §5.1.2).
+/// The password. One from a file must not be empty: that would be an anonymous bind, which succeeds (RFC 4513 §5.1.2).
 async fn secret(secret: &Secret) -> Result<String, LookupError> {
     match secret {
         Secret::Here(password) => Ok(password.clone()),
@@ -143,7 +142,7 @@ pub(super) async fn exchange<S: Stream>(stream: &mut S, request: &[u8], id: i32)
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     };
-    // More than was asked for: before TLS it could be a stranger's (RFC 4513 §3.1.1).
+    // Extra bytes before TLS may come from an attacker (RFC 4513 §3.1.1).
     if bytes.len() > frame {
         return Err(wrong("it says more than it was asked"));
     }

@@ -28,21 +28,21 @@ pub(super) struct LdapPool {
     /// In the order of the settings.
     servers: Vec<LdapServerHealth>,
     connections: RefCell<Vec<Rc<LdapConnection>>>,
-    /// Held by who opens a connection that others wait for.
+    /// Locked by the search that opens a connection, while other searches wait for it.
     opening: Mutex<()>,
     /// A connection is being opened that nobody waits for.
     is_growing: Cell<bool>,
     searches: Semaphore,
 }
 
-/// What is known of a server.
+/// Observed health of a server.
 #[derive(Debug, Default)]
 struct LdapServerHealth {
     /// In a row.
     failures: Cell<u32>,
     /// It is not tried before.
     away_until: Cell<Option<Instant>>,
-    /// Why the last attempt failed.
+    /// The error of the last attempt.
     trouble: RefCell<Option<LookupError>>,
 }
 
@@ -98,15 +98,15 @@ impl LdapPool {
         }
     }
 
-    /// What a lease's search was: an answer.
+    /// Records that a lease's search was answered.
     pub(super) fn proved(&self, lease: &Lease<'_>) {
         if let Some(standing) = self.servers.get(lease.connection.server) {
             standing.failures.set(0);
         }
     }
 
-    /// What a lease's search was: lost with the connection, which may have been idle for too long. One
-    /// that never answered speaks against its server.
+    /// Records that a lease's search was lost with the connection, which may have been idle for too long. A connection
+    /// that never answered counts as a failure of its server.
     pub(super) fn lost(&self, lease: &Lease<'_>, trouble: &LookupError) {
         if lease.connection.has_proved() {
             self.connections.borrow_mut().retain(|c| c.is_open());
@@ -115,7 +115,7 @@ impl LdapPool {
         }
     }
 
-    /// What a lease's search was: the server can't, and is to be left alone for a while.
+    /// Records that the server failed a lease's search. The server is avoided for a while.
     pub(super) fn failed(&self, lease: &Lease<'_>, trouble: &LookupError) {
         let server = lease.connection.server;
         for connection in self.connections.borrow().iter().filter(|c| c.server == server) {
@@ -156,7 +156,7 @@ impl LdapPool {
         let servers = if is_crowded { self.servers.len() } else { least.server };
         let pool = Rc::clone(self);
         spawn_local(async move {
-            // Why not is kept with each server.
+            // The error is stored with each server.
             let _ = pool.open(servers).await;
             pool.is_growing.set(false);
         });
@@ -190,7 +190,7 @@ impl LdapPool {
         }
     }
 
-    /// What is wrong with each server.
+    /// The errors of all servers.
     fn why_not(&self) -> LookupError {
         let known: Vec<LookupError> =
             self.servers.iter().filter_map(|standing| standing.trouble.borrow().clone()).collect();

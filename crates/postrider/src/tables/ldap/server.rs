@@ -1,4 +1,4 @@
-//! Where a directory's server is.
+//! Address of a directory server.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 /// RFC 4516 §2.
 const PORT: u16 = 389;
 const TLS_PORT: u16 = 636;
-/// Where Debian's slapd listens.
+/// Socket of Debian's slapd.
 const SOCKET: &str = "/run/slapd/ldapi";
 
-/// Where a directory's server is.
+/// Address of a directory server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LdapServer {
     /// `ldap://`
@@ -56,7 +56,7 @@ impl LdapServer {
         }
     }
 
-    /// What is said to it goes over a network, and can be read there.
+    /// Returns true if requests go over a network in clear text.
     pub(super) fn is_readable_by_others(&self) -> bool {
         match self {
             LdapServer::Plain(at) => {

@@ -1,4 +1,4 @@
-//! What a directory is asked, and how.
+//! Settings of an LDAP table.
 
 use super::server::LdapServer;
 use config::{PasswordChecks, TableSettings};
@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a directory is asked, and how.
+/// Settings of an LDAP table.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LdapSettings {
     /// In the order in which they are tried.
@@ -16,9 +16,9 @@ pub(crate) struct LdapSettings {
     pub(super) base: DnTemplate,
     pub(super) scope: Scope,
     pub(super) filter: Filter,
-    /// Whose values are the answer.
+    /// Attributes with the values of the answer.
     pub(super) attributes: Vec<Box<str>>,
-    /// What makes an entry a group.
+    /// Attributes that mark an entry as a group.
     pub(super) members: Vec<Box<str>>,
     pub(super) depth_max: u32,
     pub(super) members_max: usize,
@@ -35,7 +35,7 @@ pub(crate) struct LdapSettings {
     pub(super) snapshot: Option<SnapshotSettings>,
 }
 
-/// How a directory is copied.
+/// Settings for the copy of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SnapshotSettings {
     /// The filter, read backwards.
@@ -91,12 +91,12 @@ impl fmt::Debug for Secret {
 }
 
 impl LdapSettings {
-    /// Whether answers come from a copy of the directory.
+    /// Returns true if answers come from a copy of the directory.
     pub(crate) fn is_copied(&self) -> bool {
         self.snapshot.is_some()
     }
 
-    /// Whether the directory is asked for this key at all.
+    /// Returns true if the directory is queried for this key.
     pub(super) fn asks_for(&self, key: &Key<'_>) -> bool {
         self.base.fits(key)
             && self.filter.fits(key)

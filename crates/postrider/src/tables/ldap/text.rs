@@ -313,7 +313,7 @@ impl LdapText {
             reader.error("bind", "a bind without `dn`", "give it one, or external = true");
             return None;
         };
-        // An empty password binds as nobody, and the server says that all is well (RFC 4513 §5.1.2).
+        // An empty password is an anonymous bind, which succeeds (RFC 4513 §5.1.2).
         let password = match (&bind.password, &bind.password_file) {
             (Some(password), None) if !password.is_empty() => Secret::Here(password.clone()),
             (None, Some(file)) => Secret::File(file.clone()),

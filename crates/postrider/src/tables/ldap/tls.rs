@@ -9,10 +9,10 @@ use std::fmt::Display;
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
 
-/// What a connection needs to begin TLS. Files are read anew for each: certificates are renewed.
+/// The TLS connector of a connection. Files are read for each connection, since certificates are renewed.
 ///
 /// # Errors
-/// A file that can't be read, or has not what it should.
+/// Returns an error for an unreadable or invalid file.
 pub(super) fn connector(settings: &TlsSettings) -> Result<TlsConnector, LookupError> {
     let versions = ClientConfig::builder_with_provider(crypto::provider())
         .with_safe_default_protocol_versions()

@@ -1,5 +1,4 @@
-//! Whether a password is a user's: the directory is asked to let him in with it (RFC 4513 §5.1.3), on
-//! connections that serve nothing else.
+//! Password verification by binding to the directory as the user (RFC 4513 §5.1.3), on dedicated connections.
 
 use super::directory::{LdapDirectory, SearchQuery};
 use super::opening::{self, Stream};
@@ -19,12 +18,12 @@ const AWAY: Duration = Duration::from_secs(5);
 
 /// A directory that checks passwords. It is asked on a thread with a `LocalSet`.
 pub(crate) struct Verifier {
-    /// Where users are found, as the table says.
+    /// Finds users by the table's settings.
     directory: LdapDirectory,
     /// The same, without a bind of our own.
     settings: LdapSettings,
     idle: RefCell<Vec<IdleBindConnection>>,
-    /// When each server failed last.
+    /// Time of each server's last failure.
     failed: Vec<Cell<Option<Instant>>>,
     binds: Semaphore,
 }
@@ -36,13 +35,13 @@ struct IdleBindConnection {
     since: Instant,
 }
 
-/// What came of a password.
+/// The result of a password check.
 #[derive(Debug)]
 pub(crate) struct PasswordResult {
     pub(crate) is_his: bool,
     /// The name of the user's entry, if there is one.
     pub(crate) entry: Option<String>,
-    /// What the entry has for one of [`NAMES`], if the table asks for that.
+    /// The value of one of [`NAMES`] in the entry, if the table requests it.
     pub(crate) user: Option<String>,
 }
 
@@ -64,16 +63,16 @@ impl LdapSettings {
 }
 
 impl Verifier {
-    /// Whether the password is that of a user; nobody's, if there is no such user.
+    /// Checks a user's password; it is wrong if the user does not exist.
     ///
     /// # Errors
-    /// No server says.
+    /// Returns an error if no server decides.
     pub(crate) async fn check(
         &self,
         user: &str,
         password: &[u8],
     ) -> Result<PasswordResult, LookupError> {
-        // It would bind as nobody, and the server would say that all is well (RFC 4513 §5.1.2).
+        // That would be an anonymous bind, which succeeds (RFC 4513 §5.1.2).
         if password.is_empty() {
             return Ok(PasswordResult { is_his: false, entry: None, user: None });
         }
@@ -228,7 +227,7 @@ impl Verifier {
     }
 }
 
-/// How an entry calls its user, if it has one name for him.
+/// The name of the user in the entry, if unique.
 fn user_in(entry: &ldap::Entry) -> Option<String> {
     let named = |name: &str| {
         let is_it = |attribute: &&ldap::Attribute| attribute.name.eq_ignore_ascii_case(name);
@@ -241,8 +240,8 @@ fn user_in(entry: &ldap::Entry) -> Option<String> {
     NAMES.into_iter().find_map(named).map(str::to_owned)
 }
 
-/// What a server says of a password (RFC 4511 appendix A). That the entry is gone, has no password, or is
-/// locked is the user's matter; all else is the server's.
+/// Interprets the result of a bind (RFC 4511 appendix A). An entry that is gone, locked or without a password is a
+/// failed login. Other errors are the server's.
 fn judge(outcome: &Outcome) -> Result<bool, LookupError> {
     match outcome.code {
         code::SUCCESS => Ok(true),

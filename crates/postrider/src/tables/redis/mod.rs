@@ -60,8 +60,8 @@ impl RedisDriver {
         answers
     }
 
-    /// Asks all at once, and one after the other if that is too much of an answer: what one key has too
-    /// much of is no trouble of the others.
+    /// Sends all questions at once, or one by one if the answer is too large: a large value of one key is no error for
+    /// the other keys.
     async fn ask_each(&self, questions: &[Vec<u8>]) -> Answers {
         match self.ask(questions).await {
             Ok(answers) => answers,
@@ -122,7 +122,7 @@ impl RedisDriver {
         Ok(session)
     }
 
-    /// What a reply says of a key.
+    /// The entry of a key, from a reply.
     fn entry(&self, reply: Reply) -> Result<Option<Entry>, LookupError> {
         let fields = &self.settings.fields;
         let values = match reply {
@@ -146,10 +146,10 @@ impl RedisDriver {
     }
 }
 
-/// Has a server do something.
+/// Sends a command.
 ///
 /// # Errors
-/// Its words, or why there are none.
+/// Returns the server's error, or the reason for a missing reply.
 async fn tell(session: &mut RespSession, command: &[u8]) -> Result<(), String> {
     let said = match session.send(command).await {
         Ok(()) => session.reply(0, true).await,
@@ -163,7 +163,7 @@ async fn tell(session: &mut RespSession, command: &[u8]) -> Result<(), String> {
     }
 }
 
-/// What an error means, whose first word is its kind.
+/// Classifies an error by its kind, the first token.
 fn error_of(error: &[u8]) -> LookupError {
     let kind = match error.split(|byte| *byte == b' ').next() {
         // The key is there, and is a list or a hash where a text is wanted, or the other way round.

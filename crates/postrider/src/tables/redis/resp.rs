@@ -14,10 +14,10 @@ pub(super) const VALUE_BYTES_MAX: usize = 100_000;
 /// Nor is a line, which has a length or an error in it, its end included: those of Redis have up to 1,066.
 const LINE_BYTES_MAX: usize = 4_096;
 
-/// What stands before a word and behind it: its length, and two ends of lines.
+/// Framing of a bulk string: its length, and two line ends.
 const AROUND_WORD_BYTES_MAX: usize = 25;
 
-/// What ends a line, and a value.
+/// Terminator of a line and of a value.
 const LINE_END: &[u8; 2] = b"\r\n";
 
 /// A command and its words.
@@ -34,7 +34,7 @@ pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
     command
 }
 
-/// What a server says to a command.
+/// The reply to a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     /// There is no such key, or no such field.
@@ -42,7 +42,7 @@ pub(super) enum Reply {
     Value(Box<[u8]>),
     /// A value for each field that was asked for.
     Values(Box<[Option<Box<[u8]>>]>),
-    /// What it says instead.
+    /// An error reply.
     Error(Box<[u8]>),
     /// Something was done, or counted.
     Done,
@@ -51,7 +51,8 @@ pub(super) enum Reply {
 /// A connection on which one request at a time is made.
 pub(super) struct RespSession {
     wire: BufReader<Box<dyn TableStream>>,
-    /// Something was asked: until then what a server says is its answer, if only that it is too busy.
+    /// A request was sent. The server's first output, even without a request, is read as an answer, for example that it
+    /// is too busy.
     is_used: bool,
 }
 

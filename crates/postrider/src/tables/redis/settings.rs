@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a server listens unless the file says otherwise.
+/// Default port.
 const PORT: u16 = 6379;
 
-/// So many fields may be asked for.
+/// Maximum number of fields.
 const FIELDS_MAX: usize = 64;
 
 /// A table in Redis, Valkey or another server that speaks RESP. Without `field` and `fields` the value
@@ -174,7 +174,7 @@ fn template(key: &str, text: &str, reader: &mut Reader<'_, '_>) -> Option<Templa
     template.ok()
 }
 
-/// What a table in Redis is told.
+/// Settings of a table in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Redis {
     pub(super) server: TableServer,
@@ -199,7 +199,7 @@ impl TableSettings for Redis {
 }
 
 impl Redis {
-    /// What the server is asked for a key; `None`: the key lacks a part that is needed.
+    /// The command for a key; `None` if the key lacks a required part.
     pub(super) fn question(&self, key: &str) -> Option<Vec<u8>> {
         let key = Key::new(key);
         let name = self.key.fill(&key)?;

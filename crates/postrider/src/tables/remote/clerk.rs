@@ -1,5 +1,5 @@
-//! Who sits at the desk of a table: takes questions from all shards, has the server asked, keeps the
-//! answers and hands them out.
+//! Worker of one remote table: coalesces lookups of all shards, queries the server, and caches and distributes the
+//! answers.
 
 use super::shared::{RemoteAnswer, RemoteTableShared};
 use crate::mutex::lock;
@@ -18,21 +18,21 @@ use std::time::Instant;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
-/// So many notes are taken at a time: the questions among them may share requests.
+/// Maximum number of commands per batch; lookups in a batch may share requests.
 const NOTES_MAX: usize = 256;
 
-/// What shards tell a clerk.
+/// Commands of shards to the worker.
 #[derive(Debug)]
 pub(super) enum TableWorkerCommand {
     /// A question.
     Ask { key: Box<str>, ticket: Ticket, asker: Requester, answer: oneshot::Sender<RemoteAnswer> },
     /// Nobody waits for its answer any more.
     Abandon(Ticket),
-    /// What was said of this key, or of all, counts no more.
+    /// The answer for this key, or for all keys, is no longer valid.
     Forget(Option<Box<str>>),
 }
 
-/// What came of a request; `None`: it was given up.
+/// The result of a request; `None` if it was abandoned.
 type RequestCompletion = (RequestId, Option<Answers>);
 
 /// The clerk of one table.
@@ -45,7 +45,7 @@ pub(super) struct TableWorker {
     clock: Clock,
     waiters: BTreeMap<Ticket, oneshot::Sender<RemoteAnswer>>,
     requests: JoinSet<RequestCompletion>,
-    /// What the server does not have was doubted at the last look.
+    /// Negative answers were in doubt at the last check.
     was_doubted: bool,
 }
 
@@ -77,7 +77,7 @@ impl TableWorker {
         loop {
             self.desk.handle_timeout(self.shared.now());
             self.make_requests();
-            // Who has got an answer finds the status that belongs to it.
+            // Publish the status before the answers that it belongs to.
             self.show();
             self.hand_out();
             let deadline = self.desk.poll_deadline();
@@ -115,7 +115,7 @@ impl TableWorker {
         answer: oneshot::Sender<RemoteAnswer>,
     ) {
         let now = self.shared.now();
-        // What was asked for by another may have come since this was.
+        // The answer to an earlier lookup of the key may have arrived in the time between.
         if let Cached::Fresh(entry, _) = self.shared.cache.get(key, now) {
             let _ = answer.send(Ok(entry));
             return;
@@ -161,7 +161,7 @@ impl TableWorker {
                 }
             }
             for waiter in answered.tickets.iter().filter_map(|ticket| self.waiters.remove(ticket)) {
-                // Who has gone since is not told.
+                // The receiver may have been dropped.
                 let _ = waiter.send(answered.answer.clone());
             }
         }

@@ -17,11 +17,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-/// Where an old answer may serve, a new one is waited for no longer than this.
+/// Maximum wait for a new answer if a stale one is available.
 const STALE_PATIENCE: Duration = Duration::from_millis(250);
 
-/// A table whose answers come from elsewhere. Clones are the same table; when the last is gone, so is
-/// its driver.
+/// A remote table. Clones share it; when the last is dropped, its driver ends.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     pub(super) shared: Arc<RemoteTableShared>,
@@ -35,11 +34,11 @@ impl Remote {
         self.find_for(Requester::Ours, key)
     }
 
-    /// What the table says of a key: at once from the cache; else the server is asked, from now on, and
-    /// the answer comes by the deadline of the table's settings. An answer that is too old serves only
-    /// when the server gives none at once.
+    /// Looks up a key. A cached answer returns at once. Otherwise the server is queried from now on, and the answer
+    /// arrives by the deadline in the table's settings. A stale answer is used only if the server does not answer
+    /// promptly.
     ///
-    /// It is asked for somebody, in whose turn the server is asked.
+    /// `asker` determines the fair turn of the query.
     pub(crate) fn find_for(&self, asker: Requester, key: &str) -> EntryLookup {
         let metrics = &self.shared.metrics;
         let stale = match self.known(key) {
@@ -66,7 +65,7 @@ impl Remote {
         })
     }
 
-    /// What the cache knows of a key; nobody is asked.
+    /// The cached answer for a key, without a query.
     pub(crate) fn known(&self, key: &str) -> Cached {
         self.shared.cache.get(key, self.shared.now())
     }
@@ -79,33 +78,32 @@ impl Remote {
         OutstandingLookup { ticket, answered, notes: self.notes.clone(), is_left: false }
     }
 
-    /// Forgets what is known of a key: whoever asks next gets what the server says then. Whether
-    /// anything was known.
+    /// Removes the cached answer for a key, so that the next lookup queries the server. Returns true if there was one.
     pub(crate) fn forget(&self, key: &str) -> bool {
         let was_known = self.shared.cache.forget(key, self.shared.now());
         let _ = self.notes.send(TableWorkerCommand::Forget(Some(key.into())));
         was_known
     }
 
-    /// Forgets everything. How many answers that were.
+    /// Clears the cache. Returns the number of answers removed.
     pub(crate) fn flush(&self) -> usize {
         let count = self.shared.cache.flush(self.shared.now());
         let _ = self.notes.send(TableWorkerCommand::Forget(None));
         count
     }
 
-    /// How it is.
+    /// The table's status.
     pub(crate) fn status(&self) -> RemoteStatus {
         RemoteStatus::new(self.metrics(), self.shared.cache.counts(), &lock(&self.shared.seen))
     }
 
-    /// Why its server gives no answers, and since when.
+    /// The current error of its server, and its start.
     pub(crate) fn problem(&self) -> Option<(Wall, String)> {
         let seen = lock(&self.shared.seen);
         seen.trouble.as_ref().map(|(since, trouble)| (*since, trouble.to_string()))
     }
 
-    /// How scarce the turns of its questions are, and the site that has most of them.
+    /// Use of its queue of lookups, and the site with most of them.
     pub(crate) fn pressure(&self) -> (Level, Option<(IpAddr, u64)>) {
         let seen = lock(&self.shared.seen);
         (seen.level, seen.most)

@@ -1,10 +1,10 @@
-//! Numbers of tables whose answers come from elsewhere.
+//! Metrics of remote tables.
 
 use lookup::LookupErrorKind;
 use mta::metrics::{CommitBounds, Counter, Gauge, Grid, Histogram};
 
 mta::metric_set! {
-    /// Of one table whose answers come from elsewhere.
+    /// Metrics of one remote table.
     RemoteMetrics:
 
     hits: Counter = "table_hits" {} "Questions to a table that were answered from its cache.";

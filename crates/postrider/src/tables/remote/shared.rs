@@ -1,4 +1,4 @@
-//! What a table's handles and its clerk have in common.
+//! State shared by a remote table's handles and its worker.
 
 use super::metrics::RemoteMetrics;
 use super::status::RemoteServerState;
@@ -9,20 +9,20 @@ use mail::Mono;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-/// What is said of a key in the end.
+/// The final answer for a key.
 pub(super) type RemoteAnswer = Result<Option<Arc<Entry>>, LookupError>;
 
-/// What a table's handles and its clerk have in common.
+/// State shared by a remote table's handles and its worker.
 #[derive(Debug)]
 pub(super) struct RemoteTableShared {
     pub(super) name: Arc<str>,
     pub(super) cache: Cache,
     pub(super) metrics: Arc<RemoteMetrics>,
-    /// What [`Mono`] counts from.
+    /// Origin of [`Mono`].
     pub(super) started: Start,
     pub(super) next_ticket: AtomicU64,
     pub(super) seen: Mutex<RemoteServerState>,
-    /// Whether it counts that the server does not have a key.
+    /// Decides if negative answers of the server count.
     pub(super) doubt: Mutex<Doubt>,
 }
 

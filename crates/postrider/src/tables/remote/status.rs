@@ -1,4 +1,4 @@
-//! How a table whose answers come from elsewhere is, for `postrider table list`.
+//! The status of a remote table, for `postrider table list`.
 
 use super::metrics::RemoteMetrics;
 use lookup::{CacheCounts, LookupError};
@@ -9,25 +9,25 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// What a clerk has seen of its server.
+/// The worker's observations of its server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RemoteServerState {
-    /// Why the last request had no answer, and since when none has had one.
+    /// The error of the last request, and the start of the failure.
     pub(super) trouble: Option<(Wall, LookupError)>,
     /// It is left alone, but for a probe now and then.
     pub(super) is_silent: bool,
     /// The one that answers.
     pub(super) server: Option<String>,
-    /// Requests that are under way, and questions whose turn has not come.
+    /// Requests in flight, and lookups that wait for a turn.
     pub(super) level: Level,
     /// The site that has most questions, and how many.
     pub(super) most: Option<(IpAddr, u64)>,
 }
 
-/// How a table is.
+/// The status of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct RemoteStatus {
-    /// Whether its server answers.
+    /// The health of its server.
     pub(crate) health: Health,
     /// The server that answers now.
     pub(crate) server: Option<String>,
@@ -49,11 +49,11 @@ pub(crate) struct RemoteStatus {
     pub(crate) waiting: u64,
     /// Requests under way.
     pub(crate) under_way: u64,
-    /// How long requests took; `None` before the first.
+    /// Latency of requests; `None` before the first.
     pub(crate) latency: Option<Latency>,
 }
 
-/// Whether a server answers.
+/// The health of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(crate) enum Health {
@@ -61,23 +61,23 @@ pub(crate) enum Health {
     Well,
     /// The last request was not.
     Troubled {
-        /// When the first since the last answer failed (RFC 3339).
+        /// Time of the first failure since the last answer (RFC 3339).
         since: String,
         /// `unreachable`, `timeout` or `wrong`.
         kind: &'static str,
         /// In the server's words.
         why: Box<str>,
-        /// So many failed that it is left alone, but for a probe now and then.
+        /// So many requests failed that the server gets only occasional probes.
         is_silent: bool,
     },
 }
 
-/// How long requests took.
+/// Latency of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Latency {
     /// On the average.
     pub(crate) mean_us: u64,
-    /// Half of them took no longer, as far as the histogram tells.
+    /// Median, at the precision of the histogram.
     pub(crate) median_us: u64,
     /// 99 of a hundred took no longer, as far as the histogram tells.
     pub(crate) p99_us: u64,

@@ -1,4 +1,4 @@
-//! What the rows of an answer come to.
+//! Collects the rows of an answer.
 
 use super::databases::Dialect;
 use crate::tables::text::value;
@@ -18,7 +18,7 @@ type ColumnValues = Vec<(Box<str>, Vec<Box<str>>)>;
 pub(super) struct RowCollector<'f> {
     /// The columns that are wanted; empty: all.
     names: &'f [Box<str>],
-    /// Where they stand in a row, once there was one.
+    /// Their positions in a row, known from the first row on.
     columns: Vec<usize>,
     fields: ColumnValues,
     rows_count: usize,

@@ -1,4 +1,4 @@
-//! In what databases differ: how their values become text, and what their errors mean.
+//! Differences between databases: conversion of values to text, and meaning of errors.
 
 use crate::tables::connections::RequestError;
 use lookup::{LookupError, LookupErrorKind};
@@ -30,13 +30,13 @@ pub(super) trait Dialect: sqlx::Database {
         error.code().map(|code| code.into_owned())
     }
 
-    /// What an error of this code means.
+    /// Classifies an error code.
     fn failure(code: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> RequestError {
         of_state(code, trouble)
     }
 }
 
-/// What an SQLSTATE means (SQL:2016 part 2, §24; PostgreSQL's errcodes).
+/// Classifies an SQLSTATE (SQL:2016 part 2, §24; PostgreSQL's errcodes).
 fn of_state(state: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> RequestError {
     match state.get(..2).unwrap_or_default() {
         // A connection that ends; a plan or a statement that is no longer what was prepared on it.
@@ -50,7 +50,7 @@ fn of_state(state: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> Re
         _ if matches!(state, "57014" | "70100") => {
             RequestError::Answered(trouble(LookupErrorKind::Timeout))
         }
-        // What the query makes of this key: no number, a NUL, two rows where one is wanted.
+        // Errors of the query with this key: not a number, a NUL, two rows instead of one.
         "22" | "21" => RequestError::Answered(trouble(LookupErrorKind::Key)),
         _ => RequestError::Answered(trouble(LookupErrorKind::Wrong)),
     }
@@ -140,7 +140,7 @@ impl Dialect for Sqlite {
         if raw.is_null() {
             return Ok(None);
         }
-        // What the value is, whatever its column was declared to be.
+        // The type of the value itself, not of its column.
         let kind = raw.type_info();
         match kind.name() {
             "INTEGER" | "BOOLEAN" => decoded(row, index).and_then(|n: i64| shown(n)),

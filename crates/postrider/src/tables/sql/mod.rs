@@ -131,7 +131,7 @@ fn told<D: Dialect>(error: &Error) -> String {
     words(text.as_bytes())
 }
 
-/// What an error means for its request and its connection.
+/// Classifies an error for its request and its connection.
 fn failure<D: Dialect>(error: &Error) -> RequestError {
     let trouble = |kind| LookupError::new(kind, told::<D>(error));
     let code = match error {

@@ -5,7 +5,7 @@ use std::iter::Peekable;
 use std::str::CharIndices;
 use std::sync::Arc;
 
-/// Whose SQL it is.
+/// SQL dialects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Flavour {
     Postgres,
@@ -18,11 +18,11 @@ pub(super) enum Flavour {
 pub(super) struct Query {
     /// With the server's marks where parameters stand.
     pub(super) sql: Arc<str>,
-    /// What the parameters are, in their order.
+    /// The parameters in order.
     pub(super) parameters: Box<[KeyComponent]>,
 }
 
-/// What is wrong with a query, and how it would be right.
+/// An error in a query, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct QueryError {
     pub(super) message: String,
@@ -85,7 +85,7 @@ fn mistake<T>(message: impl Into<String>, help: &'static str) -> Result<T, Query
     Err(QueryError { message: message.into(), help })
 }
 
-/// Whether what follows this text is part of a pattern: `LIKE '%%' || lower(` and its like.
+/// Returns true if the text after `before` is part of a pattern, for example `LIKE '%%' || lower(`.
 fn is_in_pattern(before: &str) -> bool {
     let mut is_open = false;
     let mut depth = 0_i32;
@@ -156,7 +156,7 @@ impl QueryParser<'_> {
         Ok(true)
     }
 
-    /// Whether the server would read a parameter here, of which nothing is known.
+    /// Returns true if the server would read an unknown parameter here.
     fn is_parameter(&self, c: char, next: Option<char>) -> bool {
         let is_name = next.is_some_and(|next| next.is_alphanumeric() || next == '_');
         match self.flavour {

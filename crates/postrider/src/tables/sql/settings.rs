@@ -116,7 +116,7 @@ fn check_fields(fields: &[String], reader: &mut Reader<'_, '_>) {
     }
 }
 
-/// How a database is reached.
+/// Connection options of a database.
 #[derive(Clone, Debug)]
 pub(super) enum Database {
     Postgres(Box<PgConnectOptions>),
@@ -173,7 +173,7 @@ impl Database {
 const SCHEMES: &str =
     "there are postgres://user@host/database, mysql://user@host/database, sqlite:/path";
 
-/// What a table in a database is told.
+/// Settings of a table in a database.
 #[derive(Clone, Debug)]
 pub(crate) struct Sql {
     pub(super) url: Box<str>,
