@@ -10,13 +10,14 @@ use std::sync::Arc;
 /// The next action for the owner of the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Find route and next hop of this scheduled queue and answer with
-    /// [`crate::Queue::handle_resolved`]. Asked once until answered, and again when the answer is stale.
+    /// Resolve route and next hop of this scheduled queue and answer with [`crate::Queue::handle_resolved`]. Emitted
+    /// once until answered, and again when the answer is stale.
     Resolve(ScheduledId),
     /// Say whether this scheduled queue's window ([`crate::ScheduledKey::window`]) is open, with
     /// [`crate::Queue::set_hours`], at once.
     Hours(ScheduledId),
-    /// Say whether this stands still yet, with [`crate::Queue::suspend`] or [`crate::Queue::suspend_ready`], at once.
+    /// Check at once if this suspension is still in force, and answer with [`crate::Queue::suspend`] or
+    /// [`crate::Queue::suspend_ready`].
     Standstill(SuspendedQueue),
     /// Find the next hop of each of these recipients and answer with [`crate::Queue::handle_located`].
     Locate(HopLookup),
@@ -38,10 +39,10 @@ pub enum Action {
     Warn(Vec<EntryDetail>),
     /// A next hop is left alone after failures; one for each step of the back-off.
     Suspended(SuspendedHop),
-    /// It takes mail again (`recovered`), or nothing waits for it any more.
+    /// The next hop accepts mail again (`recovered`), or no mail waits for it any more.
     Resumed {
         ready: ReadyId,
-        /// It took a message, or refused one for good.
+        /// It accepted a message, or refused one permanently.
         recovered: bool,
     },
     /// Say how many recipients this ready queue may send ([`crate::Queue::need_allowance`]), with
@@ -70,7 +71,7 @@ pub struct SuspendedHop {
     pub ready: ReadyId,
     /// The how-manieth pause in a row this is, from 1.
     pub step: u16,
-    /// Recipients that wait behind it on this shard.
+    /// Recipients waiting for it on this shard.
     pub recipients: u32,
     /// The last failure, if known.
     pub failure: Option<Arc<Failure>>,

@@ -21,7 +21,7 @@ impl Queue {
         left
     }
 
-    /// The answer to [`Action::Allowance`]: so many recipients may go, until then.
+    /// Answers [`Action::Allowance`]: this many recipients may be sent until then.
     pub fn handle_allowance(&mut self, now: Mono, ready: ReadyId, recipients: u32, until: Mono) {
         let serial = self.next_allowance();
         let quota = self.ready.get_mut(ready.0).and_then(|queue| queue.quota.as_mut());
@@ -43,7 +43,7 @@ impl Queue {
         }
     }
 
-    /// The serial of an allowance; 0 is none's.
+    /// The serial of an allowance; 0 is never used.
     fn next_allowance(&mut self) -> u32 {
         self.allowances = self.allowances.wrapping_add(1).max(1);
         self.allowances
@@ -58,7 +58,7 @@ impl Queue {
         }
     }
 
-    /// Asks for an allowance where something waits for one.
+    /// Requests an allowance if entries wait for one.
     pub(crate) fn ask_allowance(&mut self, now: Mono, number: u32) {
         if self.ready[number].quota.is_none() || !self.uses_tokens(now, number) {
             return;

@@ -14,8 +14,7 @@ use std::collections::BTreeMap;
 
 /// Priorities 0 to 9.
 const CLASSES: usize = 10;
-/// Every so many of a tenant's takes a lower class has its turn: urgent mail goes first, but the rest
-/// moves.
+/// A lower class is served once in this many takes of a tenant: urgent mail goes first, but the rest moves.
 const LOWER_TURN: u8 = 8;
 /// Recipients a tenant of weight 1 may send per round.
 const QUANTUM: i64 = 8;
@@ -158,7 +157,7 @@ impl Backlog {
         self.count_in(slab, slot, follows, is_parked);
     }
 
-    /// Puts an entry back at the front: it was handed out and not tried.
+    /// Returns an untried entry to the front.
     pub(crate) fn push_front(&mut self, slab: &mut Slab, slot: u32, payer: Payer) {
         let class = slab[slot].priority();
         let (flow, is_parked) = self.flow(payer);
@@ -230,7 +229,7 @@ impl Backlog {
         self.parked.contains_key(&tenant)
     }
 
-    /// A tenant may not send until [`Backlog::unpark`]. Nothing changes for one without entries.
+    /// Parks a tenant until [`Backlog::unpark`]. A tenant without entries is unaffected.
     pub(crate) fn park(&mut self, tenant: u32) {
         let Some(flow) = self.flows.remove(&tenant) else { return };
         self.len -= flow.len;
@@ -240,7 +239,7 @@ impl Backlog {
         self.leave(None);
     }
 
-    /// A tenant may send again.
+    /// Resumes a parked tenant.
     pub(crate) fn unpark(&mut self, tenant: u32) {
         let Some(flow) = self.parked.remove(&tenant) else { return };
         self.parked_len -= flow.len;
@@ -263,7 +262,7 @@ impl Backlog {
     fn pick_tenant(&mut self) -> Option<u32> {
         if self.flows.len() == 1 && self.owed.is_empty() {
             let (tenant, flow) = self.flows.iter_mut().next()?;
-            // Alone there is nothing to be fair about, and nothing to be paid back later.
+            // A single tenant needs no fairness, and no repayment later.
             flow.account.deficit = 0;
             self.tenant = *tenant;
             return Some(*tenant);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Maximum number of entries with an outdated route that one `take` moves out of a ready queue.
 const STALE_MAX: u32 = 64;
-/// Recipients of a message looked at to find those that go along.
+/// Recipients of a message examined to find those for the same transaction.
 const SIBLINGS_MAX: u32 = 1024;
 
 /// Instruction to a connection.
@@ -18,8 +18,8 @@ const SIBLINGS_MAX: u32 = 1024;
 pub enum Take {
     /// Send this message to these recipients; report each with [`Queue::handle_outcome`].
     Work(TransactionWork),
-    /// There is nothing for it now: report [`Queue::handle_idle`] and wait for
-    /// [`crate::Action::Wake`]; if none comes for long, close with [`CloseReason::Idle`].
+    /// No work now: report [`Queue::handle_idle`] and wait for [`crate::Action::Wake`]; after a long wait, close with
+    /// [`CloseReason::Idle`].
     Wait,
     /// Close: it has carried enough, or another needs its slot.
     Close,
@@ -241,7 +241,7 @@ impl Queue {
         self.touched(now, ready);
     }
 
-    /// A connection was not opened after all, because nothing waits for it any more.
+    /// A connection was not opened, because no entry waits for it any more.
     pub fn handle_open_not_needed(&mut self, now: Mono, ready: ReadyId) {
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         queue.opening = queue.opening.saturating_sub(1);
@@ -271,7 +271,7 @@ impl Queue {
         there.then_some(ReadyId(entry.ready))
     }
 
-    /// The scheduled queue that an entry belongs to, wherever it is now.
+    /// The scheduled queue of an entry, whatever its state.
     #[must_use]
     pub fn scheduled_of(&self, entry: EntryId) -> Option<ScheduledId> {
         self.slab.get(entry).map(|entry| ScheduledId(entry.scheduled))

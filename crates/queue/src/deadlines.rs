@@ -49,7 +49,7 @@ impl Queue {
         self.deadline_timers.set(slot, expires.min(notice).max(now));
     }
 
-    /// The time of day was wrong by so much when they were taken.
+    /// Corrects deadlines that were set while the wall clock was wrong by this much.
     pub(crate) fn postpone_deadlines(&mut self, slot: u32, wrong_us: i64) {
         if let (true, Some(known)) = (self.slab[slot].has(TIMED), self.deadlines.get_mut(&slot)) {
             for at in [&mut known.expires, &mut known.notice] {
@@ -58,14 +58,14 @@ impl Queue {
         }
     }
 
-    /// The clock is trusted again.
+    /// Sets all timers once the clock is trusted again.
     pub(crate) fn arm_all_deadlines(&mut self, now: Mono) {
         // The order of setting them does not matter.
         let slots: Vec<u32> = self.deadlines.keys().copied().collect();
         slots.into_iter().for_each(|slot| self.arm_deadline(now, slot));
     }
 
-    /// A deadline has come.
+    /// Handles an expired deadline timer.
     pub(crate) fn meet_deadline(&mut self, now: Mono, slot: u32) {
         let expires = self.deadlines_at(slot).expires;
         let entry = &self.slab[slot];

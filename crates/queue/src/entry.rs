@@ -95,7 +95,7 @@ pub struct EntryDetail {
     pub id: MessageId,
     /// Its index in the envelope.
     pub recipient: u32,
-    /// The scheduled queue that it belongs to.
+    /// Its scheduled queue.
     pub scheduled: ScheduledId,
     /// Attempts made so far.
     pub attempts: u16,

@@ -16,7 +16,7 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    /// Remembers one and gives its ticket, which is never 0.
+    /// Stores one and returns its ticket, which is never 0.
     pub(crate) fn remember(&mut self, failure: Arc<Failure>) -> u32 {
         self.last = self.last.checked_add(1).unwrap_or(1);
         let place = (self.last % FAILURES_MAX) as usize;

@@ -44,8 +44,8 @@ impl Queue {
         outcome
     }
 
-    /// Lets a held message go on where it was, named by one of its recipients. However old it has
-    /// become, it is tried once more. False: it is gone, or was not held.
+    /// Releases a held message, named by one of its recipients. However old it has become, it is tried once more.
+    /// Returns false if it is gone or was not held.
     pub fn release(&mut self, now: Mono, entry: EntryId) -> bool {
         if self.slab.get(entry).is_none() {
             return false;

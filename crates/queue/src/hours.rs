@@ -25,7 +25,7 @@ pub(crate) struct KnownHours {
 }
 
 impl KnownHours {
-    /// Nothing is known.
+    /// A state without an answer.
     pub(crate) fn new() -> KnownHours {
         let hours = Hours { is_open: false, until: Mono(0) };
         KnownHours { hours, asked: false, opened: Mono(0) }

@@ -55,7 +55,7 @@ pub(crate) struct Borrower {
 pub(crate) enum LeaseOp {
     /// To the owner: so much is still wanted, and that is the limit as this shard knows it.
     Ask { slots: u32, extra: u32, tokens: u32, terms: LimitTerms },
-    /// To a borrower: it may use so many more.
+    /// To a borrower: additional slots and tokens.
     Grant { slots: u32, tokens: u32 },
     /// To the owner: not needed any more, or recalled.
     Return { slots: u32, tokens: u32 },
@@ -100,7 +100,7 @@ pub(crate) struct Share {
     pub(crate) slots: u32,
     /// Of these, recalled and not yet returned.
     pub(crate) owed: u32,
-    /// Asked for and not yet granted, as far as this side knows.
+    /// Requested and not yet granted, as far as this side knows.
     pub(crate) asked: u32,
     /// Rate tokens held.
     pub(crate) tokens: u32,
@@ -167,7 +167,7 @@ struct Party {
 pub(crate) struct OwnedLimit {
     terms: LimitTerms,
     rate: Option<Rate>,
-    /// In order; only those that have or want something.
+    /// Borrowers with a loan or a request, in order.
     parties: Vec<Party>,
     /// The borrowers served last with a slot and with tokens.
     slot_turn: Borrower,
@@ -196,7 +196,7 @@ impl OwnedLimit {
         self.parties.iter().fold(0, |sum, p| sum.saturating_add(p.lent))
     }
 
-    /// Nothing lent and nothing wanted.
+    /// Returns true without loans and requests.
     pub(crate) fn is_home(&self) -> bool {
         self.parties.is_empty()
     }
@@ -388,7 +388,7 @@ impl OwnedLimit {
             return;
         }
         let held: u32 = self.parties.iter().map(|p| p.lent - p.recalled).sum();
-        // The limit was lowered: fairness comes after keeping it.
+        // After the limit was lowered, keeping it takes precedence over fairness.
         self.recall_most(held.saturating_sub(self.terms.connections_max), 0, orders);
         self.recall_most(self.shortage(), self.fair(), orders);
         for _ in 0..self.turns_needed() {
@@ -398,7 +398,7 @@ impl OwnedLimit {
                 break;
             }
             party.recalled += 1;
-            // Of several slots one goes; the rest have a new turn.
+            // One slot at a time is recalled; the rest begin a new turn.
             party.since = now;
             recall(orders, party.borrower, 1);
         }

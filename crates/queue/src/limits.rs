@@ -44,7 +44,7 @@ pub(crate) struct Rate {
 const INTERVAL_NS_MAX: f64 = 365.0 * 86_400.0 * 1e9;
 
 impl Rate {
-    /// `None` when there is no limit.
+    /// `None` without a limit.
     pub(crate) fn new(per_second: f64) -> Option<Rate> {
         if !(per_second.is_finite() && per_second > 0.0) {
             return None;
@@ -115,7 +115,7 @@ pub(crate) struct Gate {
     pub(crate) failure: Option<Arc<Failure>>,
     /// Time at which the gate was closed last; cleared on success.
     pub(crate) failed_at: Option<Mono>,
-    /// Until mail is taken again there is one connection, and none before `open_after`.
+    /// Until mail is accepted again there is one connection, and none before `open_after`.
     pub(crate) shut: bool,
     /// The retry policy of the route from which mail came last.
     pub(crate) retry: Option<Arc<RetryPolicy>>,
@@ -171,7 +171,7 @@ impl Gate {
         self.step = self.step.saturating_add(1);
         let delay = match &self.retry {
             Some(retry) => retry.back_off(self.step, jitter),
-            // Nothing ever went here.
+            // No transaction was ever made here.
             None => Duration::from_secs(1),
         };
         self.open_after = now + delay;
@@ -201,7 +201,7 @@ impl Gate {
         self.refused > 0.0 || self.shut
     }
 
-    /// No work is given out, and no connection is opened.
+    /// Returns true while no work is handed out and no connection is opened.
     pub(crate) fn is_shut(&self, now: Mono) -> bool {
         self.shut && now < self.open_after
     }

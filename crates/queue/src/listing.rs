@@ -64,7 +64,7 @@ pub struct Glance {
     pub id: MessageId,
     /// Its index in the envelope.
     pub recipient: u32,
-    /// The scheduled queue that it belongs to.
+    /// Its scheduled queue.
     pub scheduled: ScheduledId,
     /// Its ready queue, if it is in one or was taken from one.
     pub ready: Option<ReadyId>,
@@ -87,7 +87,7 @@ pub enum GlanceState {
     Ready,
     /// Handed to a connection.
     InFlight,
-    /// Is on hold, or will be when it comes back from its attempt.
+    /// On hold, or will be after its attempt.
     Held,
 }
 
@@ -236,5 +236,5 @@ impl Queue {
     }
 }
 
-/// Queues looked at in one piece.
+/// Queues per page.
 const PIECE_ROWS: u32 = 1_024;

@@ -23,18 +23,17 @@ const MAY_HAVE_MOVED_AFTER: Duration = Duration::from_secs(300);
 /// Result of a next-hop lookup for one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HopLookupResult {
-    /// It goes to this ready queue, which [`Queue::enter_located`] gave.
+    /// Its ready queue, returned by [`Queue::enter_located`].
     At(ReadyId),
     /// The lookup service does not answer. The whole scheduled queue waits and retries by its policy, as after
     /// [`crate::Resolution::Retry`]. If another of its entries was answered since this lookup began, only this entry is
     /// deferred.
     Silence(Arc<Failure>),
-    /// There is no next hop for this one now: it is deferred by itself.
+    /// No next hop at present: only this entry is deferred.
     Deferred(Arc<Failure>),
-    /// There is none, for good: it comes out as [`Action::Failed`].
+    /// No next hop, permanently: returned as [`Action::Failed`].
     Refused(Arc<Failure>),
-    /// The recipients of this scheduled queue have no next hops of their own any more: it is asked
-    /// again where it leads.
+    /// The recipients of this scheduled queue no longer have separate next hops: the queue is resolved again.
     Elsewhere,
 }
 
@@ -180,7 +179,7 @@ impl Queue {
         self.arm(number);
     }
 
-    /// Nobody waits any more to have entries located: where they go is asked anew.
+    /// Empties the line: all waiting queues are resolved again.
     pub(crate) fn leave_line(&mut self) {
         for number in std::mem::take(&mut self.locating.waiting) {
             if let Some(queue) = self.scheduled.get_mut(number) {

@@ -35,8 +35,8 @@ impl Queue {
         Some(self.slab.entry_id(slot))
     }
 
-    /// Takes an entry out of every queue, to be settled by the caller. One in flight leaves when it
-    /// comes back undelivered, with [`crate::Action::Removed`]; then this gives `None`.
+    /// Removes an entry from every queue; the caller settles it. An entry in flight returns `None`, and leaves with
+    /// [`crate::Action::Removed`] if it returns undelivered.
     pub fn remove(&mut self, now: Mono, entry: EntryId) -> Option<EntryDetail> {
         let state = self.slab.get(entry)?.state();
         if state == State::InFlight {
@@ -71,7 +71,7 @@ impl Queue {
         }
     }
 
-    /// Stops a ready queue, or lets it go on.
+    /// Suspends or resumes a ready queue.
     pub fn suspend_ready(
         &mut self,
         now: Mono,
@@ -135,7 +135,7 @@ impl Queue {
     fn look_again(&mut self, now: Mono, number: u32) {
         let queue = &mut self.scheduled[number];
         let RoutingState::Ready(_, fresh_until) = &mut queue.known else { return };
-        // Those of an operator's order come one after the other.
+        // The entries of one operator command arrive one after another.
         if queue.answered + LOOKED_JUST_NOW <= now && *fresh_until < Mono::NEVER {
             *fresh_until = now;
             self.want_resolution(number);
@@ -177,7 +177,7 @@ impl Queue {
             match way.out(now) {
                 Some(out) if all.contains(&out) => {}
                 Some(out) => all.push(out),
-                // It goes there soon.
+                // It moves there soon.
                 None => return Vec::new(),
             }
         }
@@ -266,7 +266,7 @@ impl Queue {
         let known = self.pool(&rate.name).and_then(|pool| pool.next_token());
         let next = known.filter(|at| *at > now).unwrap_or(now + crate::lease::SPARE_AFTER);
         let each = Duration::try_from_secs_f64(1.0 / rate.terms.messages_per_second);
-        // Its own token, as far as this shard knows, comes after those before it.
+        // Its own token is preceded by those for the entries before it, as far as this shard knows.
         let until = next + each.unwrap_or(Duration::ZERO).saturating_mul(before);
         Blocker::Rate { next_hop: Arc::clone(&rate.name), before, until }
     }
@@ -301,7 +301,7 @@ impl Queue {
         match state {
             State::Free => return Transferred::Gone,
             State::InFlight => return Transferred::InFlight,
-            // Perhaps nothing waits there any more.
+            // The queue may be empty now.
             State::Ready => self.mark(ready),
             State::Scheduled | State::Locating | State::Held => {}
         }

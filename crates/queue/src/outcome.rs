@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Outcome of an entry that was in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryOutcome {
-    /// Delivered or failed for good: it leaves the queue.
+    /// Delivered or failed permanently: it leaves the queue.
     Settled,
-    /// Tried in vain, worth another try.
+    /// The attempt failed; another one is worthwhile.
     Deferred(Arc<Failure>),
     /// Not tried after all: no attempt is counted, and it keeps its place at the front.
     Untried,

@@ -29,11 +29,11 @@ const ROUND_MAX: u32 = 2048;
 /// Configuration of a queue.
 #[derive(Clone, Debug)]
 pub struct QueueConfig {
-    /// Number of the shard that the queue belongs to, from 0.
+    /// Number of this shard, from 0.
     pub shard: u16,
     /// Shards in all, at least 1.
     pub shards: u16,
-    /// For jitter; the same seed and the same calls give the same actions.
+    /// For jitter; the same seed and the same calls yield the same actions.
     pub seed: u64,
     /// Time after its last use at which a scheduled or ready queue is dropped.
     pub forget_after: Duration,
@@ -67,9 +67,9 @@ pub struct Queue {
     pub(crate) limits: Table<Limit>,
     pub(crate) limit_names: BTreeMap<Arc<str>, u32>,
     pub(crate) limit_timers: Timers,
-    /// Ready queues to be looked at.
+    /// Ready queues to service.
     pub(crate) dirty: VecDeque<u32>,
-    /// Ready queues to be looked at when the pause ends.
+    /// Ready queues to service at the end of the pause.
     pub(crate) stalled: Vec<u32>,
     pub(crate) paused: Option<Pause>,
     pub(crate) actions: VecDeque<Action>,
@@ -81,7 +81,7 @@ pub struct Queue {
     pub(crate) deadline_timers: Timers,
     /// Scheduled queues that locate next hops per recipient.
     pub(crate) locating: LocatingLine,
-    /// Goes up when all answers about next hops become stale.
+    /// Incremented when all next-hop answers become stale.
     pub(crate) epoch: u32,
     pub(crate) sweep: SweepCursor,
     /// Expiry is suppressed because ages are not trusted.
@@ -231,7 +231,7 @@ impl Queue {
         self.slab.entry_id(slot)
     }
 
-    /// Puts an entry that is in no list where it belongs by its due time.
+    /// Puts an unlisted entry into its list, by its due time.
     pub(crate) fn place(&mut self, now: Mono, slot: u32) {
         let entry = &self.slab[slot];
         debug_assert!(!entry.has(HELD));
@@ -256,7 +256,7 @@ impl Queue {
         }
     }
 
-    /// Puts an entry that is in no list into a ready queue.
+    /// Puts an unlisted entry into a ready queue.
     pub(crate) fn make_ready(&mut self, slot: u32, ready: ReadyId, front: bool) {
         self.moved(slot, State::Ready);
         let tenant = self.scheduled[self.slab[slot].scheduled].tenant;
@@ -305,7 +305,7 @@ impl Queue {
     /// Forgets an entry, wherever it is.
     pub(crate) fn leave(&mut self, now: Mono, slot: u32) {
         if self.slab[slot].state() == State::Ready {
-            // Perhaps nothing waits there any more.
+            // The queue may be empty now.
             self.mark(self.slab[slot].ready);
         }
         self.detach(slot);
@@ -375,7 +375,7 @@ impl Queue {
         if entry.attempts == 0 && entry.state() == State::Scheduled { troubles } else { 0 }
     }
 
-    /// Has a ready queue looked at before the next `None`.
+    /// Schedules a ready queue for service before the next `None`.
     pub(crate) fn mark(&mut self, ready: u32) {
         if let Some(queue) = self.ready.get_mut(ready)
             && !queue.dirty
@@ -418,7 +418,7 @@ impl Queue {
 
     /// Does one piece of work, if there is one.
     fn work(&mut self, now: Mono) -> bool {
-        // Before anything else goes on.
+        // Before any other work.
         if let Some((at, slot)) = self.deadline_timers.peek()
             && at <= now
         {
@@ -439,7 +439,7 @@ impl Queue {
             self.promote(now, number);
             return true;
         }
-        // After all that is due has lined up.
+        // After all due queues have lined up.
         if self.may_locate() {
             self.locate_next(now);
             return true;

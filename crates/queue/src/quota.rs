@@ -17,7 +17,7 @@ pub(crate) struct Quota {
     serial: u32,
 }
 
-/// There is nothing to be had.
+/// No allowance is available.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct QuotaPause {
     /// To follow "waiting for".
@@ -26,7 +26,7 @@ pub(crate) struct QuotaPause {
 }
 
 impl Quota {
-    /// Nothing yet.
+    /// An empty quota.
     pub(crate) fn new(serial: u32) -> Quota {
         Quota { left: 0, until: Mono::NEVER, is_asked: false, closed: None, serial }
     }
@@ -60,7 +60,7 @@ impl Quota {
         *self = Quota { left: before.saturating_add(recipients), until, ..Quota::new(serial) };
     }
 
-    /// The answer: nothing, for so long.
+    /// No allowance until the end of this pause.
     pub(crate) fn close(&mut self, closed: QuotaPause) {
         self.is_asked = false;
         self.closed = Some(closed);

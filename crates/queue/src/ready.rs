@@ -37,9 +37,9 @@ pub(crate) struct Ready {
     pub(crate) standstill: SuspensionState,
     /// The next hop never accepts mail: waiting entries fail, then resolution starts again.
     pub(crate) refused: Option<Arc<Failure>>,
-    /// In the list of those to be looked at.
+    /// In the list of queues to service.
     pub(crate) dirty: bool,
-    /// In the list of those to be looked at when the pause ends.
+    /// In the list of queues to service at the end of the pause.
     pub(crate) stalled: bool,
     /// Last use, for dropping it.
     pub(crate) used: Mono,
@@ -120,7 +120,7 @@ impl Ready {
         self.rates().map(|b| b.share.tokens).min().unwrap_or(u32::MAX)
     }
 
-    /// A message goes: it takes a token of each rate.
+    /// Spends a token of each rate for a message.
     pub(crate) fn spend_token(&mut self) {
         for borrowed in self.borrows.iter_mut().filter(|b| b.is_rated()) {
             borrowed.share.tokens = borrowed.share.tokens.saturating_sub(1);
@@ -151,7 +151,7 @@ impl Ready {
         true
     }
 
-    /// Nothing hangs on it any more.
+    /// Returns true if unreferenced and empty.
     pub(crate) fn is_unused(&self) -> bool {
         self.references == 0
             && self.backlog.total() == 0

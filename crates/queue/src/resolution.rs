@@ -28,7 +28,7 @@ pub struct WeightedPath {
 /// The answer to [`Action::Resolve`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Resolution {
-    /// This is where it goes.
+    /// Resolved.
     Ready {
         /// The ready queues that its mail is spread over, at least one.
         ways: Vec<WeightedPath>,
@@ -38,12 +38,12 @@ pub enum Resolution {
     /// The lookup failed (DNS error): the whole scheduled queue waits. It retries by its policy, and each lookup counts
     /// as one attempt.
     Retry(Arc<Failure>),
-    /// Nowhere at present, not even where it went before: the whole scheduled queue waits, and asks
-    /// again as after [`Resolution::Retry`].
+    /// No route at present, not even the earlier one: the whole scheduled queue waits, and retries as after
+    /// [`Resolution::Retry`].
     Unrouted(Arc<Failure>),
-    /// Nowhere, for good: each due entry comes out as [`Action::Failed`].
+    /// No route, permanently: each due entry is returned as [`Action::Failed`].
     Refuse(Arc<Failure>),
-    /// Each entry goes where its recipient is: it comes out as [`Action::Locate`] when it is due.
+    /// The next hop depends on the recipient: each due entry is returned as [`Action::Locate`].
     Each {
         /// Entries that fall due after this need a new answer.
         fresh_until: Mono,
@@ -191,7 +191,7 @@ impl Queue {
         }
     }
 
-    /// Asks where a scheduled queue's messages go, once.
+    /// Requests the resolution of a scheduled queue, once.
     pub(crate) fn want_resolution(&mut self, number: u32) {
         let queue = &mut self.scheduled[number];
         if !queue.asked {
@@ -244,7 +244,7 @@ impl Queue {
         self.scheduled_timers.set(number, at.max(opens));
     }
 
-    /// Asks whether a scheduled queue stands still yet, once its time has come; whether it does.
+    /// Queries the owner about the end of a suspension at its due time. Returns true while suspended.
     fn stands_still(&mut self, now: Mono, number: u32) -> bool {
         let standstill = &mut self.scheduled[number].standstill;
         if standstill.ask(now) {
@@ -254,7 +254,7 @@ impl Queue {
         standstill.get().is_some()
     }
 
-    /// Moves one due entry on, or asks where to.
+    /// Moves one due entry on, or requests its resolution.
     pub(crate) fn promote(&mut self, now: Mono, number: u32) {
         if self.stands_still(now, number) {
             self.arm(number);

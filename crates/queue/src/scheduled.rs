@@ -12,11 +12,11 @@ use std::sync::Arc;
 /// State of a scheduled queue's next-hop resolution.
 #[derive(Clone, Debug)]
 pub(crate) enum RoutingState {
-    /// No answer came yet.
+    /// Not resolved yet.
     Nothing,
     /// To one of these ready queues, until then.
     Ready(Ways, Mono),
-    /// Could not be found out; ask again then.
+    /// The lookup failed; retry at this time.
     Trouble(Arc<Failure>, Mono),
     /// No next hop: due entries are refused.
     Refused(Arc<Failure>),
@@ -37,9 +37,9 @@ pub(crate) struct Scheduled {
     pub(crate) epoch: u32,
     /// The epoch of the open question.
     pub(crate) asked_epoch: u32,
-    /// `Resolve` was asked and not answered.
+    /// A `Resolve` is pending.
     pub(crate) asked: bool,
-    /// Questions in vain since the last answer.
+    /// Failed lookups since the last answer.
     pub(crate) troubles: u16,
     /// Entries in any state.
     pub(crate) entries: u32,

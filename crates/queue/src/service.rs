@@ -32,12 +32,12 @@ struct LeaseRequest {
 #[derive(Clone, Copy)]
 struct LeaseDemand {
     slots: u32,
-    /// Any tokens at all.
+    /// True if any tokens are needed.
     tokens: bool,
 }
 
 impl LeaseDemand {
-    /// Of a limit that limits nothing, nothing is wanted.
+    /// An unlimited limit needs no loan.
     fn of(self, borrowed: &Borrowed) -> LeaseDemand {
         LeaseDemand {
             slots: if borrowed.is_limited() { self.slots } else { 0 },
@@ -128,7 +128,7 @@ impl Queue {
         }
     }
 
-    /// Remembers to look at a ready queue when the pause ends.
+    /// Marks a ready queue for service at the end of the pause.
     pub(crate) fn stall(&mut self, number: u32) {
         let queue = &mut self.ready[number];
         if !queue.stalled {
@@ -279,7 +279,7 @@ impl Queue {
                 let asked = LeaseRequest { slots: lack, extra, tokens: share.tokens_asked };
                 self.ask(now, number, at, asked);
             }
-            // Of the next limit no more than this one lets be used.
+            // Requests no more of the next limit than this one allows.
             target = target.min(self.ready[number].borrows[at].share.usable());
         }
     }

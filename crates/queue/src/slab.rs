@@ -21,7 +21,7 @@ pub(crate) const WARNED: u8 = 2;
 /// In a ready queue right behind another recipient of the same message: counts as one
 /// transaction with it.
 pub(crate) const FOLLOWER: u8 = 4;
-/// Removed by an operator while in flight: leaves when it comes back.
+/// Removed by an operator while in flight: leaves on its return.
 pub(crate) const REMOVED: u8 = 8;
 /// Set on exactly one recipient of each message; the number of messages is counted by it.
 pub(crate) const FIRST: u8 = 16;
@@ -159,7 +159,7 @@ struct Chunk {
     origins: Box<[Origin]>,
     free: u32,
     live: u32,
-    /// Generation for all slots when the chunk gets memory again.
+    /// Generation of all slots when the chunk is allocated again.
     generation: u32,
 }
 
@@ -203,7 +203,7 @@ impl Slab {
             .zip(chunk << CHUNK_BITS..)
             .filter(|(e, _)| e.state() != State::Free)
             .map(|(_, slot)| slot)
-            // There are no more: the rest of the chunk needs no look.
+            // All live entries were found: the rest of the chunk is not searched.
             .take(live as usize)
     }
 
@@ -328,7 +328,7 @@ impl Slab {
         self.live -= 1;
     }
 
-    /// Gives the memory of a chunk back if nothing lives in it.
+    /// Frees an empty chunk.
     pub(crate) fn release(&mut self, chunk: u32) {
         let Some(chunk) = self.chunks.get_mut(chunk as usize) else { return };
         if chunk.live > 0 || chunk.entries.is_empty() {
@@ -410,7 +410,7 @@ impl<T> Table<T> {
         self.rows.get_mut(number as usize)?.as_deref_mut()
     }
 
-    /// One more than the highest number ever given.
+    /// One more than the highest number ever used.
     pub(crate) fn end(&self) -> u32 {
         self.rows.len() as u32
     }

@@ -13,7 +13,7 @@ pub struct Suspension {
     pub what: Arc<str>,
     /// The reason, given by the operator or by this server; may be empty.
     pub reason: Arc<str>,
-    /// An operator stopped it; otherwise it goes on by itself.
+    /// True if an operator set it; otherwise it ends by itself.
     pub is_operators: bool,
     /// Time at which the owner of the queue is queried about the end ([`crate::Action::Standstill`]); `Mono::NEVER` if
     /// the suspension does not end by itself.
@@ -46,7 +46,7 @@ pub enum SuspendedQueue {
 #[derive(Debug, Default)]
 pub(crate) struct SuspensionState {
     suspension: Option<Arc<Suspension>>,
-    /// The owner is asked whether it is over.
+    /// A query to the owner is pending.
     asked: bool,
     ended: Mono,
 }
@@ -63,7 +63,7 @@ impl SuspensionState {
         Some(if self.asked { Mono::NEVER } else { until })
     }
 
-    /// Its time has come and the owner has to be asked, which it is from now on.
+    /// Marks the owner as queried if the time has come; returns true then.
     pub(crate) fn ask(&mut self, now: Mono) -> bool {
         let is_time = self.worth_a_look().is_some_and(|at| at <= now);
         self.asked |= is_time;

@@ -17,7 +17,7 @@ const PASS: Duration = Duration::from_secs(30);
 /// Between two passes over the queues, and between the pieces of one.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 const TIDY_STEP: Duration = Duration::from_millis(100);
-/// Queues looked at in one piece.
+/// Queues checked in one step.
 const TIDY_ROWS: u32 = 512;
 
 impl Queue {

@@ -31,7 +31,7 @@ impl Queue {
         self.tenants.table.iter().map(|(_, tenant)| &tenant.name)
     }
 
-    /// A tenant may not send from a ready queue until tokens come.
+    /// Parks a tenant at a ready queue until tokens arrive.
     pub(crate) fn park_tenant(&mut self, ready: u32, number: u32) {
         let queue = &mut self.ready[ready];
         if !queue.backlog.is_parked(number) {
@@ -41,7 +41,7 @@ impl Queue {
         self.tenants.mark(number);
     }
 
-    /// Tokens came.
+    /// Tokens arrived.
     pub(crate) fn hasten_tenant(&mut self, number: u32) {
         if let Some(tenant) = self.tenants.table.get_mut(number) {
             tenant.tokens_came = true;
@@ -49,7 +49,7 @@ impl Queue {
         self.tenants.mark(number);
     }
 
-    /// Looks at one of the tenants of which something has changed.
+    /// Services one of the changed tenants.
     pub(crate) fn service_dirty_tenant(&mut self, now: Mono) {
         if let Some(number) = self.tenants.dirty.pop_front() {
             self.service_tenant(now, number);
@@ -81,7 +81,8 @@ impl Queue {
         self.send_to_owner(now, BorrowerKey::Tenant(number), at, op);
     }
 
-    /// As many ready queues go on as there are tokens, all when nothing waits. Says when to look again.
+    /// Resumes as many ready queues as tokens are available, all if none needs tokens. Returns the time of the next
+    /// check.
     fn unpark(&mut self, now: Mono, number: u32) -> Mono {
         let tenant = &mut self.tenants.table[number];
         let may_go = std::mem::take(&mut tenant.tokens_came) || tenant.untaken_at <= now;
@@ -107,7 +108,7 @@ impl Queue {
         next
     }
 
-    /// Tokens that lie unused go back. Says when to look again.
+    /// Returns unused tokens to their owner. Returns the time of the next check.
     fn give_back_tokens(&mut self, now: Mono, number: u32) -> Mono {
         let mut next = Mono::NEVER;
         for at in 0..self.tenants.table[number].borrows.len() {
@@ -137,7 +138,7 @@ impl Queue {
         next
     }
 
-    /// Drops a tenant of which nothing is left.
+    /// Drops an unused tenant.
     fn tidy_tenant(&mut self, number: u32) {
         let tenant = &self.tenants.table[number];
         let is_home = tenant.borrows.iter().all(|b| b.share.is_home());

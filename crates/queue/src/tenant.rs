@@ -46,7 +46,7 @@ pub(crate) struct Tenant {
     pub(crate) tokens_came: bool,
     /// Time at which unused tokens pass to other parked ready queues.
     pub(crate) untaken_at: Mono,
-    /// In the list of those to be looked at.
+    /// In the list of tenants to service.
     pub(crate) dirty: bool,
 }
 
@@ -76,7 +76,7 @@ impl Tenant {
         rated.map(|b| b.share.tokens).min().unwrap_or(u32::MAX)
     }
 
-    /// The rate that lets nothing go now.
+    /// The rate that is used up now.
     pub(crate) fn used_up(&self) -> Option<&crate::named_limit::Borrowed> {
         self.borrows.iter().find(|b| b.is_rated() && b.share.tokens == 0)
     }
@@ -97,7 +97,7 @@ impl Tenant {
 pub(crate) struct Tenants {
     pub(crate) table: crate::slab::Table<Tenant>,
     pub(crate) names: BTreeMap<Arc<str>, u32>,
-    /// Those to be looked at.
+    /// Tenants to service.
     pub(crate) dirty: VecDeque<u32>,
 }
 

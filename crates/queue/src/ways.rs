@@ -32,7 +32,7 @@ struct Choice {
 pub(crate) struct Ways(SmallVec<[Choice; 1]>);
 
 impl Ways {
-    /// `salt` stands for the source.
+    /// `salt` represents the source.
     pub(crate) fn add(&mut self, ready: ReadyId, weight: u32, salt: u64) {
         self.0.push(Choice { ready, weight: weight.max(1), salt });
     }

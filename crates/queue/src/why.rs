@@ -33,7 +33,7 @@ impl fmt::Display for Pause {
 /// returns them, so that the caller can print wall-clock time after the text.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Blocker {
-    /// Its time has not come.
+    /// Waits for its due time.
     Scheduled {
         /// The due time.
         due: Mono,
@@ -123,7 +123,7 @@ pub enum Blocker {
     },
     /// An operator suspended a queue on its route.
     Suspended(Arc<Suspension>),
-    /// The shard delivers nothing for now.
+    /// All deliveries of the shard are paused.
     Paused(Pause),
     /// It is being delivered.
     InFlight,

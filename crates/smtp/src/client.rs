@@ -69,7 +69,7 @@ pub struct ClientConfig {
     pub transaction_timeout: Duration,
 }
 
-/// Content that goes more slowly than this on the whole is not waited for.
+/// Content transferred more slowly than this on average times out.
 pub const SLOWEST_BYTES_PER_SECOND: u64 = 500;
 /// Maximum time for a transaction's content beyond the transaction's own time.
 pub const CONTENT_TIME_MAX: Duration = Duration::from_secs(6 * 3600);
@@ -128,7 +128,7 @@ pub struct Outgoing {
     pub recipients: Vec<OutgoingRecipient>,
     /// The type declared by the sender with BODY= (RFC 6152).
     pub body: BodyType,
-    /// SMTPUTF8 was given to us.
+    /// The message was received with SMTPUTF8.
     pub smtputf8: bool,
     /// The REQUIRETLS request to the peer (RFC 8689).
     pub require_tls: RequireTls,
@@ -195,7 +195,7 @@ pub enum Output {
     Bytes {
         /// Start offset in [`ClientSession::buffer`].
         start: usize,
-        /// The offset behind the last one.
+        /// The end offset.
         end: usize,
     },
     /// The prefix and the body as they are (BDAT; or DATA with no line that begins with a dot).
@@ -209,7 +209,7 @@ pub enum Output {
 pub enum HostQuirk {
     /// It offers CHUNKING and doesn't know BDAT.
     BdatUnusable,
-    /// It takes no more recipients than this in a transaction (RFC 5321 §4.5.3.1.10).
+    /// Maximum number of recipients in a transaction (RFC 5321 §4.5.3.1.10).
     RecipientsMax(usize),
     /// It takes recipients of no more domains than this in a transaction (RFC 9422 §4.3).
     DomainsMax(usize),
@@ -224,8 +224,7 @@ pub enum ClientEvent {
     StartTls,
     /// The peer can be logged in to: [`ClientSession::log_in`] or [`ClientSession::give_up_login`].
     Login,
-    /// The peer asks for more, in the exchange: [`ClientSession::respond`] or
-    /// [`ClientSession::give_up_login`].
+    /// A challenge of the peer: [`ClientSession::respond`] or [`ClientSession::give_up_login`].
     Challenge(Vec<u8>),
     /// The peer accepted the login: [`ClientSession::handle_logged_in`] or [`ClientSession::give_up_login`].
     LoggedIn,

@@ -86,18 +86,17 @@ pub enum Need {
     Xclient(Box<Xclient>),
     /// Answer with [`ServerSession::answer_mail`].
     Mail(MailCommand),
-    /// Answer with [`ServerSession::answer_rcpt`], at once or later: this recipient is then open,
-    /// and `handle_input` goes on with the commands behind it. Domain empty means bare
-    /// `<postmaster>`.
+    /// Answer with [`ServerSession::answer_rcpt`], at once or later: this recipient is then open, and `handle_input`
+    /// continues with the following commands. An empty domain means bare `<postmaster>`.
     Rcpt {
         /// Names it in the answer. Each transaction counts from 0.
         number: u32,
         /// As RCPT gave it.
         recipient: Recipient,
     },
-    /// Nothing more is parsed until an open recipient is answered: the next command is none that
-    /// opens a recipient, or no more than [`ServerConfig::recipients_open_max`] may be open. Flush
-    /// the output, read no more, and call `handle_input` again behind an answer.
+    /// Parsing waits for the answer to an open recipient: the next command does not open a recipient, or
+    /// [`ServerConfig::recipients_open_max`] is reached. Flush the output, read no more, and call `handle_input` again
+    /// after an answer.
     Answers,
     /// Before 354 or before the first BDAT chunk is read: answer with [`ServerSession::answer_data`] once space for the
     /// message is reserved.

@@ -52,7 +52,7 @@ impl Hold {
         Some(Hold::For(Duration::from_secs(nine_digits(text)?)))
     }
 
-    /// The value of HOLDUNTIL: as RFC 3339 has it.
+    /// The value of HOLDUNTIL, in the form of RFC 3339.
     pub(crate) fn parse_until(text: &str) -> Option<Hold> {
         Wall::parse_rfc3339(text).map(Hold::Until)
     }
@@ -66,7 +66,7 @@ impl Hold {
 }
 
 impl ByParameter {
-    /// RFC 2852 §4.1: `[-]digits;R`, `…;N`, and a T behind.
+    /// RFC 2852 §4.1: `[-]digits;R`, `…;N`, and an optional T after it.
     pub(crate) fn parse(text: &str) -> Option<ByParameter> {
         let (seconds, mode) = text.split_once(';')?;
         let (sign, digits) = match seconds.strip_prefix(['-', '+']) {

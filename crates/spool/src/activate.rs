@@ -1,4 +1,4 @@
-//! Makes the segment that the log goes on in after a start.
+//! Creates the active segment at a start.
 
 use crate::block::VERSION;
 use crate::config::{SpoolConfig, SpoolError};
@@ -10,8 +10,8 @@ use crate::segment::{Header, SEGMENT_BLOCKS_MIN};
 use std::io::IoSlice;
 use std::mem::take;
 
-/// Makes the segment that the log goes on in: a spare if there is one, else a new file, else one
-/// that holds nothing any more.
+/// Creates the active segment: from a spare if available, else as a new file, else from a segment without needed
+/// records.
 pub(crate) fn activate(
     disk: &dyn Disk,
     config: &SpoolConfig,
@@ -20,7 +20,7 @@ pub(crate) fn activate(
 ) -> Result<(SegmentKey, u64), SpoolError> {
     let key = SegmentKey::new(config.salt, recovery.next_generation);
     recovery.next_generation = recovery.next_generation.saturating_add(1);
-    // Of another size are those that an older configuration left behind.
+    // Spares of a different size are left from an older configuration.
     let spares = take(&mut recovery.spares);
     let (usable, other): (Vec<_>, Vec<_>) =
         spares.into_iter().partition(|spare| spare.length == config.segment_bytes);

@@ -96,7 +96,7 @@ impl BatchHeader {
     }
 }
 
-/// Puts one batch together in a buffer that may hold something before it.
+/// Assembles one batch in a buffer that may contain other data before it.
 #[derive(Debug)]
 pub(crate) struct BatchBuilder {
     key: SegmentKey,

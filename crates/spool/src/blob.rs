@@ -161,7 +161,7 @@ impl Blobs {
         state.created = Created::Yes;
         let waiting = std::mem::take(&mut state.waiting);
         if let Some(error) = error {
-            // Nothing that was promised is concerned: this blob fails and no more.
+            // No guarantee is affected: only this blob fails.
             let refusal = refusal_of(error);
             state.failed = Some(refusal);
             self.refuse(ticket, refusal);
@@ -223,7 +223,7 @@ impl Blobs {
         }
         if let Some(state) = self.open.get(&blob.0).filter(|state| state.dropped) {
             if state.created != Created::No {
-                // A name that comes back after a crash is an orphan, and removed then.
+                // A name that reappears after a crash is an orphan, and is removed then.
                 let op = Op::Remove { file: state.file.clone(), sync: false };
                 self.steps.push_back(BlobAction::Io(op, BlobIo::Remove));
             }

@@ -13,7 +13,7 @@ pub(crate) fn align(n: u64, block: u64) -> u64 {
     n.div_ceil(block.max(1)).saturating_mul(block.max(1))
 }
 
-/// Puts the checksum, which starts from `seed`, into a block that is complete otherwise.
+/// Writes the checksum, seeded with `seed`, into an otherwise complete block.
 pub(crate) fn finish_block(mut block: [u8; 512], seed: u32) -> [u8; 512] {
     let crc = crc32c::crc32c_append(seed, &block[..BLOCK_CRC]);
     block[BLOCK_CRC..].copy_from_slice(&crc.to_le_bytes());

@@ -37,7 +37,7 @@ impl WriteBuffer {
         self.parts.push(BufferPart::Large(piece));
     }
 
-    /// Adds so many zeros, without copying them.
+    /// Appends zeros without copying.
     pub(crate) fn push_zeros(&mut self, bytes: u64) {
         let mut left = bytes;
         while left > 0 {

@@ -30,7 +30,7 @@ impl Catalog {
         self.push(head.id.0, kind::INDEXED, !head.copied);
     }
 
-    /// Notes a record without content, given its body.
+    /// Adds a record without content, by its body.
     pub(crate) fn add_small(&mut self, id: u64, kind: u8, body: &[u8]) {
         self.bytes.extend_from_slice(body);
         self.push(id, kind, false);

@@ -22,7 +22,7 @@ pub struct BodyChecksums {
 }
 
 impl BodyChecksums {
-    /// Goes on with the next bytes of the body.
+    /// Adds the next bytes of the body.
     pub fn push(&mut self, data: &[u8]) {
         let mut rest = data;
         while !rest.is_empty() {

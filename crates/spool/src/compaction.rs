@@ -30,7 +30,7 @@ pub(crate) struct Compaction {
     stuck: bool,
     /// Abandoned segments, with the free bytes at that time; with no more space a retry would fail again.
     given_up: BTreeMap<u32, u64>,
-    /// Bytes written again since the start.
+    /// Bytes rewritten since the start.
     pub written_bytes: u64,
 }
 
@@ -41,7 +41,7 @@ enum Phase {
     /// Scanning for records about messages of older segments.
     #[default]
     Scanning,
-    /// Writing that once more.
+    /// Writing these records again.
     Repeating,
 }
 
@@ -241,7 +241,7 @@ impl Compaction {
         self.items.front().map(|item| item_bytes(item, live))
     }
 
-    /// The next item fits nowhere.
+    /// The next item fits into no segment: skips it.
     pub(crate) fn skip_first(&mut self) {
         self.items.pop_front();
         self.stuck = true;
@@ -265,7 +265,7 @@ fn item_bytes(item: &Item, live: &Live) -> u64 {
 
 const INDEXED_BYTES_TYPICAL: usize = 512;
 
-/// A minute: a disk that fails a read is not asked again and again.
+/// A minute: a disk with failing reads is not retried all the time.
 const RESTING_TICKS: u32 = 120;
 
 /// Length of envelope and meta of the record to be copied.
@@ -306,7 +306,7 @@ fn is_needed(entry: &IndexEntry, victim: u32) -> bool {
     entry.segment < victim && entry.stated() <= victim
 }
 
-/// Writes the victim's knowledge about a message of an older segment again.
+/// Rewrites the victim's records about a message of an older segment.
 fn repeat(writer: &mut Writer, live: &mut Live, batch: &mut Batch, victim: u32, id: u64) {
     let Some(entry) = live.index.get(id) else {
         writer.add_gone(live, batch, MessageId(id));

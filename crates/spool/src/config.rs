@@ -11,7 +11,7 @@ pub enum Durability {
     Sync,
     /// Written, not synced: survives the process, not the machine.
     Os,
-    /// Kept in memory: survives nothing.
+    /// In memory only.
     Memory,
 }
 
@@ -33,7 +33,7 @@ pub struct SpoolConfig {
     pub first_segment_bytes: u64,
     /// Alignment of batches, a multiple of 512; a torn write then damages only one batch.
     pub block_bytes: u64,
-    /// A batch takes no further submit beyond this size.
+    /// Size at which no further submit is added to a batch.
     pub batch_bytes_max: usize,
     /// Free disk space below which accepts are refused.
     pub reserve_bytes: u64,
@@ -48,7 +48,7 @@ pub struct SpoolConfig {
     /// A planted fault: recovery takes a torn batch for a whole one.
     #[cfg(feature = "planted")]
     pub trusts_torn_tail: bool,
-    /// A planted fault: recovery removes orphan blobs before anything else.
+    /// A planted fault: recovery removes orphan blobs first.
     #[cfg(feature = "planted")]
     pub removes_orphans_first: bool,
     /// A planted fault: running out of descriptors poisons.
@@ -181,16 +181,16 @@ pub struct RecoveryReport {
     pub damaged_count: u64,
     /// The first items, at most [`RecoveryReport::DAMAGE_MAX`].
     pub damage: Vec<Damage>,
-    /// Blobs that no message names; removed but for those that are kept.
+    /// Blobs without a message; removed unless kept.
     pub orphan_blobs_count: u64,
     /// Of these, blobs that may belong to a message with a lost record; kept for the operator.
     pub kept_blobs_count: u64,
-    /// Segments that hold nothing any more, freed.
+    /// Freed segments without needed records.
     pub freed_segments_count: u64,
 }
 
 impl RecoveryReport {
-    /// At most so many damages are described.
+    /// Maximum number of damages described.
     pub const DAMAGE_MAX: usize = 1_000;
 }
 
@@ -211,7 +211,7 @@ pub struct SpoolStatus {
     pub live_bytes: u64,
     /// Bodies in files of their own.
     pub blobs_count: u64,
-    /// Free disk space when last asked.
+    /// Free disk space at the last query.
     pub free_bytes: Option<u64>,
     /// Accepts are refused because the disk is full.
     pub full: bool,

@@ -15,7 +15,7 @@ pub enum DiskErrorKind {
     /// The process has no descriptor or memory for it (EMFILE, ENFILE, ENOMEM): nothing was done
     /// that can't be done again. Never the answer of a sync that was begun.
     Scarce,
-    /// Everything else: EIO, permissions, a crash in the simulator.
+    /// Other errors: EIO, permissions, a crash in the simulator.
     Failed,
 }
 

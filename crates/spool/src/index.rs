@@ -195,7 +195,7 @@ impl IndexEntry {
         self.hold.is_some() || self.more.as_ref().is_some_and(|more| more.hold.is_some())
     }
 
-    /// An operator holds a million messages for the same reason: that is kept once.
+    /// An operator may hold a million messages for one reason, which is stored once.
     pub(crate) fn set_hold(&mut self, hold: Option<&str>, reasons: &mut Reasons) {
         let number = hold.map(|text| reasons.intern(text)).unwrap_or_default();
         reasons.release(self.hold);
@@ -250,7 +250,7 @@ impl IndexEntry {
             && indices.len() == self.recipients_count() as usize
     }
 
-    /// Gives back memory that nothing needs any more.
+    /// Frees unneeded memory.
     fn tidy(&mut self) {
         if self.more.as_ref().is_some_and(|more| {
             more.hold.is_none()
@@ -273,7 +273,7 @@ impl IndexEntry {
         *self = fresh;
     }
 
-    /// All that is known beside the accept.
+    /// The complete state besides the accept.
     pub(crate) fn residue(&self, id: u64, reasons: &Reasons) -> Residue {
         let retries = self.more.as_ref().map_or(&[][..], |more| &more.retries);
         Residue {
@@ -288,7 +288,7 @@ impl IndexEntry {
         }
     }
 
-    /// Nothing is known beside the accept.
+    /// Returns true without state besides the accept.
     pub(crate) fn is_fresh(&self) -> bool {
         self.retry == 0
             && !self.reason.is_some()

@@ -14,7 +14,7 @@ pub struct IoTicket(pub u64);
 /// Concurrency class of an [`Io`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// One at a time: the next comes out only after this one is done.
+    /// One at a time: the next is returned only after this one is done.
     Log,
     /// Several at once, on any thread, in any order.
     Bulk,
@@ -63,7 +63,7 @@ pub(crate) enum Op {
     BlobSync { file: FileName, sync: bool },
     /// Write both copies of the register.
     Register { bytes: Vec<u8>, sync: bool },
-    /// Ask for free space.
+    /// Query the free space.
     Space,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Mention {
 #[derive(Debug)]
 pub(crate) enum OpResult {
     Done,
-    /// The file has its length; nothing was written to it.
+    /// The file has its length; no data was written.
     Allocated,
     Written(WriteBuffer),
     Data(Bytes),

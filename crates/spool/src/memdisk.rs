@@ -223,12 +223,12 @@ impl MemDisk {
         lock(&self.state).capacity_bytes = capacity_bytes;
     }
 
-    /// After so many more operations every one fails, until [`MemDisk::crash`].
+    /// Lets all operations fail after this many, until [`MemDisk::crash`].
     pub fn set_fuse(&self, operations_count: u64) {
         lock(&self.state).fuse = Some(operations_count);
     }
 
-    /// After so many more operations one fails, or with `forever` every one.
+    /// Lets one operation fail after this many, or with `forever` all.
     pub fn set_failure(&self, operations_count: u64, kind: DiskErrorKind, forever: bool) {
         lock(&self.state).failure = Some((operations_count, kind, forever));
     }
@@ -277,7 +277,7 @@ impl MemDisk {
         state.fuse = None;
     }
 
-    /// The process is killed, the machine goes on: all writes are there.
+    /// Simulates the death of the process while the machine runs on: all writes are present.
     pub fn kill(&self) {
         lock(&self.state).fuse = None;
     }
@@ -311,7 +311,7 @@ impl MemDisk {
         Some(content)
     }
 
-    /// Puts a file there, synced.
+    /// Creates a synced file.
     pub fn put(&self, name: &str, content: Vec<u8>) {
         let inode = Inode { synced: content.clone(), content, ..Inode::default() };
         let inode = Arc::new(Mutex::new(inode));

@@ -1,4 +1,4 @@
-//! The log that is none: `durability = "memory"`.
+//! Replacement of a log in memory: `durability = "memory"`.
 
 use crate::codec::AcceptHead;
 use crate::live::Live;

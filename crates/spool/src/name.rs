@@ -47,10 +47,10 @@ pub(crate) enum Name {
     Spare(u32),
     /// Being zero-written.
     Unfinished(u32),
-    /// A segment with damage, put aside when nothing in it was needed any more.
+    /// A damaged segment, set aside once none of its records was needed.
     Damaged(SegmentKey),
     Blob(u64),
-    /// A file that is no part of a log.
+    /// A file that does not belong to a log.
     Other,
 }
 

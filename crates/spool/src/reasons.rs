@@ -4,7 +4,7 @@ use crate::codec::cut;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// All texts together take no more memory than this.
+/// Maximum memory of all texts.
 const REASONS_BYTES_MAX: usize = 8 << 20;
 
 /// Stands for a text of [`Reasons`], or for none. No text is empty, so there are fewer than 2^24.
@@ -18,7 +18,7 @@ impl ReasonNumber {
         self != ReasonNumber::default()
     }
 
-    /// The place at `at` of the texts; 0 stands for none.
+    /// The text at position `at`; 0 means none.
     fn of_place(at: usize) -> ReasonNumber {
         let [a, b, c, ..] = (at + 1).to_le_bytes();
         ReasonNumber([a, b, c])

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub enum Record {
     /// A message was accepted.
     Accept(Box<Accept>),
-    /// Recipients were tried and will be tried again.
+    /// Recipients were tried and stay open.
     Attempt(Attempt),
     /// Recipients are done with.
     Settle(Settle),
@@ -32,7 +32,7 @@ pub struct Accept {
     pub envelope: Arc<Envelope>,
     /// Facts about the message that are not in the envelope.
     pub meta: Meta,
-    /// Added header fields; goes before the body.
+    /// Added header fields, before the body.
     pub prefix: Bytes,
     /// The content as it arrived.
     pub body: Body,
@@ -43,7 +43,7 @@ pub struct Accept {
 /// Storage of a body.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// In memory, in pieces; goes into the segment.
+    /// In memory, in pieces; stored in the segment.
     Memory(Vec<Bytes>),
     /// A separate file, already synced.
     Blob {
@@ -109,7 +109,7 @@ pub mod tag {
     /// Recipients delivered with the owner of a list as sender. For each owner, with lengths (u32) before: its address,
     /// the addresses that its reports go to (a line each), and runs of indexes as in [`FORWARDED`].
     pub const OWNERS: u16 = 20;
-    /// Ranges of the body that are kept and go nowhere (`mail::Omitted`): start and end of each (u64).
+    /// Ranges of the body that are stored but not sent (`mail::Omitted`): start and end of each (u64).
     pub const OMITTED: u16 = 21;
     /// There (one octet, 1) when it is a report of this server's own about TLS (RFC 8460).
     pub const TLS_REPORT: u16 = 23;
@@ -139,9 +139,9 @@ pub enum SettleKind {
     Delivered,
     /// The next hop took responsibility.
     Relayed,
-    /// Failed for good; reported if the sender wanted it.
+    /// Failed permanently; reported if the sender wanted it.
     Failed,
-    /// Given up because of the age of the message.
+    /// Expired.
     Expired,
     /// An operator removed it.
     Removed,

@@ -182,7 +182,7 @@ fn decode_marks(bytes: &[u8]) -> Option<Marks> {
 pub(crate) fn write(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<bool, DiskError> {
     match write_copies(disk, bytes, sync) {
         Err(error) if error.kind == DiskErrorKind::Full => {
-            // A register that can't be kept true is worse than none.
+            // An incorrect register is worse than none.
             for name in [REGISTER, FRESH] {
                 match disk.remove(name) {
                     Err(error) if error.kind != DiskErrorKind::NotFound => return Err(error),

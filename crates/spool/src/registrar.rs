@@ -12,7 +12,7 @@ use std::mem::take;
 #[derive(Debug, Default)]
 pub(crate) struct Registrar {
     register: Register,
-    /// There is no register: nothing is entered, and everything may leave.
+    /// No register exists: segments are not entered, and may leave at once.
     pub off: bool,
     busy: bool,
     changed: bool,
@@ -58,7 +58,7 @@ impl Registrar {
         self.register.marks = marks;
     }
 
-    /// Makes it anew at once, at a start.
+    /// Writes a new register at a start.
     pub(crate) fn write_now(&mut self, disk: &dyn Disk, sync: bool) -> Result<(), DiskError> {
         self.changed = false;
         self.off = !register::renew(disk, &self.register.next(), sync)?;

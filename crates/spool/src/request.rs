@@ -11,19 +11,19 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Asked of [`crate::Spool::handle_request`]. Every request with a ticket gets one [`Completion`].
+/// Requests for [`crate::Spool::handle_request`]. Every request with a ticket gets one [`Completion`].
 #[derive(Clone, Debug)]
 pub enum Request {
     /// Make these records durable together: all or none.
     Submit {
-        /// Comes back with the completion: `Durable` or `Refused`.
+        /// Returned with the completion: `Durable` or `Refused`.
         ticket: Ticket,
         /// In the order in which they take effect.
         records: Vec<Record>,
     },
     /// Fetch a message: `Loaded`, `TooLong` or `LoadFailed`.
     Load {
-        /// Comes back with the completion.
+        /// Returned with the completion.
         ticket: Ticket,
         /// The message, which must have an open recipient.
         id: MessageId,
@@ -33,7 +33,7 @@ pub enum Request {
     /// Write the next piece of a body into a separate file: `BlobDone` or `Refused`. Pieces may be sent without waiting
     /// for each other. The first creates the file.
     BlobAppend {
-        /// Comes back with the completion.
+        /// Returned with the completion.
         ticket: Ticket,
         /// A number from [`crate::Spool::next_blob`] on that was not used before.
         blob: BlobId,
@@ -43,14 +43,14 @@ pub enum Request {
     /// After the last piece: wait for all pieces, sync the file and its name. After `BlobDone` an accept may name the
     /// blob.
     BlobSeal {
-        /// Comes back with the completion.
+        /// Returned with the completion.
         ticket: Ticket,
         /// The blob with all pieces appended.
         blob: BlobId,
     },
     /// Read a piece: `BlobData` with all bytes, or `LoadFailed` if it differs from the data written.
     BlobRead {
-        /// Comes back with the completion.
+        /// Returned with the completion.
         ticket: Ticket,
         /// The blob to read from.
         blob: BlobId,
@@ -133,7 +133,7 @@ pub struct Loaded {
     pub envelope: Arc<Envelope>,
     /// Facts that are not in the envelope.
     pub meta: Meta,
-    /// Added header fields; goes before the body.
+    /// Added header fields, before the body.
     pub prefix: Bytes,
     /// The content as it arrived.
     pub body: LoadedBody,

@@ -17,7 +17,7 @@ pub(crate) struct Space {
     pub next: Option<SegmentKey>,
     /// Every block of the next segment was written once.
     pub next_written: bool,
-    /// The next segment is being given its name.
+    /// The next segment is being renamed.
     pub naming: bool,
     /// The file that is being zero-written, and how far that is.
     pub zeroing: Option<(u32, u64)>,
@@ -25,11 +25,11 @@ pub(crate) struct Space {
     pub recycling_count: usize,
     /// Free disk space at the last query.
     pub free_bytes: u64,
-    /// The disk is being asked.
+    /// A query of free space is pending.
     pub asking: bool,
-    /// Written since it was asked.
+    /// Bytes written since the query.
     pub written_bytes: u64,
-    /// The last file could not be zero-written; no other is begun until the disk was asked again.
+    /// The last file could not be zero-written; no other is begun before the next query of free space.
     pub failed: bool,
     /// Queries of disk space to skip before the next try, and the number after the next failure. Failures with another
     /// cause than space must not be retried without a pause.
@@ -59,7 +59,7 @@ impl Space {
         self.spares.len() + usize::from(self.next.is_some())
     }
 
-    /// These and the ones to come.
+    /// Ready segments and those in preparation.
     pub(crate) fn coming_count(&self) -> usize {
         self.ready_count()
             + usize::from(self.naming)
@@ -84,7 +84,7 @@ impl Space {
         self.patience = (self.patience.1, (self.patience.1 * 2 + 1).min(1_023));
     }
 
-    /// The disk was asked: whether another file may be tried.
+    /// Handles free space; decides if another file may be tried.
     pub(crate) fn handle_free(&mut self, bytes: u64, reserve_bytes: u64, segment_bytes: u64) {
         self.free_bytes = bytes;
         let keep = if self.coming_count() == 0 { 0 } else { reserve_bytes };

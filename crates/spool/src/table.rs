@@ -50,11 +50,11 @@ pub(crate) struct Segment {
     pub readers_count: u32,
     /// A part is unreadable: never recycled.
     pub damaged: bool,
-    /// Compaction has moved all that is needed.
+    /// Compaction has moved all needed records.
     pub evacuated: bool,
     /// It holds a record that cannot be moved: not compacted again until the next start.
     pub stuck: bool,
-    /// The disk failed to read it: not tried again for so many ticks.
+    /// The disk failed to read it: not tried again for this many ticks.
     pub resting_ticks: u32,
     /// Its file is being renamed or removed.
     pub releasing: bool,

@@ -33,7 +33,7 @@ pub struct VerifyReport {
     pub torn_count: u64,
     /// Records, gaps and blobs that are damaged, and illegal transitions.
     pub damaged_count: u64,
-    /// Segments put aside because of earlier damage.
+    /// Segments set aside because of earlier damage.
     pub quarantined_count: u64,
     /// Blobs that no live message names.
     pub orphan_blobs_count: u64,
@@ -212,7 +212,7 @@ impl Verifier {
         }
         let ids: BTreeSet<u64> = self.live.index.ids().chain(indexed.index.ids()).collect();
         for id in ids {
-            // That a damaged record is in the index only is no second damage.
+            // A damaged record that is only in the index is no second damage.
             let is_said = || indexed.index.get(id).is_some_and(|entry| self.lies_in_damage(entry));
             if let Some(what) = difference(&self.live, indexed, id)
                 && !(what == INDEX_ONLY && is_said())

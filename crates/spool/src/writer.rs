@@ -46,7 +46,7 @@ pub(crate) struct Writer {
     typical_bytes: u64,
 }
 
-/// A batch that is being put together.
+/// A batch during assembly.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub buffer: WriteBuffer,
@@ -188,7 +188,7 @@ impl Writer {
         }
     }
 
-    /// Finishes the active segment and goes on in `next`.
+    /// Finishes the active segment and continues in `next`.
     pub(crate) fn roll(&mut self, live: &Live, next: SegmentKey, length: u64) -> SealWrite {
         let mut buffer = WriteBuffer::default();
         let index_offset = self.offset;
@@ -397,7 +397,7 @@ impl Writer {
         u64::from(placed.length)
     }
 
-    /// Says all that is known of a message.
+    /// Writes a message's complete state.
     fn put_residue(&mut self, live: &mut Live, batch: &mut Batch, residue: &Residue) {
         let id = MessageId(residue.id);
         let bytes = self.add_small(live, batch, id, kind::RESIDUE, |out| {

@@ -10,14 +10,14 @@ use mail::Turns;
 /// Neither side is owed turns for more recipients than one transaction may have.
 const OWED_MAX: i64 = 1_024;
 
-/// Entries in the order in which they came.
+/// Entries in order of arrival.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryList {
     pub(super) head: u32,
     pub(super) tail: u32,
 }
 
-/// An entry of a list, and those between which it stood.
+/// An entry of a list, with its neighbours.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     pub(super) slot: u32,
@@ -62,7 +62,7 @@ impl Class {
         self.ours.is_empty() && self.strangers.is_none()
     }
 
-    /// The list that an entry is about to be put into.
+    /// The list that a new entry belongs to.
     pub(super) fn list_of(&mut self, origin: Origin) -> &mut EntryList {
         let Some((site, network)) = origin.parts() else { return &mut self.ours };
         self.strangers.get_or_insert_default().enter(site, network)

@@ -21,7 +21,7 @@ impl Queue {
         Some(if known.are_open(now) { known.opened() } else { Mono::NEVER })
     }
 
-    /// Asks for the hours of a scheduled queue where the last answer no longer holds; whether it has to wait.
+    /// Requests the sending window's state if the last answer has expired. Returns true if the queue must wait.
     pub(crate) fn waits_for_hours(&mut self, now: Mono, number: u32) -> bool {
         let Some(known) = &mut self.scheduled[number].hours else { return false };
         if known.are_open(now) {

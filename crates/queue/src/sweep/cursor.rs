@@ -9,7 +9,7 @@ pub(crate) const STEP_MAX: Duration = Duration::from_secs(1);
 /// Delay between two rushed chunks: other work runs in between.
 const RUSHED_STEP: Duration = Duration::from_millis(1);
 
-/// The chunk of entries and the queues that come next, and when.
+/// The next chunk of entries and next queues, and the time of the next step.
 pub(crate) struct SweepCursor {
     pub(crate) chunk: u32,
     pub(crate) at: Mono,
@@ -26,7 +26,7 @@ impl Default for SweepCursor {
 }
 
 impl SweepCursor {
-    /// There are entries again.
+    /// Starts the sweep after a period without entries.
     pub(crate) fn start(&mut self, now: Mono) {
         self.at = now + STEP_MAX;
     }

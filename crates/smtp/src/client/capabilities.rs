@@ -97,7 +97,7 @@ impl Capabilities {
     }
 }
 
-/// The mechanisms behind AUTH (RFC 4954 §3), or behind `AUTH=` as servers had it before that.
+/// The mechanisms after AUTH (RFC 4954 §3), or after `AUTH=` of older servers.
 pub(super) fn login_mechanisms(reply: &RawReply<'_>) -> Box<str> {
     let mut mechanisms = String::new();
     for line in reply.lines().skip(1) {

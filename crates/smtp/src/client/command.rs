@@ -35,7 +35,7 @@ pub(super) fn message_needs_smtputf8(outgoing: &Outgoing) -> bool {
         || (outgoing.smtputf8 && outgoing.header_is_8bit)
 }
 
-/// With U-labels where the transaction has SMTPUTF8, else with A-labels.
+/// With U-labels if the transaction has SMTPUTF8, otherwise with A-labels.
 fn push_address(out: &mut Vec<u8>, mailbox: &Mailbox, is_smtputf8: bool) {
     if !is_smtputf8
         && !mailbox.as_str().is_ascii()

@@ -21,7 +21,7 @@ impl ClientSession {
         self.mechanisms.split_ascii_whitespace()
     }
 
-    /// TLS is chosen: a session that has to log in does so now.
+    /// TLS is decided: a session that must log in does so now.
     pub(super) fn choose_login(&mut self) {
         match self.config.login {
             LoginTerms::Off => self.become_ready(),

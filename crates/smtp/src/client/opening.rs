@@ -29,7 +29,7 @@ impl ClientSession {
     pub(super) fn on_ehlo(&mut self, raw: &RawReply<'_>) {
         if raw.is_positive() {
             self.offered = Capabilities::parse(raw);
-            // RFC 8689 §2: an offer in clear is none.
+            // RFC 8689 §2: an offer in clear does not count.
             self.offered.require_tls &= self.is_encrypted;
             let name = raw.lines().next().unwrap_or_default();
             let name = name.split(u8::is_ascii_whitespace).next().unwrap_or_default();
@@ -42,7 +42,7 @@ impl ClientSession {
             && !matches!(raw.code, 521 | 554)
             && !self.config.lmtp
         {
-            // RFC 5321 §3.2: a server that doesn't know EHLO is asked with HELO.
+            // RFC 5321 §3.2: HELO is tried with a server that does not know EHLO.
             self.say_hello(b"HELO ");
             self.state = State::Helo;
         } else {
@@ -91,7 +91,7 @@ impl ClientSession {
             failure.status = EnhancedStatus::new(4, 7, 4);
             self.part(failure);
         } else {
-            // RFC 3207 §4: the client may go on without.
+            // RFC 3207 §4: the client may continue without TLS.
             self.lesser = Some(Lesser::InClear);
             self.choose_login();
         }

@@ -22,7 +22,7 @@ pub(super) struct Outbox {
     buffer: Vec<u8>,
     /// Length of the part of `buffer` handed to the driver.
     polled: usize,
-    /// Content not yet given to the driver, and where in `buffer` it stands.
+    /// Content not yet handed to the driver, and its position in `buffer`.
     content: Option<(usize, Output)>,
     /// Output that the driver is writing.
     writing: FlushedOutput,
@@ -44,12 +44,12 @@ impl Outbox {
         self.content = Some((self.buffer.len(), content));
     }
 
-    /// The content doesn't go out, if the driver hasn't been given it.
+    /// Drops content not yet handed to the driver.
     pub(super) fn drop_content(&mut self) {
         self.content = None;
     }
 
-    /// Nothing goes out that the driver hasn't been given.
+    /// Drops all output not yet handed to the driver.
     #[cfg(feature = "planted")]
     pub(super) fn drop_unpolled(&mut self) {
         self.content = None;
@@ -70,7 +70,7 @@ impl Outbox {
         self.writing == FlushedOutput::Content || self.content.is_some()
     }
 
-    /// Gives the driver all that it hasn't been given, unless it is writing.
+    /// Hands all new output to the driver, unless it is writing.
     pub(super) fn poll(&mut self, out: &mut Vec<Output>) {
         if self.is_writing() || !self.has_unpolled() {
             return;
@@ -128,7 +128,7 @@ impl Default for DotStuffer {
 }
 
 impl DotStuffer {
-    /// At the start of a body: whatever goes before it ended with CRLF.
+    /// At the start of a body, after data ending with CRLF.
     #[must_use]
     pub fn new() -> DotStuffer {
         DotStuffer { is_line_start: true }

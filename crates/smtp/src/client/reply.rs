@@ -24,7 +24,7 @@ pub(super) struct ReplyLimits {
 pub(super) enum ReplyError {
     LineTooLong,
     TooManyLines,
-    /// No three digits, or something else than a blank or hyphen behind them.
+    /// Not three digits, or not followed by a blank or hyphen.
     Malformed,
     /// The lines of one reply bear different codes.
     MixedCodes,
@@ -41,7 +41,7 @@ impl ReplyError {
     }
 }
 
-/// One reply as it came.
+/// One reply as received.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawReply<'a> {
     pub(super) code: u16,
@@ -194,7 +194,7 @@ fn parse_line(line: &[u8]) -> Result<(u16, bool), ReplyError> {
 /// Cuts the peer's stream into replies.
 #[derive(Debug, Default)]
 pub(super) struct ReplyReader {
-    /// The begun reply; empty when the stream stands between replies.
+    /// The incomplete reply; empty between replies.
     held: Vec<u8>,
     scan: Scan,
     /// `held` was returned as a whole and must be dropped.
@@ -248,12 +248,12 @@ impl ReplyReader {
         Ok(None)
     }
 
-    /// The stream stands within a reply.
+    /// Returns true within a reply.
     pub(super) fn is_within_reply(&self) -> bool {
         !self.is_given && !self.held.is_empty()
     }
 
-    /// Gives memory back while the session is idle.
+    /// Frees memory while the session is idle.
     pub(super) fn shrink(&mut self) {
         if !self.is_within_reply() {
             *self = ReplyReader::default();

@@ -24,7 +24,7 @@ pub struct ClientSession {
     pub(super) peer_name: Box<str>,
     /// Mechanisms offered by the peer.
     pub(super) mechanisms: Box<str>,
-    /// An initial response that waits for the peer to ask for it.
+    /// An initial response to send after an empty challenge.
     pub(super) initial: Option<Box<str>>,
     /// Reason for cancelling the login.
     pub(super) cancelled: Option<Failure>,
@@ -34,7 +34,7 @@ pub struct ClientSession {
     pub(super) lesser: Option<Lesser>,
     /// The transaction that the next replies belong to.
     pub(super) transaction: Option<RunningTransaction>,
-    /// Transactions sent behind it before its replies were there, each after a RSET.
+    /// Transactions sent after it before its replies arrived, each after a RSET.
     pub(super) following: VecDeque<RunningTransaction>,
     pub(super) outbox: Outbox,
     /// The begun reply in `reader` began before the last command was sent.
@@ -160,7 +160,7 @@ impl ClientSession {
         self.arm(now);
     }
 
-    /// Nothing can be begun on a session that is over.
+    /// A closed session starts no transaction.
     fn refuse_closed(&mut self, outgoing: &Outgoing) {
         let failure = Failure::network(
             self.config.peer.clone(),
@@ -171,8 +171,8 @@ impl ClientSession {
         self.push_done(outcomes, Ending::default());
     }
 
-    /// Sends QUIT; only when idle (Ready was given and nothing started). Elsewhere it ends the
-    /// session without.
+    /// Sends QUIT; only when idle (after `Ready`, without a transaction). In other states it ends the session without
+    /// QUIT.
     pub fn quit(&mut self, now: Mono) {
         match self.state {
             State::Quit | State::Closed => {}
@@ -284,7 +284,7 @@ impl ClientSession {
         }
     }
 
-    /// Gives `Done`/`Closed` events if the deadline has passed.
+    /// Emits `Done` and `Closed` events if the deadline has passed.
     pub fn handle_timeout(&mut self, now: Mono) {
         if now < self.deadline() {
             return;
@@ -298,7 +298,7 @@ impl ClientSession {
         }
     }
 
-    /// The connection is encrypted now: EHLO follows again.
+    /// The connection is now encrypted: EHLO is sent again.
     pub fn handle_tls_started(&mut self, now: Mono) {
         debug_assert!(matches!(self.state, State::Handshake | State::Closed));
         if self.state == State::Handshake {
@@ -323,7 +323,7 @@ impl ClientSession {
         self.outbox.buffer()
     }
 
-    /// The driver has written all that the last `poll_output` gave; timeouts count from `now`.
+    /// The driver has written the output of the last `poll_output`; timeouts count from `now`.
     pub fn handle_written(&mut self, now: Mono) {
         if self.state == State::Closed {
             return;
@@ -402,7 +402,7 @@ impl ClientSession {
         }
     }
 
-    /// The driver was not yet given the commands that the next replies belong to, so no reply can have arrived.
+    /// The driver was not yet handed the commands that the next replies belong to, so no reply can have arrived.
     /// Unpolled output belongs to the transaction started last.
     fn is_unsaid(&self) -> bool {
         self.outbox.has_unpolled() && self.following.is_empty()
@@ -429,7 +429,7 @@ impl ClientSession {
         self.events.insert(at, done);
     }
 
-    /// No more than `Closed` comes after this.
+    /// Only `Closed` follows.
     pub(super) fn close(&mut self, failure: Option<Failure>) {
         self.state = State::Closed;
         self.deadline = Mono::NEVER;
@@ -487,7 +487,7 @@ impl ClientSession {
     }
 }
 
-/// A planted fault: the session goes on after a reply that breaks the protocol.
+/// A planted fault: the session continues after a reply that violates the protocol.
 #[cfg(feature = "planted")]
 impl ClientSession {
     /// Plants it.

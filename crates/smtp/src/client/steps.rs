@@ -196,7 +196,7 @@ impl ClientSession {
                 || outgoing.recipients.iter().all(|r| !needs_smtputf8(&r.mailbox)))
     }
 
-    /// Says a whole transaction behind those in flight.
+    /// Sends a whole transaction after those in flight.
     pub(super) fn follow(&mut self, now: Mono, outgoing: Outgoing) {
         // If the one before it fails, its envelope is still there (RFC 3030 §2).
         self.outbox.commands().extend_from_slice(b"RSET\r\n");
@@ -398,7 +398,7 @@ impl ClientSession {
         }
     }
 
-    /// The answer was given with the recipients already.
+    /// The recipients' replies were the answer already.
     pub(super) fn on_lone_dot(&mut self, _raw: &RawReply<'_>) {
         self.finish(Leftover::Envelope);
     }
@@ -525,7 +525,7 @@ impl ClientSession {
         self.end(leftover);
     }
 
-    /// Gives `Done`; `outcome` is for the recipients that have none.
+    /// Emits `Done`; `outcome` is for recipients without one.
     pub(super) fn settle_open(&mut self, outcome: Result<Reply, Failure>, verdict: PeerDecision) {
         self.settle(Some(outcome), verdict);
     }

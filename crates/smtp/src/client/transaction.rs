@@ -16,11 +16,11 @@ pub(super) struct RunningTransaction {
     /// RCPT, and DATA without BDAT, were sent without waiting. BDAT waits for the replies (RFC 3030 §2): a peer that
     /// refuses a chunk and does not discard it reads it as commands.
     pub(super) is_pipelined: bool,
-    /// The content goes by BDAT.
+    /// The content is sent with BDAT.
     pub(super) is_bdat: bool,
-    /// It only asks for its recipient: there is no content.
+    /// Only a probe of its recipient, without content.
     pub(super) is_probe: bool,
-    /// The content was put into the stream.
+    /// The content is in the output.
     pub(super) is_content_said: bool,
     /// The driver has written it to its end.
     pub(super) is_content_written: bool,
@@ -77,7 +77,7 @@ impl RunningTransaction {
         (index..).find(|at| self.unsaid.binary_search(at).is_err()).unwrap_or(index)
     }
 
-    /// Fills in the failures of recipients that this peer can't be given.
+    /// Sets the failures of recipients that cannot be sent to this peer.
     pub(super) fn leave_out(&mut self, failure: Option<Failure>) {
         let Some(failure) = failure else { return };
         let recipients = self.outgoing.recipients.iter().zip(&mut self.outcomes).enumerate();
@@ -113,7 +113,7 @@ pub(super) enum State {
     Data,
     /// After the content; the index of the recipient from which on the reply may be for (LMTP).
     Final(usize),
-    /// DATA was let in though no recipient was, RFC 2920 §3.1.
+    /// DATA was accepted without an accepted recipient, RFC 2920 §3.1.
     LoneDot,
     Rset,
     Quit,

@@ -166,7 +166,7 @@ impl ServerSession {
         }
     }
 
-    /// Goes by other settings from now on: more is known of the client.
+    /// Changes the settings: more is known about the client.
     pub fn obey(&mut self, config: Arc<ServerConfig>) {
         self.config = config;
     }

@@ -39,7 +39,7 @@ pub(super) enum Verb {
     Http,
     /// A header field, of HTTP or of a message.
     Field,
-    /// No command at all.
+    /// Not a command.
     Unknown,
 }
 

@@ -23,13 +23,13 @@ use mail::{ContentFacts, ContentScanner, Reply};
 enum StreamPosition {
     /// DATA only: first on a line.
     LineStart,
-    /// DATA only: behind a dot that was first on a line; it is withheld.
+    /// DATA only: after a dot at the start of a line; it is withheld.
     LineStartDot,
     /// DATA only: behind a line-start dot and a CR; both are withheld.
     LineStartDotCr,
-    /// Anywhere else.
+    /// At any other position.
     Text,
-    /// Behind a CR that is withheld.
+    /// After a CR that is withheld.
     Cr,
 }
 
@@ -92,9 +92,9 @@ impl ContentReader {
         }
     }
 
-    /// Takes content. `Some` is the index behind the end of DATA; never for BDAT.
+    /// Takes content. `Some` is the index after the end of DATA; never for BDAT.
     pub(super) fn push(&mut self, input: &[u8], sink: &mut dyn ContentSink) -> Option<usize> {
-        // `input[run..at]` was looked at and goes to the sink in one piece.
+        // `input[run..at]` was examined and goes to the sink in one piece.
         let (mut run, mut at) = (0, 0);
         while let Some(&byte) = input.get(at) {
             match self.at {
@@ -196,7 +196,7 @@ impl ContentReader {
         }
     }
 
-    /// The facts of all that is in the sink.
+    /// Facts of the content in the sink.
     pub(super) fn facts(&self) -> ContentFacts {
         if let Some(scanner) = &self.stripped {
             return ContentScanner::clone(scanner).finish();

@@ -287,7 +287,8 @@ impl ServerSession {
         self.known.find(&transaction.envelope.recipients, &recipient.mailbox)
     }
 
-    /// Asks the driver. The phase stays: further RCPTs may follow before the answer.
+    /// Returns the need for a decision about this recipient. The phase stays: further RCPTs may follow before the
+    /// answer.
     fn ask(&mut self, recipient: Recipient) -> Need {
         let number = self.open.push(recipient.clone());
         Need::Rcpt { number, recipient }

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-/// Cuts input into command lines without copying those that arrive whole.
+/// Splits input into command lines without copying whole ones.
 #[derive(Debug, Default)]
 pub(super) struct LineReader {
     /// A line that arrived in part. Freed with its line: an idle session keeps nothing.
     partial: Vec<u8>,
     /// The line is longer than allowed and is read to its end.
     overlong: Option<Overlong>,
-    /// The line was taken before and put back: it comes again, ahead of any input.
+    /// The line was taken and put back: it is returned again, before any input.
     is_put_back: bool,
     /// The line that was taken last ended with LF alone.
     ended_with_lf: bool,
@@ -90,7 +90,7 @@ impl LineReader {
         whole.or_else(|| line.strip_suffix(b"\n")).unwrap_or(line)
     }
 
-    /// Puts back the line that was taken last: the next call takes it again.
+    /// Puts back the last line: the next call returns it again.
     pub(super) fn put_back(&mut self, line: LineInput<'_>) {
         self.is_put_back = true;
         match line {
@@ -142,7 +142,7 @@ impl LineReader {
     }
 }
 
-/// The index behind the first line end; `before` is the byte that precedes `bytes`.
+/// The index after the first line end; `before` is the byte that precedes `bytes`.
 fn line_end(before: Option<u8>, bytes: &[u8], takes_lf: bool) -> Option<usize> {
     memchr::memchr_iter(b'\n', bytes)
         .find(|&lf| {

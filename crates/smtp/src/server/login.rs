@@ -15,7 +15,7 @@ pub const LOGIN_LINE_BYTES_MAX: usize = 12_288;
 /// The driver's answer to a client message in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoginAnswer {
-    /// The exchange goes on with this.
+    /// The next challenge of the exchange.
     Challenge(Vec<u8>),
     /// The client is authenticated.
     Accepted,

@@ -45,8 +45,8 @@ impl OpenRecipients {
         self.first.wrapping_add(self.earlier.len() as u32)
     }
 
-    /// Takes an answer. `Some` is the first recipient with its answer, if that is known now;
-    /// [`OpenRecipients::take_answered`] gives those behind it.
+    /// Takes an answer. `Some` is the first recipient with its answer, if known now; [`OpenRecipients::take_answered`]
+    /// returns the following ones.
     pub(super) fn answer(
         &mut self,
         number: u32,

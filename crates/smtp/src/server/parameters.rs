@@ -173,7 +173,7 @@ fn ret(value: &str) -> Result<Ret, Reply> {
     }
 }
 
-/// RFC 3461 §4.1: NEVER stands alone.
+/// RFC 3461 §4.1: NEVER must be alone.
 fn notify(value: &str) -> Option<Notify> {
     if value.eq_ignore_ascii_case("NEVER") {
         return Some(Notify::NEVER);
@@ -221,7 +221,7 @@ pub(super) struct Chunk {
     /// Octets after the command line. Numbers beyond 64 bits count as [`u64::MAX`]: a chunk of that size is never
     /// complete.
     pub(super) octets: u64,
-    /// LAST was given: the message ends with this chunk.
+    /// LAST: the message ends with this chunk.
     pub(super) last: bool,
     /// Something that is not LAST was given: the chunk is known to be there, but is refused.
     pub(super) malformed: bool,

@@ -10,8 +10,8 @@ use mail::{EnhancedStatus, Mailbox, Mono, Reply};
 const UNKNOWN_BEFORE_HELLO_MAX: u8 = 3;
 
 impl ServerSession {
-    /// A line that is no command. Behind a BDAT that was not understood comes content of unknown
-    /// length: rather than taking that for commands, the session ends.
+    /// A line that is not a command. After an invalid BDAT, content of unknown length follows: the session ends, so
+    /// that content is not read as commands.
     pub(super) fn lost_line(&mut self, now: Mono, why: &'static str, is_bdat: bool) {
         self.keep_waiting(now, false);
         if !self.count_command() {
@@ -115,7 +115,7 @@ impl ServerSession {
         self.write(&reply);
     }
 
-    /// 421 in the output, nothing more is read.
+    /// Writes 421; no more input is read.
     pub(super) fn close(&mut self, status: (u8, u16, u16), why: &str) {
         let reply = replies::closing(&self.config, status, why);
         self.write(&reply);

@@ -52,7 +52,7 @@ pub(super) struct Offers<'a> {
     pub(super) starttls: bool,
     pub(super) require_tls: bool,
     pub(super) mechanisms: &'a [&'static str],
-    /// The line, or nothing.
+    /// The line, or empty.
     pub(super) xclient: &'a str,
 }
 

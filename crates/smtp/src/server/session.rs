@@ -42,7 +42,7 @@ pub struct ServerSession {
     pub(super) rcpt_given: bool,
     /// Recipients with unwritten replies.
     pub(super) open: OpenRecipients,
-    /// RCPTs that were accepted, but for those that named a recipient once more.
+    /// Accepted RCPTs, without repetitions of a recipient.
     pub(super) accepted: usize,
     /// Finds duplicates in the envelope.
     pub(super) known: RecipientIndex,
@@ -82,13 +82,13 @@ pub(super) enum Phase {
     Response,
     /// Content up to the final dot.
     Data,
-    /// Content by count; `left` octets of the chunk are to come.
+    /// Content by count; `left` octets of the chunk are outstanding.
     Chunk { chunk: Chunk, left: u64 },
     /// A chunk that is refused with `reply` once its last octet was dropped (RFC 3030 §2).
     Drop { left: u64, last: bool, reply: Reply },
-    /// Nothing in clear is read any more.
+    /// No more input is read in clear.
     StartTls,
-    /// Nothing is read any more.
+    /// No more input is read.
     Closing,
 }
 
@@ -234,7 +234,7 @@ impl ServerSession {
         }
     }
 
-    /// While recipients are open: a command that cannot be performed yet comes again.
+    /// While recipients are open: a command that cannot be performed yet is put back.
     fn take_further(&mut self, now: Mono, line: LineInput<'_>) -> Need {
         if let LineInput::Complete(line) = &line
             && let Some(need) = self.open_further(now, line)

@@ -1,4 +1,4 @@
-//! Accept records: a message as it came.
+//! Accept records: messages as received.
 
 use super::envelope::{
     envelope_bytes, meta_bytes, put_envelope, put_meta, read_envelope, read_meta,
@@ -143,7 +143,7 @@ pub(crate) fn read_loaded(body: &Bytes) -> Option<Loaded> {
     })
 }
 
-/// Length of envelope and meta of an accept record, given its body.
+/// Length of envelope and meta in the body of an accept record.
 pub(crate) fn envelope_and_meta_bytes(body: &[u8]) -> usize {
     read_parts(body).map_or(0, |parts| parts.envelope.len() + parts.meta.len())
 }

@@ -46,7 +46,7 @@ pub(super) fn read_envelope(bytes: &[u8], count: u32) -> Option<Envelope> {
         Some(text) => Some(mailbox(text)?),
         None => None,
     };
-    // Earlier versions kept some of their own that no server takes.
+    // Earlier versions stored ENVIDs of their own that no server accepts.
     let envid = r.optional()?.and_then(Envid::parse);
     let mut recipients = Vec::with_capacity((count as usize).min(bytes.len()));
     for _ in 0..count {
@@ -107,7 +107,7 @@ pub(super) fn meta_of_queue(bytes: &[u8]) -> Cow<'_, [u8]> {
         }
         let Some(field) = r.u16() else { return Cow::Borrowed(bytes) };
         let length = r.varint().and_then(|length| usize::try_from(length).ok());
-        // A malformed meta is kept as it is.
+        // A malformed meta is kept unchanged.
         if length.and_then(|length| r.take(length)).is_none() {
             return Cow::Borrowed(bytes);
         }

@@ -19,7 +19,7 @@ pub(crate) mod kind {
     pub(crate) const STATE: u8 = 4;
     /// An accept that compaction moved here; it replaces earlier records of the message.
     pub(crate) const COPY: u8 = 5;
-    /// All that is known of a message beside its accept.
+    /// A message's complete state besides its accept.
     pub(crate) const RESIDUE: u8 = 6;
     /// A message is settled; replaces its settles at compaction.
     pub(crate) const GONE: u8 = 7;

@@ -73,7 +73,7 @@ pub(crate) fn put_indexed(out: &mut Vec<u8>, head: &AcceptHead, summary: &IndexS
     out.extend_from_slice(&summary.meta);
     let mut last = None;
     for &domain in &summary.domains {
-        // A domain is written as given; zero stands for "as before".
+        // A domain is written as received; zero repeats the last one.
         if last == Some(domain) {
             out.push(0);
         } else {

@@ -15,7 +15,7 @@ pub(crate) struct Retry {
 /// Everything known of a message beside its accept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Residue {
-    /// The message's, as a bare number: there is no default id.
+    /// The message id as a plain number: there is no default id.
     pub id: u64,
     /// Indices that are open, ascending.
     pub open: Vec<u32>,

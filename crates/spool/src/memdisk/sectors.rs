@@ -28,7 +28,7 @@ impl Sectors {
         self.runs.insert(start, end);
     }
 
-    /// Those from `end` on are no longer in it.
+    /// Removes the sectors from `end` on.
     pub(super) fn truncate(&mut self, end: usize) {
         self.runs.split_off(&end);
         if let Some(mut last) = self.runs.last_entry() {

@@ -1,4 +1,4 @@
-//! The first pass: reads the directory and all segments, and changes nothing.
+//! The first pass: reads the directory and all segments, without changes.
 
 use crate::batch::BatchHeader;
 use crate::block::VERSION;
@@ -88,7 +88,7 @@ impl Recovery {
         Recovery { trusts_torn_tail: torn_tail, ..self }
     }
 
-    /// Reads the directory and all segments; changes nothing on disk.
+    /// Reads the directory and all segments, without changes on disk.
     pub(crate) fn read(
         self,
         disk: &dyn Disk,

@@ -94,8 +94,7 @@ impl Recovery {
         if end + catalog.bytes_max() + config.block_bytes > footer_offset {
             return Ok(());
         }
-        // A batch that was cut may be whole behind an index batch that was torn: the same index
-        // written here once more would make it valid again.
+        // A cut batch may be whole after a torn index batch: an equal index written here would make it valid again.
         scan::cut(disk, &file, (key, length), end, sync)?;
         let seal = self.last_index(config, (key, end), catalog, previous_index);
         seal.write(disk, sync)?;
@@ -117,8 +116,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// The index batch over `catalog` that belongs at the end of a segment's data, and the footer right
-    /// behind it.
+    /// The index batch over `catalog` for the end of a segment's data, and the footer directly after it.
     fn last_index(
         &mut self,
         config: &SpoolConfig,

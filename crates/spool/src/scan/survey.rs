@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// All segments at a glance.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// Those that are there, in ascending order.
+    /// Existing segments, in ascending order.
     pub extents: Vec<Extent>,
-    /// Those that must be there and are not.
+    /// Missing segments.
     pub missing: Vec<SegmentKey>,
     /// The content of the register; empty if unusable.
     pub register: Register,
@@ -26,8 +26,8 @@ pub(crate) struct Survey {
     pub register_error: Option<DiskError>,
 }
 
-/// Looks at both ends of all segments, which come in ascending order, and at the register. Those
-/// in `aside` were put aside because of damage.
+/// Reads both ends of all segments, given in ascending order, and the register. The segments in `aside` were set aside
+/// because of damage.
 pub(crate) fn survey(
     disk: &dyn Disk,
     keys: impl Iterator<Item = SegmentKey>,
@@ -83,8 +83,7 @@ fn goes_on_without(register: &Register, extents: &[Extent]) -> bool {
 fn entered_end(entry: &mut RegisterEntry, extent: &Extent, said_end: Option<u64>) -> Option<u64> {
     let is_cut = extent.footer.is_none() && extent.length < entry.length;
     if entry.end == 0 && said_end.is_none() && is_cut {
-        // Files are made in their full length, and cut only behind their footer: all that is gone
-        // may have been data.
+        // Files are created in full length, and cut only after their footer: the missing part may have been data.
         entry.end = entry.length.saturating_sub(SECTOR_BYTES);
     }
     (entry.end > 0).then_some(entry.end)

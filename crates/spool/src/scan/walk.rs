@@ -28,7 +28,7 @@ pub(crate) enum ScanItem<'a> {
 pub(crate) struct ScanEnd {
     /// End of the valid data.
     pub end: u64,
-    /// Something that was never acknowledged comes after it.
+    /// Unacknowledged data follows.
     pub torn: bool,
     /// Data before the end has changed, or any sector is unreadable.
     pub damaged: bool,
@@ -120,7 +120,7 @@ impl<'a> Walk<'a> {
         visit: &mut dyn FnMut(ScanItem<'_>),
     ) -> Result<ScanEnd, DiskError> {
         if known_end.is_some_and(|known| known > self.limit) {
-            // The file has lost its end: no footer comes after its data.
+            // The file has lost its end: no footer follows its data.
             self.limit = self.length;
         }
         let limit = self.limit;
@@ -163,7 +163,7 @@ impl<'a> Walk<'a> {
             result.end = header.first_offset;
             return Ok(true);
         }
-        // Either nothing was ever written here, or the header is damaged.
+        // Either no data was ever written here, or the header is damaged.
         let known_end = known_end.filter(|&known| known > 0);
         let (found, is_synced) = self.find(SECTOR_BYTES, 0)?;
         let Some(found) = found else {
@@ -232,13 +232,13 @@ impl<'a> Walk<'a> {
         {
             return Ok(true);
         }
-        // The footer of its earlier life is there until it is full again.
+        // The old footer remains until the file is full again.
         let is_new = !self.window.is_unreadable(self.limit, self.length)
             && self.is_blank(self.limit, self.length)?;
         Ok(is_new && !self.is_blank(offset, self.limit)?)
     }
 
-    /// There is nothing but zeros between the two.
+    /// Returns true if all bytes between the two are zero.
     fn is_blank(&mut self, from: u64, to: u64) -> Result<bool, DiskError> {
         let mut at = from;
         while at < to {

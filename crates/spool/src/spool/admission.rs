@@ -184,9 +184,9 @@ pub(super) struct Submit {
 pub(super) enum SubmitKind {
     /// Ends recipients and adds no message, so it frees space. Refused only if the disk fails.
     Settle,
-    /// It ends recipients that can't be settled without the message that comes with it.
+    /// Ends recipients that cannot be settled without the accompanying message.
     Report,
-    /// It adds no message and frees nothing: attempts, notices, an operator's hold.
+    /// Adds no message and frees no space: attempts, notices, an operator's hold.
     Advice,
     /// It adds a message.
     Accept,

@@ -47,7 +47,7 @@ pub struct Spool {
     stalled: Option<Stalled>,
     /// Other operations that wait for the same.
     put_off: Vec<Io>,
-    /// Kept from batch to batch.
+    /// Reused from batch to batch.
     buffer: Option<WriteBuffer>,
     bulk: VecDeque<Io>,
     waiting: BTreeMap<IoTicket, BulkPurpose>,
@@ -78,9 +78,9 @@ struct Commit {
 /// A batch waiting for disk space or a descriptor.
 #[derive(Debug)]
 struct Stalled {
-    /// `None` while it is tried again.
+    /// `None` during a retry.
     io: Option<Io>,
-    /// It may be tried again now.
+    /// A retry is due.
     due: bool,
     /// Refusal for submits that would have to wait behind it.
     refusal: Refusal,

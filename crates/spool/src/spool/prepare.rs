@@ -1,4 +1,4 @@
-//! Makes segments ready ahead of need: zero-writes files, gives them their names.
+//! Prepares segments ahead of need: zero-writes and renames files.
 
 use super::{BulkPurpose, Spool};
 use crate::disk::{DiskError, DiskErrorKind};
@@ -125,7 +125,7 @@ impl Spool {
         let from = unfinished_name(generation);
         let is_allocated = matches!(result, Ok(OpResult::Allocated));
         if let Err(error) = result {
-            // No promise depends on this file: try again when there is space.
+            // No guarantee depends on this file: retry once there is space.
             self.space.zeroing = None;
             self.space.note_failed(error.kind == DiskErrorKind::Full);
             self.push_bulk(Op::Remove { file: from, sync: false }, BulkPurpose::RemoveUnfinished);

@@ -1,4 +1,4 @@
-//! Segments that nothing needs any more leave: first the register, then the directory.
+//! Release of unneeded segments: first from the register, then from the directory.
 
 use super::{BulkPurpose, Spool};
 use crate::io::{Io, Op};

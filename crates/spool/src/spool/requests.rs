@@ -9,7 +9,7 @@ use crate::record::Record;
 use crate::request::{Completion, Refusal, Request, Ticket};
 
 impl Spool {
-    /// Takes a request; the answer comes from [`Spool::poll_completion`].
+    /// Handles a request; the answer is returned by [`Spool::poll_completion`].
     pub fn handle_request(&mut self, request: Request) {
         if self.memory.is_some() {
             return self.handle_in_memory(request);
