@@ -25,23 +25,24 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 
 /// A request line, its newline included.
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
-/// How long a client may take to send its request.
+/// Timeout for a client's request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a client may take to read a piece of the response.
+/// Timeout for a client to read a piece of the response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Clients at once. Of more, the one gives way that has sent no request for longest.
 const CLIENTS_MAX: usize = 16;
-/// What a client goes on sending when its request was refused is read for so long: it would not see the answer otherwise.
+/// Time for which input after a refused request is read and discarded, since the client would not see the answer
+/// otherwise.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Responses are written in pieces of about this size.
 const RESPONSE_BYTES: usize = 64 * 1024;
 /// Responses that may wait for the client.
 const RESPONSES_MAX: usize = 64;
-/// How long a command waits for the next line: while much is done, one comes every second.
+/// Client's timeout for the next line; a long command sends one every second.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long it waits for a server that takes no connection, and then for one that takes no request.
+/// Client's timeout for the connection, and then for sending the request.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the disk of the socket's file may take. Then the address that lies on no disk is tried.
+/// Timeout for the disk of the socket's file, after which the abstract address is tried.
 const FILE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A socket that listens; its file is removed when it is dropped.
@@ -63,8 +64,8 @@ impl ControlSocket {
     /// operating system says.
     pub(crate) fn bind(path: &Path) -> io::Result<ControlSocket> {
         check_vacant(path)?;
-        // The file appears under its own name only when it has its mode and the socket listens:
-        // nobody can connect before that, and a stale file is replaced in one step.
+        // The file gets its name only after its mode is set and the socket listens. So no client can connect before
+        // that, and a stale file is replaced atomically.
         let mut fresh = path.as_os_str().to_owned();
         fresh.push(".new");
         let fresh = PathBuf::from(fresh);
@@ -156,14 +157,14 @@ pub(crate) fn check_place(path: &Path, spools: &[PathBuf]) -> io::Result<()> {
     match look_at(path) {
         Ok(Some(_)) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // What is wrong with a spool is reported as the spool's.
+        // Problems of a spool directory are reported by the spool.
         _ if will_be_made => Ok(()),
         Ok(None) => fs::metadata(directory).map(drop),
         Err(error) => Err(error),
     }
 }
 
-/// What socket is there, if one is.
+/// The socket at `path`, if any.
 fn look_at(path: &Path) -> io::Result<Option<fs::Metadata>> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.file_type().is_socket() => Ok(Some(meta)),
@@ -176,7 +177,7 @@ fn look_at(path: &Path) -> io::Result<Option<fs::Metadata>> {
     }
 }
 
-/// Whether a socket may be put at `path`.
+/// Checks that a socket may be created at `path`.
 fn check_vacant(path: &Path) -> io::Result<()> {
     if look_at(path)?.is_none() {
         return Ok(());
@@ -285,7 +286,7 @@ async fn serve_client(
     send(&mut stream, &text).await
 }
 
-/// Whether the client has closed the connection, and not only said that it sends no more.
+/// Returns true if the client has closed the connection, not only its sending side.
 fn has_hung_up(stream: &UnixStream) -> bool {
     let mut descriptors = [PollFd::new(stream, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -312,8 +313,7 @@ async fn send(stream: &mut UnixStream, text: &[u8]) -> io::Result<()> {
     tokio::time::timeout(RESPONSE_TIMEOUT, stream.write_all(text)).await?
 }
 
-/// Reads one line: the request, and the version of the protocol that it is in. What is wrong with
-/// it comes as a sentence.
+/// Reads one line: the request, and its protocol version. Errors are sentences.
 async fn read_request(stream: &mut UnixStream) -> Result<(ControlRequest, u32), String> {
     let mut line = Vec::new();
     loop {
@@ -347,19 +347,19 @@ async fn read_request(stream: &mut UnixStream) -> Result<(ControlRequest, u32), 
     Ok((serde_json::from_value(request).map_err(misread)?, version))
 }
 
-/// Why a request got no answer.
+/// The reason why a request got no answer.
 #[derive(Debug)]
 pub(crate) enum ClientError {
     /// No server at the socket.
     Unreachable(io::Error),
     /// The connection broke, or what came makes no sense.
     Broken(String),
-    /// What was to take the responses failed.
+    /// Writing the responses failed.
     Output(io::Error),
 }
 
-/// A connection whose `connect` and writes wait for a server that does nothing no longer than they may: on Linux the
-/// time that a write may take is also that of `connect`, when the backlog is full.
+/// Connects with a timeout for `connect` and for writes to an idle server. On Linux the send timeout also limits
+/// `connect` while the backlog is full.
 fn connect(path: &Path) -> io::Result<BlockingStream> {
     let prepared = || {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;

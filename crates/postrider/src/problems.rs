@@ -102,7 +102,7 @@ pub(crate) fn sentence(problem: &Problem) -> String {
     }
 }
 
-/// How often the list is asked for.
+/// Interval of the checks.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// They are written as long as this is there.
@@ -118,7 +118,7 @@ impl ProblemWatch {
     ) -> ProblemWatch {
         let (problems, console) = (Arc::clone(problems), Arc::clone(console));
         let watching = ProblemWatch(Arc::default());
-        // What is wrong for less than a second has no line.
+        // Problems that last less than a second are not logged.
         let mut known = None;
         watch.follow_every(ASKED_EVERY, &watching.0, move |_| match &mut known {
             None => known = Some(BTreeMap::new()),

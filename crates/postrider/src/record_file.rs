@@ -1,5 +1,5 @@
-//! A file of small records by key, of the kind that is read once, at the start, and that a server can do without if it
-//! must: changes are appended, and what is no longer true is left out when the file is written anew.
+//! A file of small records by key, for state that is read once at the start and that the server can do without. Changes
+//! are appended, and a rewrite drops obsolete records.
 
 mod format;
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// A file is not written anew before it has grown to so many octets, and to twice what it then held.
 const REWRITTEN_BYTES_MIN: u64 = 1 << 20;
 
-/// Where it can't be written anew it grows to so many times the length at which it should have been.
+/// Maximum growth while rewriting fails, as a multiple of the length for a rewrite.
 const GROWTH_MAX: u64 = 4;
 
 /// Records in one batch of a file that is written anew.
@@ -28,7 +28,7 @@ pub(crate) struct RecordFile {
     path: PathBuf,
     file: Arc<LockedFile>,
     salt: Salt,
-    /// Where the next batch goes: all before it is synced.
+    /// Offset of the next batch; everything before it is synced.
     end: u64,
     /// There may be something behind `end`: half a batch.
     has_rest: bool,
@@ -38,11 +38,11 @@ pub(crate) struct RecordFile {
     rewritten_at: u64,
     /// It is not written any more once it is so long and can't be written anew.
     bytes_max: u64,
-    /// What is wrong with what was synced: nothing is written any more.
+    /// Damage of synced data: nothing more is written.
     damage: Option<String>,
 }
 
-/// Why a file could not be read.
+/// The reason why a file could not be read.
 #[derive(Debug)]
 pub(crate) enum Unreadable {
     /// It may be well: it could not be opened, or another process has it.
@@ -58,8 +58,8 @@ impl fmt::Display for Unreadable {
 }
 
 impl RecordFile {
-    /// Opens a file, or makes one, and hands each key to `take`, with its record, in the order of keys. Half a batch
-    /// at its end is left out: nobody was told that it is on disk.
+    /// Opens or creates a file, and passes each key and record to `take`, in the order of keys. A partial batch at the
+    /// end is skipped: it was never acknowledged as durable.
     pub(crate) fn open(
         path: &Path,
         mut take: impl FnMut(&[u8], &[u8]),
@@ -138,12 +138,12 @@ impl RecordFile {
         self.file.sync_data().map_err(|error| error.to_string())
     }
 
-    /// Whether there was half a batch at its end, of which nobody was told that it is on disk.
+    /// Returns true if there was a partial batch at its end, which was never acknowledged.
     pub(crate) fn has_rest(&self) -> bool {
         self.has_rest
     }
 
-    /// Whether what is written here is read at the next start.
+    /// Checks that the next start will read data written here.
     fn check(&self) -> Result<(), String> {
         if let Some(damage) = &self.damage {
             return Err(damage.clone());
@@ -180,7 +180,7 @@ impl RecordFile {
 
     fn append(&mut self, batch: &[u8]) -> io::Result<()> {
         if self.has_rest {
-            // What stands behind half a batch would make that damage.
+            // Data after a partial batch would count as damage.
             self.file.set_len(self.end)?;
         }
         self.has_rest = true;
@@ -189,7 +189,7 @@ impl RecordFile {
         self.has_rest = false;
         self.end += batch.len() as u64;
         if self.has_mark {
-            // What can't be marked is on disk all the same. It is synced with the next batch.
+            // The batch is durable even if the mark fails. The mark is synced with the next batch.
             let _ = self.file.write_all_at(&format::mark(&self.salt, self.end), format::MARK_AT);
         }
         Ok(())

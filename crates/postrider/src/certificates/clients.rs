@@ -21,7 +21,7 @@ const NAMES_MAX: usize = 16;
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 255;
 
-/// How clients are asked for certificates: listeners that ask alike share it.
+/// A policy for client certificates, shared by listeners with equal settings.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClientCertPolicy {
     authorities: Option<PathBuf>,
@@ -38,10 +38,10 @@ impl ClientCertPolicy {
         self.authorities.as_ref()
     }
 
-    /// Who judges certificates.
+    /// The verifier of client certificates.
     ///
     /// # Errors
-    /// What is wrong with the authorities, in a sentence.
+    /// Returns the problem with the CA file in a sentence.
     pub(super) fn judge(
         &self,
         provider: &Arc<CryptoProvider>,
@@ -60,8 +60,8 @@ impl ClientCertPolicy {
     }
 }
 
-/// Judges the certificates of clients. Where none is required a bad one ends no handshake: many servers show
-/// one that nobody here knows, and their mail is welcome all the same. It counts for nothing then.
+/// Verifies client certificates. If none is required, an invalid one does not end the handshake: many servers present a
+/// certificate unknown here, and their mail is welcome. The certificate is then ignored.
 #[derive(Debug)]
 pub(crate) struct ClientCertCheck {
     /// `None`: whoever knows a certificate's fingerprint knows whose it is.
@@ -92,7 +92,7 @@ impl ClientCertCheck {
     }
 }
 
-/// Whatever the judge says, the client must have the key of its certificate.
+/// Regardless of the verdict, the client must prove possession of its private key.
 impl ClientCertVerifier for ClientCertCheck {
     fn client_auth_mandatory(&self) -> bool {
         self.required
@@ -137,7 +137,7 @@ impl ClientCertVerifier for ClientCertCheck {
     }
 }
 
-/// What a certificate says. `None`: nothing that can be read.
+/// Parses a certificate; `None` if it is unreadable.
 fn read(certificate: &CertificateDer<'_>) -> Option<ClientCertificate> {
     let parsed = Certificate::from_der(certificate).ok()?;
     let names = parsed.tbs_certificate().get_extension::<SubjectAltName>().ok().flatten();

@@ -1,5 +1,5 @@
-//! What is made of one certificate's files, or of one file of authorities. Each is looked at apart from the others: one
-//! file may hang, or be of no use.
+//! TLS material from one certificate's files, or from one CA file. Each entry is loaded independently, because one file
+//! may hang or be invalid.
 
 use super::clients::{ClientCertCheck, ClientCertPolicy};
 use super::expiry::{self, Expiry};
@@ -15,12 +15,12 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// What is read from files.
+/// The files of an entry.
 #[derive(Clone, Debug)]
 pub(super) enum CertificateSource {
     /// A certificate with its key.
     Own(Certificate),
-    /// What clients' certificates are judged by.
+    /// The policy for client certificates.
     Clients(ClientCertPolicy),
 }
 
@@ -34,17 +34,17 @@ pub(super) struct CertificateEntry {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) read: LoadedCertificate,
-    /// Why files that have changed are not used.
+    /// The reason why changed files are not used.
     pub(super) unread: Option<String>,
 }
 
-/// What was read, and what the files were then.
+/// Loaded material, with the state of the files at the time.
 #[derive(Debug, Default)]
 pub(super) struct LoadedCertificate {
     stamps: Vec<Stamp>,
     pub(super) made: Option<TlsMaterial>,
     pub(super) expiry: Option<Expiry>,
-    /// Why an ordered certificate is of no use, or not there yet.
+    /// The reason why an ACME certificate is unusable or missing.
     pub(super) left_out: Option<String>,
 }
 
@@ -54,12 +54,12 @@ pub(super) enum TlsMaterial {
     Clients(Arc<ClientCertCheck>),
 }
 
-/// What can't be used, and why.
+/// An unusable entry, with the reason.
 #[derive(Debug)]
 pub(super) enum UnusableCertificate {
     /// The certificate of this line, and why, for each key that names a file of no use.
     Certificate(u32, Vec<UnusableKey>),
-    /// What clients' certificates are judged by.
+    /// The policy for client certificates.
     Clients(Option<ClientCertPolicy>, String),
 }
 
@@ -76,7 +76,7 @@ impl CertificateEntry {
         ask(&mut lock(&self.state))
     }
 
-    /// What the files were when they were read.
+    /// The state of the files when they were read.
     pub(super) fn stamps(&self) -> Vec<Stamp> {
         self.with(|state| state.read.stamps.clone())
     }
@@ -95,7 +95,7 @@ impl CertificateEntry {
         }
     }
 
-    /// Who judges certificates of clients that are asked for them so.
+    /// The verifier of client certificates, with its policy.
     pub(super) fn judge(&self) -> Option<(&ClientCertPolicy, Arc<ClientCertCheck>)> {
         let CertificateSource::Clients(asked) = &self.source else { return None };
         match self.with(|state| state.read.made.clone()) {
@@ -111,12 +111,12 @@ impl CertificateEntry {
 }
 
 impl CertificateSource {
-    /// Whether it is ordered, and may not have come yet.
+    /// Returns true for an ACME certificate, which may not exist yet.
     pub(super) fn is_ordered(&self) -> bool {
         matches!(self, CertificateSource::Own(certificate) if certificate.ordered.is_some())
     }
 
-    /// What people know it by.
+    /// The path that identifies it in messages.
     pub(super) fn path(&self) -> &Path {
         match self {
             CertificateSource::Own(certificate) => &certificate.chain,
@@ -137,7 +137,7 @@ impl CertificateSource {
         }
     }
 
-    /// What there is of an ordered one that can't be used.
+    /// A placeholder for an unusable ACME certificate.
     pub(super) fn left_out(&self, why: &UnusableCertificate) -> LoadedCertificate {
         let stamps = stamps(&[self.path()], &mut |_| ());
         LoadedCertificate {
@@ -148,7 +148,7 @@ impl CertificateSource {
     }
 }
 
-/// What is seen of files before they are read: what is written in between is noticed then.
+/// Stamps of files before they are read, so that a change in between is noticed.
 fn stamps(paths: &[&Path], before: &mut dyn FnMut(&Path)) -> Vec<Stamp> {
     let see = |path: &&Path| {
         before(path);

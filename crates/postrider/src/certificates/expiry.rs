@@ -1,4 +1,4 @@
-//! When the certificates of this server end, and when that is told.
+//! Expiry of the server's certificates, and warnings about it.
 
 use mail::Wall;
 use mta::problems::DetectedProblem;
@@ -10,12 +10,12 @@ use x509_cert::der::Decode as _;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Whether a certificate is one of X.509 version 3: TLS libraries refuse others, in words about the peer.
+/// Checks that a certificate is X.509 version 3: TLS libraries refuse other versions with errors that blame the peer.
 ///
 /// # Errors
-/// A sentence.
+/// Returns a sentence.
 pub(super) fn check_version(der: &[u8]) -> Result<(), String> {
-    // What can't be read is told elsewhere.
+    // Unreadable certificates are reported by another check.
     let Ok(certificate) = Certificate::from_der(der) else { return Ok(()) };
     let number = match certificate.tbs_certificate().version() {
         Version::V3 => return Ok(()),
@@ -35,7 +35,7 @@ pub(super) struct Expiry {
     ends: Wall,
     /// It is told no sooner before its end than this.
     warning_max: Duration,
-    /// When it was told last.
+    /// Time of the last warning.
     told: Option<Wall>,
 }
 
@@ -57,7 +57,7 @@ impl Expiry {
         Ok(Expiry { file: file.to_owned(), ends, warning_max, told: None })
     }
 
-    /// What is to be told at `now`, once a day from `warning` before the end.
+    /// The warning due at `now`, once a day from `warning` before the end.
     pub(super) fn due(&mut self, now: Wall, warning: Duration) -> Option<String> {
         let warning = warning.min(self.warning_max);
         let is_near = !warning.is_zero() && now.after(warning) >= self.ends;
@@ -69,7 +69,7 @@ impl Expiry {
         Some(self.sentence(now))
     }
 
-    /// What is wrong at `now`: from `warning` before the end on.
+    /// The problem at `now`, from `warning` before the end.
     pub(super) fn problem(&self, now: Wall, warning: Duration) -> Option<DetectedProblem> {
         let is_near = now.after(warning.min(self.warning_max)) >= self.ends;
         let found = DetectedProblem::warning(self.file.display().to_string(), self.sentence(now));

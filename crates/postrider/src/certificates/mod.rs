@@ -43,15 +43,15 @@ pub(crate) struct Certificates {
 #[derive(Debug, Default)]
 struct State {
     servers: Servers,
-    /// What they are made of; `None`: no configuration has been adopted.
+    /// The entries behind the configurations; `None` before the first adoption.
     entries: Option<Vec<Arc<CertificateEntry>>>,
-    /// So long before its end a certificate is told of.
+    /// Time before the expiry at which warnings begin.
     warning: Duration,
     /// Looks at the files, once there is one.
     watch: Option<Arc<FileWatch>>,
 }
 
-/// What handshakes begin with.
+/// TLS configurations of the server.
 #[derive(Clone, Debug, Default)]
 struct Servers {
     /// `None`: there is no certificate.
@@ -59,7 +59,7 @@ struct Servers {
     asking: BTreeMap<ClientCertPolicy, TlsAcceptConfig>,
 }
 
-/// What a handshake with a client begins with.
+/// The TLS configuration for a handshake with a client.
 #[derive(Clone, Debug)]
 pub(crate) struct TlsAcceptConfig {
     pub(crate) config: Arc<ServerConfig>,
@@ -145,13 +145,13 @@ impl Certificates {
         self.follow(&state);
     }
 
-    /// Whether there is any.
+    /// Returns true if the server has a certificate.
     pub(crate) fn is_any(&self) -> bool {
         self.is_any.load(Ordering::Relaxed)
     }
 
-    /// What a client's handshake begins with, who is asked for a certificate or not. `None`: there is no
-    /// certificate of ours.
+    /// The TLS configuration for clients, with or without a request for a client certificate. `None` if the server has
+    /// no certificate.
     pub(crate) fn door(&self, asked: Option<&ClientCertificates>) -> Option<TlsAcceptConfig> {
         let servers = &lock(&self.state).servers;
         match asked {
@@ -175,7 +175,7 @@ impl Certificates {
         if looks.find_change(&stamps, &mut before) {
             self.read_entry(entry, &mut before);
         } else if looks.is_same() {
-            // What could not be used is gone, and what is in use is there again.
+            // The unusable file is gone, and the one in use is back.
             entry.with(|state| state.unread = None);
         }
     }
@@ -289,7 +289,7 @@ impl Service for Arc<Certificates> {
     }
 
     fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
-        // What is ordered keeps no server from starting: another one is ordered in its place.
+        // A bad ACME certificate must not prevent a start: a new one is ordered.
         let is_first = lock(&self.state).entries.is_none();
         let (mut entries, mut mistakes) = (Vec::new(), Vec::new());
         for source in sources(next.config) {
@@ -317,7 +317,7 @@ impl Service for Arc<Certificates> {
     }
 }
 
-/// What a configuration says of certificates: those of this server, and how listeners ask clients for theirs.
+/// The certificate settings of a configuration: server certificates, and policies for client certificates.
 fn sources(config: &Config) -> impl Iterator<Item = CertificateSource> {
     let asked = config.listeners.iter().filter_map(|one| one.client_certificates.as_deref());
     let asked: BTreeSet<ClientCertPolicy> = asked.map(ClientCertPolicy::new).collect();
@@ -347,10 +347,10 @@ fn server(
         None => builder.with_no_client_auth(),
     };
     let mut server = builder.with_cert_resolver(Arc::clone(choice) as Arc<dyn ResolvesServerCert>);
-    // All suites are good; that the server chooses is what those who audit it look for.
+    // All suites are strong; audits expect the server's preference.
     server.ignore_client_order = true;
-    // Sessions are resumed by tickets, whose keys change every six hours: nothing is kept here. Keys are of
-    // one door: what a ticket says of a client's certificate is said of those who judge there.
+    // Sessions are resumed by tickets, with keys that change every six hours, so no state is stored here. The keys
+    // belong to one TLS configuration, so a ticket's client certificate is used only under the policy that verified it.
     server.ticketer = Ticketer::new().map_err(unusable)?;
     // One for the next connection: each costs about as much as deriving the keys of a session.
     server.send_tls13_tickets = 1;

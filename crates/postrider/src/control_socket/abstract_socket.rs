@@ -34,7 +34,7 @@ fn is_trusted(uid: Uid) -> bool {
     uid.is_root() || uid == geteuid()
 }
 
-/// Listens at the address of `path`. `None` where the system has no such addresses, or somebody is there.
+/// Listens at the abstract address of `path`. `None` if the system has no abstract addresses, or the address is in use.
 pub(super) fn bind(path: &Path) -> Option<std::os::unix::net::UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None).ok()?;
     socket.bind(&address(path).ok()?).ok()?;
@@ -57,7 +57,7 @@ pub(super) async fn accept(listener: Option<&UnixListener>) -> io::Result<UnixSt
 /// Connects to the server of `path`.
 ///
 /// # Errors
-/// As the operating system says, or somebody else listens there.
+/// Returns the operating system's error, and an error if another user's process listens there.
 pub(super) fn connect(path: &Path, prepared: Socket) -> io::Result<BlockingStream> {
     prepared.connect(&address(path)?)?;
     if !is_trusted(socket_peercred(&prepared)?.uid) {

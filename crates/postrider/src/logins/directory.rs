@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
-/// Logins that are under way; who comes then waits for its turn.
+/// Maximum number of concurrent logins; further ones wait.
 pub(super) const LOGINS_MAX: u64 = 1_024;
 
 /// The way to the directory of one table; clones are the same.
@@ -37,7 +37,7 @@ struct PasswordRequest {
 }
 
 impl LdapLoginServer {
-    /// And what is to be run for it.
+    /// Also returns the task to run for it.
     pub(super) fn new(table: &Arc<TableEntry>, lines: &LoginLines) -> (LdapLoginServer, Seed) {
         let (notes, taken) = mpsc::unbounded_channel();
         let logins = lines.open(LOGINS_MAX);
@@ -47,13 +47,12 @@ impl LdapLoginServer {
         (LdapLoginServer(Arc::new(shared)), seed)
     }
 
-    /// Whether it serves a table that is told this.
+    /// Returns true if it serves a table with equal settings.
     pub(super) fn is_of(&self, table: &TableEntry) -> bool {
         self.0.table.settings.is_like(&*table.settings)
     }
 
-    /// Whether a password is the user's, and how he is called: within this time, however many servers are
-    /// tried for it.
+    /// Checks a password and returns the user's name. The time limit covers all servers tried.
     pub(super) fn check(
         &self,
         table: &TableEntry,
@@ -112,7 +111,7 @@ impl LdapLoginServer {
     }
 }
 
-/// Works until nobody is left who could ask.
+/// Runs until every handle is dropped.
 async fn run(verifier: Option<Verifier>, mut notes: mpsc::UnboundedReceiver<PasswordRequest>) {
     // The configuration takes no other table for it.
     let Some(verifier) = verifier.map(Rc::new) else { return };
@@ -127,7 +126,7 @@ async fn run(verifier: Option<Verifier>, mut notes: mpsc::UnboundedReceiver<Pass
             };
             tokio::select! {
                 biased;
-                // Who has gone since wants nothing any more.
+                // The login was abandoned.
                 () = answer.closed() => {}
                 said = checked => { let _ = answer.send(said); }
             }

@@ -20,13 +20,13 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
-/// Logins that are under way; who comes then waits for its turn.
+/// Maximum number of concurrent logins; further ones wait.
 pub(super) const LOGINS_MAX: u64 = 1_024;
 
 /// A client that comes before it is known what is offered waits so long for that.
 const OFFER_MAX: Duration = Duration::from_secs(1);
 
-/// What is known of the mechanisms that are offered.
+/// The offered mechanisms, as far as known.
 #[derive(Clone, Debug)]
 pub(super) enum Offer {
     /// Nobody has answered yet.
@@ -49,11 +49,11 @@ struct DovecotShared {
 }
 
 impl Dovecot {
-    /// And what is to be run for it. It connects at once.
+    /// Also returns the task to run for it, which connects at once.
     pub(super) fn new(at: &HostPort, lines: &LoginLines) -> (Dovecot, Seed) {
         let (notes, taken) = mpsc::unbounded_channel();
         let (offered, offer) = watch::channel(Offer::Unknown);
-        // That it is there at all is what it is told first.
+        // Connect before the first login.
         let _ = notes.send(DovecotCommand::Connect);
         let shared = DovecotShared {
             notes,
@@ -77,7 +77,7 @@ impl Dovecot {
         match offer {
             Offer::Known(mechanisms) => Answer::Now(Some(mechanisms)),
             Offer::Unreachable => {
-                // Whoever comes next may know.
+                // Connect now, for the next caller.
                 let _ = self.0.notes.send(DovecotCommand::Connect);
                 Answer::Now(None)
             }
@@ -92,7 +92,7 @@ impl Dovecot {
         }
     }
 
-    /// Whether a password is the user's, and how he is called.
+    /// Checks a password and returns the user's name.
     pub(super) fn check(
         &self,
         claim: &Claim,
@@ -134,8 +134,8 @@ impl Dovecot {
     }
 }
 
-/// A number that tells a connection from those of others, and from the last one, which the server may
-/// not know to be gone.
+/// A process number that distinguishes this connection from those of other clients, and from our previous one, which
+/// the server may still consider open.
 fn process() -> u32 {
     u32::try_from(seed_of(0) % (1 << 31)).unwrap_or(1)
 }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use tokio::time::timeout;
 use verdict::IntrospectionResult;
 
-/// Questions that are under way; who comes then waits for its turn.
+/// Maximum number of concurrent requests; further ones wait.
 pub(super) const QUESTIONS_MAX: u64 = 64;
 /// An answer has no more bytes.
 const ANSWER_BYTES_MAX: usize = 65_536;
@@ -49,7 +49,7 @@ struct IntrospectionClient {
     questions: Arc<FairSemaphore>,
 }
 
-/// What was said of a token.
+/// The cached result for a token.
 struct CachedToken {
     /// `None`: it is nobody's.
     user: Option<String>,
@@ -66,16 +66,16 @@ impl Introspector {
         }))
     }
 
-    /// Whether it is told the same.
+    /// Returns true if the settings are equal.
     pub(super) fn is_of(&self, settings: &Introspection) -> bool {
         *self.0.settings == *settings
     }
 
-    /// Whose a token is. `None`: nobody's, or not for this.
-    /// Within its patience, with the wait for its turn.
+    /// The user of a token; `None` if the token is invalid or lacks the scope. The time limit includes the wait for a
+    /// turn.
     ///
     /// # Errors
-    /// Nobody says.
+    /// Returns an error if the server does not decide.
     pub(super) async fn check(
         self,
         token: Token,

@@ -33,7 +33,7 @@ impl LoginServers {
         Ok(dovecot)
     }
 
-    /// A reload may have changed what the table says.
+    /// Replaces the server's client if a reload changed the table's settings.
     fn directory(
         &self,
         registry: &Registry,

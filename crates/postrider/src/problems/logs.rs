@@ -1,4 +1,4 @@
-//! Why a log does not take all mail.
+//! Problems of logs that do not accept all mail.
 
 use crate::commit_thread::{Log, NO_IDS};
 use crate::mutex::lock;
@@ -13,7 +13,7 @@ pub(super) struct Logs(Vec<OneLog>);
 
 struct OneLog {
     path: String,
-    /// As of the last half second: nobody holds it while the disk is asked for anything.
+    /// At most half a second old. The lock is not held during disk access.
     status: Arc<Mutex<SpoolStatus>>,
     port: Arc<LogPort>,
 }

@@ -16,25 +16,25 @@ use std::time::Duration;
 
 /// Paths of one kind that are looked at, at most.
 const PATHS_MAX: usize = 64;
-/// How often.
+/// Interval of the checks.
 const LOOKED_EVERY: Duration = Duration::from_secs(3);
 /// One that takes longer does not answer.
 const LOOK_MAX: Duration = Duration::from_secs(2);
-/// What to do about it.
+/// Next steps for the operator.
 const MAKE: &str = "mount its disk, or make it";
 const LOOK: &str = "look at the disk";
 const ROOM: &str = "make room";
-/// What the resolver follows.
+/// Files of the resolver.
 const NAMES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// What is looked at.
+/// The purpose of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PathPurpose {
     /// Directories before the first placeholder of Maildirs' paths.
     Mailboxes,
     Spool,
     Events,
-    /// What names of hosts and servers stand in.
+    /// Files with host names and name servers.
     Names,
 }
 
@@ -47,13 +47,13 @@ pub(crate) struct NeededPaths {
     started: Start,
 }
 
-/// Why it can't be used, and what to do.
+/// The reason why a path is unusable, and the next step.
 type PathProblem = (String, &'static str);
 
 struct Root {
     needed: PathPurpose,
     path: PathBuf,
-    /// Why it can't be used, when it was looked at last.
+    /// The result of the last check.
     wrong: Mutex<Option<PathProblem>>,
     looking: Watchdog,
 }
@@ -64,7 +64,7 @@ fn mailboxes(config: &Config) -> Vec<(PathPurpose, PathBuf)> {
 }
 
 fn others(config: &Config) -> Vec<(PathPurpose, PathBuf)> {
-    // What is only in memory needs none.
+    // A spool in memory needs no directory.
     let is_kept = config.spool.durability != config::Durability::Memory;
     let spools = config.spool.paths.iter().filter(|_| is_kept);
     let spools = spools.map(|path| (PathPurpose::Spool, path.clone()));
@@ -80,7 +80,7 @@ impl NeededPaths {
         NeededPaths::new("mailbox_directory", mailboxes, (watch, started))
     }
 
-    /// What else is needed.
+    /// All other needed paths.
     pub(super) fn others(watch: &Arc<FileWatch>, started: Start) -> NeededPaths {
         NeededPaths::new("disk", others, (watch, started))
     }
@@ -184,7 +184,7 @@ impl ProblemKind for NeededPaths {
     }
 }
 
-/// What is at a path.
+/// The type of file at a path.
 enum PathStatus {
     Directory,
     Other,
@@ -203,7 +203,7 @@ impl PathStatus {
         }
     }
 
-    /// Why nothing can be in it.
+    /// The reason why it cannot contain files.
     fn wrong(self) -> Option<PathProblem> {
         match self {
             PathStatus::Directory => None,
@@ -214,7 +214,7 @@ impl PathStatus {
     }
 }
 
-/// Why nothing new fits on the file system of a directory, though it answers. What can't be asked is no
+/// The reason why the file system of a directory, though responsive, has no space for new files. A failed statvfs is no
 /// problem of its own.
 fn no_room(path: &Path, with_bytes: bool) -> Option<PathProblem> {
     let space = rustix::fs::statvfs(path).ok()?;
@@ -226,7 +226,7 @@ fn no_room(path: &Path, with_bytes: bool) -> Option<PathProblem> {
         .then(|| ("its file system is full".to_owned(), ROOM))
 }
 
-/// Why mailboxes can't be in a directory that the first delivery may make.
+/// The reason why a directory that the first delivery may create cannot contain mailboxes.
 fn wrong_with_mailboxes(path: &Path) -> Option<PathProblem> {
     match PathStatus::at(path) {
         PathStatus::Nothing if beside_spool::may_be_made(path) => None,

@@ -1,4 +1,4 @@
-//! What the server needs from outside: a clock, name servers, octets that can be read.
+//! Problems of external services: the clock, name servers, undamaged memory and files.
 
 use config::quantity::write_size;
 use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
@@ -44,7 +44,8 @@ impl ProblemKind for NameServers {
     }
 }
 
-/// Zones without an answer while nothing else is asked for: mail for them waits, and nobody else is to blame.
+/// Zones whose name servers do not answer although all other lookups succeed: their mail waits, and the fault is
+/// theirs.
 pub(super) struct SilentZones(pub(super) Weak<SharedState>);
 
 impl ProblemKind for SilentZones {

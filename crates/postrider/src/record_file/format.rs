@@ -1,20 +1,22 @@
-//! The octets of a file of records: a header, then batches, each of which counts as a whole or not at all.
+//! The format of a record file: a header, then batches, each of which is valid as a whole or not at all.
 //!
-//! The header: [`MAGIC`], [`VERSION`], a salt, CRC-32C of these; then a mark, the only octets that are written over: up
-//! to where all is synced (u64), CRC-32C of that. A batch: the length of its changes (u32), their
-//! CRC-32C (u32), CRC-32C of these two (u32), and the changes: length of the key (u32), of the record (u32;
-//! [`REMOVED`]: there is none any more), key, record. Numbers are little-endian. Checksums of batches begin with the
-//! salt and the place in the file, so that no key that a stranger chose can look like a batch.
+//! The header has [`MAGIC`], [`VERSION`], a salt, and the CRC-32C of these. Then follows the mark, the only octets ever
+//! overwritten: the length of the synced part (u64), and its CRC-32C. A batch has the length of its changes (u32),
+//! their CRC-32C (u32), the CRC-32C of these two (u32), and the changes. A change has the length of the key (u32), the
+//! length of the record (u32; [`REMOVED`] for a removal), the key and the record. Numbers are little-endian. Checksums
+//! of batches start from the salt and the offset in the file, so that no key chosen by an attacker can look like a
+//! batch.
 //!
-//! What is wrong behind the mark and the last whole batch is what a crash left of one that nobody was told of. The mark
-//! is written when a batch is synced, and synced with the next one: so a file that was cut, or damaged before its end,
-//! shows it. Of the last batch after a crash this shows where another one follows it, if only an empty one: a file that
-//! is closed in good order ends with such a seal. Files of the version before have no mark.
+//! Invalid octets behind the mark and the last valid batch are the rest of an unacknowledged batch after a crash. The
+//! mark is written after the sync of a batch, and synced with the next one. So it reveals a file that was truncated, or
+//! damaged before its end. For the last batch before a crash it does so only if another batch follows, even an empty
+//! one. A file that is closed in good order ends with an empty batch, its seal. Files of the previous version have no
+//! mark.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// How every file begins.
+/// Start of every file.
 const MAGIC: [u8; 7] = *b"PRrecor";
 
 /// Of this format.
@@ -29,28 +31,28 @@ const IDENTITY_BYTES: usize = 7 + 1 + 16 + 4;
 /// A place in the file, and its checksum.
 const MARK_BYTES: usize = 8 + 4;
 
-/// Where the mark is.
+/// Offset of the mark.
 pub(super) const MARK_AT: u64 = IDENTITY_BYTES as u64;
 
 /// In octets, mark included.
 pub(super) const HEADER_BYTES: usize = IDENTITY_BYTES + MARK_BYTES;
 
-/// What a batch begins with, in octets.
+/// Size of a batch's head in octets.
 const HEAD_BYTES: usize = 12;
 
-/// What a change begins with, in octets.
+/// Size of a change's head in octets.
 const LENGTHS_BYTES: usize = 8;
 
 /// In place of a record's length.
 const REMOVED: u32 = u32::MAX;
 
-/// What checksums of a file begin with; another for each file.
+/// Seed of a file's checksums, different for each file.
 pub(super) type Salt = [u8; 16];
 
-/// What a file holds: records by key.
+/// Contents of a file: records by key.
 pub(super) type Live<'a> = BTreeMap<&'a [u8], &'a [u8]>;
 
-/// Why a file is of no use: something that was synced once is not what was written.
+/// The reason why a file is unusable: synced data has changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Damage {
     /// It does not begin as such a file does.
@@ -74,7 +76,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// What an empty file consists of.
+/// The contents of an empty file.
 pub(super) fn header(salt: &Salt) -> [u8; HEADER_BYTES] {
     let mut header = [0; HEADER_BYTES];
     header[..IDENTITY_BYTES].copy_from_slice(&identity(VERSION, salt));
@@ -100,7 +102,7 @@ pub(super) fn mark(salt: &Salt, end: u64) -> [u8; MARK_BYTES] {
     mark
 }
 
-/// What the mark says; of one that is damaged nothing is believed.
+/// The value of the mark; `None` if it is damaged.
 fn marked(salt: &Salt, file: &[u8]) -> Option<u64> {
     let read = file.get(IDENTITY_BYTES..HEADER_BYTES)?;
     let end = u64::from_le_bytes(*read.first_chunk()?);
@@ -124,12 +126,12 @@ fn salt_in(file: &[u8]) -> Result<(Salt, bool), Damage> {
     }
 }
 
-/// Whether a file that could be read has a mark.
+/// Returns true if a valid file has a mark.
 pub(super) fn has_mark(file: &[u8]) -> bool {
     salt_in(file).is_ok_and(|(_, has_mark)| has_mark)
 }
 
-/// How long a file is that holds this and nothing else, but for heads of batches.
+/// Length of a file with only these records, without the heads of batches.
 pub(super) fn bytes_for(live: &Live<'_>) -> u64 {
     let bytes = live.iter().map(|(key, record)| LENGTHS_BYTES + key.len() + record.len());
     (HEADER_BYTES + bytes.sum::<usize>()) as u64
@@ -155,7 +157,7 @@ pub(super) fn batch<K: AsRef<[u8]>, R: AsRef<[u8]>>(
     Some(bytes)
 }
 
-/// What these changes begin with, at this place.
+/// The head of a batch with these changes at this offset.
 fn head_of(salt: &Salt, at: u64, body: &[u8]) -> Option<[u8; HEAD_BYTES]> {
     let mut head = [0; HEAD_BYTES];
     head[..4].copy_from_slice(&u32::try_from(body.len()).ok()?.to_le_bytes());
@@ -165,7 +167,7 @@ fn head_of(salt: &Salt, at: u64, body: &[u8]) -> Option<[u8; HEAD_BYTES]> {
     Some(head)
 }
 
-/// What checksums at this place begin with.
+/// Seed of the checksums at this offset.
 fn seed(salt: &Salt, at: u64) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(salt), &at.to_le_bytes())
 }
@@ -236,8 +238,8 @@ fn take<'a>(body: &'a [u8], live: &mut Live<'a>) -> Option<()> {
     Some(())
 }
 
-/// Whether something was written behind the batch at the front of `rest`, which is not whole: then it was synced, and
-/// is damaged. Otherwise it is the last one, and whoever wrote it was not told that it is on disk.
+/// Returns true if data follows the incomplete batch at the front of `rest`: then the batch was synced, and is damaged.
+/// Otherwise it is the last batch, and was never acknowledged as durable.
 fn is_followed(salt: &Salt, at: usize, rest: &[u8]) -> bool {
     if let Some(length) = length_at(salt, at, rest) {
         return rest.len() > HEAD_BYTES + length;

@@ -1,4 +1,4 @@
-//! The connection to a server, and who waits for what on it.
+//! The connection to an authentication server, and the logins that wait on it.
 
 use super::{Offer, process};
 use crate::tables::{TableServer, TableStream, within};
@@ -16,10 +16,10 @@ const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Room for what is read at once.
 const READ_BYTES: usize = 4 << 10;
 
-/// What is said of a step.
+/// The reply to a step of a login.
 pub(super) type DovecotReply = Result<Answer, LookupError>;
 
-/// What logins tell the driver.
+/// Commands from logins to the driver.
 #[derive(Debug)]
 pub(super) enum DovecotCommand {
     /// A connection is wanted.
@@ -35,7 +35,7 @@ pub(super) enum DovecotCommand {
 impl DovecotCommand {
     fn refuse(self, trouble: &LookupError) {
         if let DovecotCommand::Say { answer, .. } = self {
-            // Who has gone since is not told.
+            // The login may have been abandoned.
             let _ = answer.send(Err(trouble.clone()));
         }
     }
@@ -57,7 +57,7 @@ impl DovecotDriver {
         DovecotDriver { server, notes, offer }
     }
 
-    /// Works until nobody is left who could ask.
+    /// Runs until every handle is dropped.
     pub(super) async fn run(mut self) {
         while let Some(note) = self.notes.recv().await {
             // Of a connection that is gone nothing is left to be given up.
@@ -88,7 +88,7 @@ impl DovecotDriver {
         }
     }
 
-    /// A connection whose handshake is done, and what is offered there.
+    /// A connection after its handshake, with the mechanisms offered.
     async fn open(&self) -> Result<(Box<dyn TableStream>, Answers, Vec<Box<str>>), String> {
         let mut wire = self.server.open().await.map_err(|error| error.to_string())?;
         let hello = dovecot::hello(process());
@@ -151,7 +151,7 @@ impl DovecotDriver {
     }
 }
 
-/// What is under way on a connection.
+/// State of a connection.
 #[derive(Debug)]
 struct DovecotConnection {
     /// To be sent.
@@ -161,7 +161,7 @@ struct DovecotConnection {
     open: BTreeSet<u32>,
     /// The numbers that were used.
     said: Option<RangeInclusive<u32>>,
-    /// When the server last said something.
+    /// Time of the server's last output.
     heard: Instant,
 }
 
@@ -224,7 +224,7 @@ impl DovecotConnection {
         while let Some(event) = answers.poll_event() {
             let DovecotEvent::Answer(id, answer) = event else { continue };
             let Some(waiter) = self.waiting.remove(&id) else {
-                // It was given up meanwhile, or never asked.
+                // The request was abandoned, or never sent.
                 let was_said = self.said.as_ref().is_some_and(|said| said.contains(&id));
                 match was_said && !self.open.contains(&id) {
                     true => continue,
@@ -234,7 +234,7 @@ impl DovecotConnection {
             if matches!(answer, Answer::Continue(_)) {
                 self.open.insert(id);
             }
-            // Who has gone since says so himself.
+            // An abandoned login sends its own cancellation.
             let _ = waiter.send(Ok(answer));
         }
         Ok(())

@@ -1,11 +1,11 @@
-//! What is said of a token (RFC 7662 §2.2).
+//! Parses an introspection response (RFC 7662 §2.2).
 
 use auth::sasl::user_of;
 use mail::Wall;
 use serde_json::Value;
 use std::time::Duration;
 
-/// What is said of a token.
+/// The result of an introspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum IntrospectionResult {
     /// It is this user's, for so long, if that is known.
@@ -15,10 +15,10 @@ pub(super) enum IntrospectionResult {
 }
 
 impl IntrospectionResult {
-    /// `claim` has the user's name; `scope` is what the token must be good for.
+    /// `claim` has the user's name; `scope` is the required scope of the token.
     ///
     /// # Errors
-    /// It is no answer, or does not say who the user is.
+    /// Returns an error for an invalid response, or one without the user's name.
     pub(super) fn read(
         text: &[u8],
         now: Wall,
