@@ -3,7 +3,7 @@
 use crate::scan::Scanned;
 use mail::{address_list, header};
 
-/// Authors of one message that are looked at.
+/// Maximum number of authors examined in one message.
 const AUTHORS_MAX: usize = 100;
 
 /// The reason why a message has no unique author.

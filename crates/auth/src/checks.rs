@@ -1,4 +1,4 @@
-//! All that is checked of a message, together.
+//! All checks of a message.
 
 use crate::records::{Records, is_at_or_below};
 use crate::scan::{Scan, ScanOptions, Scanned};
@@ -19,7 +19,7 @@ pub struct CheckSelection {
 }
 
 impl CheckSelection {
-    /// Reads the message that comes.
+    /// A scan of a received message.
     #[must_use]
     pub fn scan(self) -> Scan {
         Scan::new(self.wanted(false))
@@ -44,7 +44,7 @@ pub struct Verdicts {
     pub spf: Option<spf::SpfEvaluation>,
     /// By signatures, in their order.
     pub dkim: Option<Vec<dkim::DkimVerification>>,
-    /// Signatures that were not looked at.
+    /// Number of signatures not examined.
     pub signatures_left: usize,
     pub dmarc: Option<dmarc::DmarcEvaluation>,
     pub arc: Option<arc::ArcValidation>,

@@ -53,7 +53,7 @@ pub enum Answer {
 /// A login to be checked by the server.
 #[derive(Clone, Copy, Debug)]
 pub struct Login<'a> {
-    /// Unique among those that are open on the connection.
+    /// Unique among the open logins of the connection.
     pub id: u32,
     pub mechanism: &'a str,
     pub initial: Option<&'a [u8]>,
@@ -98,7 +98,7 @@ pub fn response(id: u32, response: &[u8]) -> Result<String, TooLong> {
     ended(format!("CONT\t{id}\t{}", STANDARD.encode(response)))
 }
 
-/// The client gives the login up.
+/// The client aborted the login.
 #[must_use]
 pub fn cancel(id: u32) -> String {
     format!("CANCEL\t{id}\n")

@@ -36,7 +36,7 @@ enum State {
     Field,
     /// In the same field, at the start of a possible continuation line.
     FieldLine,
-    /// Behind the header.
+    /// After the header.
     Body,
 }
 
@@ -193,7 +193,7 @@ fn bears_mapped_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool>
 fn begins_as(name: &[u8], server: &str) -> bool {
     let name: Vec<u8> = name.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let mut whole = name.split(|byte| *byte == b'.');
-    // The last one may go on.
+    // The last label may be incomplete.
     whole.next_back();
     let mut labels = server.split('.');
     whole.all(|label| labels.next().is_some_and(|own| label.eq_ignore_ascii_case(own.as_bytes())))
@@ -241,7 +241,7 @@ fn bears_written_name(value: &[u8], server: &str, is_whole: bool) -> Option<bool
         match (left, is_ignored) {
             // The end of the name after its last letter: a blank, a quote, a comment, a slash …
             ([], true) => return Some(true),
-            // A dot at the end is none of the name, one with a letter behind it is.
+            // A final dot does not belong to the name; a dot followed by a letter does.
             ([], false) if byte == b'.' => {}
             // Some readers decode encoded text at any position.
             (_, false) if byte == b'=' => return Some(true),

@@ -61,7 +61,7 @@ impl ActionLimits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyAction {
     Take,
-    /// It is kept, and waits for an operator, and why.
+    /// Hold the message for an operator, with the reason.
     Hold(String),
     Refuse(Refusal),
 }

@@ -81,10 +81,10 @@ impl fmt::Debug for Stored {
 }
 
 impl Stored {
-    /// Reads it.
+    /// Parses it.
     ///
     /// # Errors
-    /// What is wrong with it, without the text itself.
+    /// Returns the error, without the text itself.
     pub fn parse(text: &str) -> Result<Stored, Unusable> {
         let (scheme, rest) = scheme::of(text.trim_ascii())?;
         let form = match scheme {

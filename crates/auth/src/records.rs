@@ -4,13 +4,13 @@ use std::fmt;
 use std::future::Future;
 use std::net::IpAddr;
 
-/// There was no answer now, and why: it may be asked again later.
+/// No answer at present, with the reason: a later query may succeed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unanswered {
     /// The name servers gave none.
     NoAnswer(Box<str>),
-    /// A limit of our own kept the question from being asked, or its answer from being waited for. Strangers can
-    /// bring that about: no check passes for it.
+    /// A local limit prevented the query, or the wait for its answer. Third parties can cause that, so no check passes
+    /// by this result.
     OurLimit(Box<str>),
 }
 
@@ -41,7 +41,7 @@ macro_rules! verdicts {
                 if unanswered.is_our_limit() { $type::CutShort } else { $type::TempError }
             }
 
-            /// As RFC 8601 has it.
+            /// The name in RFC 8601.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self {
@@ -79,7 +79,7 @@ impl Family {
     }
 }
 
-/// Asks the DNS. Names are ASCII, without a dot at their end.
+/// DNS queries. Names are ASCII, without a final dot.
 pub trait Records {
     /// TXT records, each with its character strings joined (RFC 7208 §3.3).
     fn txt(&self, name: &str) -> impl Future<Output = DnsAnswer<Vec<u8>>>;

@@ -65,7 +65,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// As PLAIN has it, for a server that checks it (RFC 4616 §2).
+    /// The message of PLAIN, for a server that checks it (RFC 4616 §2).
     #[must_use]
     pub fn plain(&self) -> Zeroizing<Vec<u8>> {
         Zeroizing::new([b"\0", self.user.as_bytes(), b"\0", self.password.bytes()].concat())
@@ -75,7 +75,7 @@ impl Claim {
 /// Next step after a client's message.
 #[derive(Debug)]
 pub enum ExchangeStep {
-    /// This is sent, and the answer is given to [`Exchange::handle_response`].
+    /// Send this, and pass the response to [`Exchange::handle_response`].
     Challenge(Vec<u8>),
     /// The exchange is over, if the password is the user's.
     Check(Claim),
@@ -83,7 +83,7 @@ pub enum ExchangeStep {
     Keys(String),
     /// The exchange is over, and the client has proved to be this user.
     Proved(String),
-    /// The exchange is over, if the token is good, and the user's; else [`Exchange::refuse_token`].
+    /// The exchange is over if the token is valid and the user's; otherwise call [`Exchange::refuse_token`].
     Token(Presented),
     /// The exchange is over, if the lower layer has authenticated the client as this user; without a name, as any user.
     External(Option<String>),
@@ -268,10 +268,10 @@ pub enum LoginFailure {
     Channel,
 }
 
-/// Bytes of a user's name; RFC 4616 §2 asks for 255.
+/// Maximum bytes of a user name; RFC 4616 §2 requires 255.
 pub const USER_BYTES_MAX: usize = 255;
 
-/// A name that may be looked up and logged. `None`: it is none.
+/// A user name fit for lookups and logs; `None` if invalid.
 #[must_use]
 pub fn user_of(bytes: &[u8]) -> Option<String> {
     let user = std::str::from_utf8(bytes).ok()?;
@@ -283,7 +283,7 @@ pub fn user_of(bytes: &[u8]) -> Option<String> {
 /// An invalid message of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerMessageError {
-    /// It asks for more than there is, or for the same again.
+    /// An unexpected or repeated prompt.
     Unexpected,
     /// It is malformed.
     Form,

@@ -7,11 +7,11 @@ use crate::dkim::signature::Signature;
 use mail::{Omitted, header};
 use std::ops::Range;
 
-/// A header that is longer is not looked at.
+/// Maximum length of a header that is examined.
 pub const HEADER_BYTES_MAX: usize = 128 * 1024;
 /// Nor is one of more fields.
 pub const FIELDS_MAX: usize = 500;
-/// DKIM signatures that are looked at, the first ones.
+/// Maximum number of DKIM signatures examined, the first ones.
 pub const SIGNATURES_MAX: usize = 10;
 /// Maximum number of different body hashes of one message.
 const BODY_HASHES_MAX: usize = 4;
@@ -58,7 +58,7 @@ struct ScannedHeader {
     unreadable: Option<&'static str>,
     fields: Vec<Range<usize>>,
     signatures: Vec<(usize, Result<Signature, &'static str>)>,
-    /// Those that were not looked at.
+    /// Number of signatures not examined.
     signatures_left: usize,
     sets: Sets,
 }
@@ -72,7 +72,7 @@ pub struct Scanned {
     pub(crate) fields: Vec<Range<usize>>,
     /// DKIM signatures, each with the index of its field, or the error.
     pub(crate) signatures: Vec<(usize, Result<Signature, &'static str>)>,
-    /// Signatures that were not looked at.
+    /// Number of signatures not examined.
     pub(crate) signatures_left: usize,
     pub(crate) newest_set: Option<Newest>,
     pub(crate) chain: Chain,
@@ -105,7 +105,7 @@ impl Scan {
         }
     }
 
-    /// Bytes that are kept.
+    /// Bytes in memory.
     #[must_use]
     pub fn held(&self) -> usize {
         self.header.capacity()
@@ -116,7 +116,7 @@ impl Scan {
         if found.unreadable.is_some() {
             self.header = Vec::new();
         }
-        // It is kept until the end of the content.
+        // It is needed until the end of the content.
         self.header.shrink_to_fit();
         let mut hashes: Vec<(BodyForm, BodyHash)> = Vec::new();
         let parsed = found.signatures.iter().filter_map(|(_, parsed)| parsed.as_ref().ok());
@@ -232,7 +232,7 @@ fn hidden(rest: &[u8], is_first: bool) -> Option<&'static str> {
         if HIDDEN.iter().any(|field| starts(field)) {
             return Some("the header goes on behind a line that is no field");
         }
-        // A line of blanks alone goes on with the fold.
+        // A line of blanks does not end the folded name.
         if !is_folded || !line.trim_ascii().is_empty() {
             name = line.trim_ascii_end();
         }
@@ -272,7 +272,7 @@ impl Scanned {
         true
     }
 
-    /// A field as it stands in the message.
+    /// A field as written in the message.
     pub(crate) fn field(&self, index: usize) -> &[u8] {
         let range = self.fields.get(index).cloned();
         range.and_then(|range| self.header.get(range)).unwrap_or_default()

@@ -25,7 +25,7 @@ const HASH_DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstu
 const HASH_LEN: usize = 4;
 /// Between the parts.
 const SEPARATOR: char = '=';
-/// May stand behind `SRS0` and `SRS1`.
+/// Separators after `SRS0` and `SRS1`.
 const FIRST_SEPARATORS: [char; 3] = ['=', '+', '-'];
 
 /// Rewriter of senders.
@@ -73,7 +73,7 @@ enum SrsParts<'a> {
         domain: &'a str,
         local: &'a str,
     },
-    /// `rest` is the local part at the first forwarder, behind `SRS0`.
+    /// `rest` is the local part at the first forwarder, after `SRS0`.
     Through {
         hash: &'a str,
         domain: &'a str,

@@ -1,6 +1,6 @@
 //! Lists of tags and values: `v=1; a=rsa-sha256` (RFC 6376 §3.2).
 
-/// Tags in one list; one of more is none. The standards know a dozen.
+/// Maximum number of tags in one list; a longer one is invalid. The standards define a dozen.
 const TAGS_MAX: usize = 50;
 
 /// The tags of a list, in their order.
@@ -8,7 +8,7 @@ const TAGS_MAX: usize = 50;
 pub(crate) struct Tags<'a>(Vec<(&'a str, &'a str)>);
 
 impl<'a> Tags<'a> {
-    /// `None` where something is no tag, or stands twice (RFC 6376 §3.2).
+    /// `None` for an invalid or repeated tag (RFC 6376 §3.2).
     pub(crate) fn parse(text: &'a str) -> Option<Tags<'a>> {
         let mut tags: Vec<(&str, &str)> = Vec::new();
         let mut pieces = text.split(';').peekable();

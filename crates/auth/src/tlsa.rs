@@ -3,7 +3,7 @@
 use crate::der::{SEQUENCE, element};
 use aws_lc_rs::digest::{SHA256, SHA512, digest};
 
-/// Records of one name that are looked at, in the order in which they came.
+/// Maximum number of records used for one name, in order of arrival.
 pub const RECORDS_MAX: usize = 32;
 
 /// Octets of a record's data that are looked at: a certificate as it is fits, and is hardly ever
@@ -106,8 +106,7 @@ pub fn usable(mut records: Vec<Tlsa>) -> Vec<Tlsa> {
     records.iter().filter(counts).cloned().collect()
 }
 
-/// The SubjectPublicKeyInfo of a certificate (RFC 5280 §4.1), as it stands in it. `None`: that is no
-/// certificate.
+/// The SubjectPublicKeyInfo of a certificate (RFC 5280 §4.1), as encoded; `None` if it is not a certificate.
 #[must_use]
 pub fn public_key(certificate: &[u8]) -> Option<&[u8]> {
     const VERSION: u8 = 0xa0;

@@ -42,7 +42,7 @@ impl Certificate {
     }
 }
 
-/// A name, or all that are one label longer (RFC 6125 §6.4.3).
+/// A name, or a wildcard for names one label longer (RFC 6125 §6.4.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamePattern {
     /// ASCII, in lower case.

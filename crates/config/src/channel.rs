@@ -41,7 +41,7 @@ pub trait ChannelSection: 'static {
     }
 }
 
-/// Gives the values that an entry has by a name.
+/// Returns the values of an entry by name.
 pub type Values<'a, 'v> = &'a dyn Fn(&str) -> &'v [Box<str>];
 
 /// Settings of a channel from one route.
@@ -143,7 +143,7 @@ impl dyn Settings {
         (self as &dyn Any).downcast_ref()
     }
 
-    /// The mail stays on this server: accepting it relays nothing.
+    /// Returns true if the mail stays on this server: accepting it is not relaying.
     #[must_use]
     pub fn is_local(&self) -> bool {
         matches!(self.destination(), Destination::Here(_))
@@ -214,7 +214,7 @@ pub enum Destination<'a> {
 /// Limits of a route's connections or workers. 0: no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RouteLimits {
-    /// Shared by all that leads by this route to the same set of hosts.
+    /// Shared by all mail of this route to the same set of hosts.
     pub shared: Option<SharedLimits>,
     /// Connections in the middle of being opened at once, or workers that start.
     pub opens_max: u32,

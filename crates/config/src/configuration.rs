@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// A whole configuration. Immutable: a reload makes a new one.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The name this server goes by.
+    /// The name of this server.
     pub hostname: Domain,
     /// Destination of mail for the bare `<postmaster>`.
     pub postmaster: Postmaster,
@@ -35,7 +35,7 @@ pub struct Config {
     pub shards: Option<u16>,
     /// Storage of accepted mail.
     pub spool: SpoolSection,
-    /// Those of this server; the first is for clients that ask for none.
+    /// This server's certificates; the first is for clients that request none.
     pub certificates: Vec<Certificate>,
     /// Listeners, at least one.
     pub listeners: Vec<Arc<Listener>>,
@@ -214,7 +214,7 @@ impl Config {
         self.file_name() == EMBEDDED_NAME
     }
 
-    /// The file this came from, for people.
+    /// The source file, for people.
     #[must_use]
     pub fn file_name(&self) -> &str {
         self.document.file()
@@ -282,7 +282,7 @@ impl Config {
         route.is_built_in().then(|| self.spool.own_mailbox())
     }
 
-    /// The route of this name, which an operator may have put a message on.
+    /// The route of this name, which an operator may have selected for a message.
     #[must_use]
     pub fn route_named(&self, name: &str) -> Option<(usize, &Arc<Route>)> {
         self.routes.iter().enumerate().find(|(_, route)| &*route.name == name)

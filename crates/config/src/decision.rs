@@ -13,7 +13,7 @@ pub enum Decision {
         /// The route.
         route: usize,
     },
-    /// Accepted: everything else stays on this server, so nothing is relayed.
+    /// Accepted: the local catch-all takes it, so no mail is relayed.
     Local {
         /// The catch-all route.
         route: usize,

@@ -1,4 +1,4 @@
-//! The text as TOML: where every key and value stands.
+//! The text as TOML: positions of all keys and values.
 
 use super::problem::Problem;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ pub(super) struct Document {
     line_ends: Vec<usize>,
 }
 
-/// Not the text: passwords of peers stand in it.
+/// Without the text, which contains passwords of peers.
 impl fmt::Debug for Document {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Document").field("file", &self.file).finish_non_exhaustive()
@@ -157,7 +157,7 @@ impl Document {
         self.problem_at(error.span().unwrap_or(end..end), true, error.message().to_owned(), "")
     }
 
-    /// Notes the places of all that stands in the table at `path`.
+    /// Records the positions of all values in the table at `path`.
     pub(super) fn walk_table(&mut self, path: &str, table: &DeTable<'_>) {
         for (key, value) in table {
             let path = child(path, key.get_ref());

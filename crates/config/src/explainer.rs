@@ -43,7 +43,7 @@ impl Serialize for Origin {
 /// One thing that is decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ExplainedDecision {
-    /// What: `route`, `channel`, `max_connections`, …
+    /// The subject: `route`, `channel`, `max_connections`, …
     pub what: String,
     /// The value.
     pub value: String,
@@ -96,7 +96,7 @@ impl<'a> Explainer<'a> {
         self.values
     }
 
-    /// The same for a limit, of which 0 is none.
+    /// The same for a limit; 0 means no limit.
     pub fn own_limit(&mut self, key: &str, limit: u32) {
         let value = if limit == 0 { "no limit".to_owned() } else { limit.to_string() };
         self.own_key(key, value);

@@ -22,7 +22,7 @@ pub struct ExplainRequest<'a> {
     pub recipient: &'a Mailbox,
     /// The sender; `None` is `<>`.
     pub sender: Option<&'a Mailbox>,
-    /// The listener the client comes through; by default the first.
+    /// The client's listener; by default the first.
     pub listener: Option<&'a str>,
     /// The client's address; by default an unauthenticated client.
     pub client: Option<IpAddr>,
@@ -78,12 +78,12 @@ pub struct TableLookup {
     pub answer: String,
 }
 
-/// The answer. `Display` gives an aligned table, `Serialize` the same for programs.
+/// The explanation. `Display` writes an aligned table, `Serialize` the same for programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Explanation {
-    /// As asked.
+    /// As requested.
     pub recipient: String,
-    /// As asked; empty for `<>`.
+    /// As requested; empty for `<>`.
     pub sender: String,
     /// True if RCPT would be accepted.
     pub accepted: bool,
@@ -295,7 +295,7 @@ impl ExplanationBuilder<'_> {
         last.filter(|_| tables.is_settled_by_access)
     }
 
-    /// The table that was asked last.
+    /// The last table queried.
     fn last_table(&self) -> Origin {
         let last = self.explainer.steps.iter().rev().find_map(|step| match &step.decided_by {
             Origin::Table(_) => Some(step.what.clone()),

@@ -127,7 +127,7 @@ impl Listener {
         has(&self.proxy_protocol_from, peer)
     }
 
-    /// The network of `relay_from` that lets this client send to any domain.
+    /// The network of `relay_from` that allows this client to send to any domain.
     #[must_use]
     pub fn relay_network(&self, client: IpAddr) -> Option<(usize, IpNet)> {
         // An IPv4 client of a dual-stack socket shows as ::ffff:192.0.2.1.
@@ -142,7 +142,7 @@ fn has(networks: &[IpNet], address: IpAddr) -> bool {
     networks.iter().any(|network| network.contains(&address))
 }
 
-/// The keys of one protocol in `[[listener]]`, beside those that every listener has.
+/// The keys of one protocol in `[[listener]]`, besides the common ones.
 pub trait ProtocolSection: 'static {
     /// The value of `kind` that names the protocol.
     const KIND: &'static str;

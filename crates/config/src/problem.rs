@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// Longer lines of a file are cut around the error.
 const COLUMNS: usize = 120;
 
-/// Something wrong, or (a warning) something that is hardly meant.
+/// An error, or (a warning) something probably unintended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The file cannot be used; otherwise it is only a warning.
@@ -112,7 +112,7 @@ pub(super) fn render(file: &str, text: &str, problems: &[Problem], colour: bool)
             out.push('\n');
         }
         let level = if problem.fatal { Level::ERROR } else { Level::WARNING };
-        // The renderer takes no half characters.
+        // The renderer requires character boundaries.
         let Range { start, end } = problem.span;
         let span = text.floor_char_boundary(start)..text.ceil_char_boundary(end);
         let place = AnnotationKind::Primary.span(span);

@@ -119,10 +119,10 @@ impl JsonSchema for SizeText {
     }
 }
 
-/// Reads a duration.
+/// Parses a duration.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// Returns the error as text.
 pub fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     const FORM: &str = "a duration is numbers with units, such as \"250ms\", \"5m\" or \"1h30m\"";
     if text == "0" {

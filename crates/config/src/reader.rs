@@ -38,7 +38,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         Reader { recipients, ..self }
     }
 
-    /// The table belongs to a listener to which this comes.
+    /// Sets the kind of input of the listener that the table belongs to.
     pub(super) fn of_listener(self, takes: Takes) -> Reader<'a, 'd> {
         Reader { takes: Some(takes), ..self }
     }
@@ -104,13 +104,13 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.document.line(&self.path(key)).unwrap_or(0)
     }
 
-    /// The name that this server goes by.
+    /// The name of this server.
     #[must_use]
     pub fn hostname(&self) -> &Domain {
         &self.resolver.server.hostname
     }
 
-    /// The first directory of the spool, in which all sorts of files are kept.
+    /// The first directory of the spool, which holds further files.
     #[must_use]
     pub fn first_spool(&self) -> &Path {
         &self.resolver.server.first_spool
@@ -134,7 +134,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.error(&self.path(key), message, help);
     }
 
-    /// The value of `key` is right, and hardly meant.
+    /// Warns about the value of `key`, which is valid but probably unintended.
     pub fn warn(&mut self, key: &str, message: impl Into<String>, help: &str) {
         self.resolver.warn(&self.path(key), message, help);
     }
@@ -232,7 +232,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.size(&self.path(key), text)
     }
 
-    /// A duration that must not be nothing.
+    /// A duration that must not be zero.
     pub fn timeout(&mut self, key: &str, text: &DurationText) -> Duration {
         self.resolver.timeout(&self.path(key), text)
     }
@@ -242,7 +242,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         self.resolver.believed(&self.path(key), written)
     }
 
-    /// Text that goes into protocol lines and logs.
+    /// Checks text for use in protocol lines and logs.
     pub fn printable(&mut self, key: &str, text: &str, len_max: usize) {
         self.resolver.printable(&self.path(key), text, len_max);
     }
@@ -254,7 +254,7 @@ impl<'a, 'd> Reader<'a, 'd> {
         }
     }
 
-    /// The same, and it must not be nothing.
+    /// The same, and it must not be zero.
     pub fn check_timeout(&mut self, key: &str, period: &Period) {
         self.check(key, period);
         if period.mistake().is_none() && period.get().is_zero() {

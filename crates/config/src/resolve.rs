@@ -216,7 +216,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Has owners of sections look at the rest of the file.
+    /// Lets owners of sections check the rest of the file.
     fn review(&mut self, schema: &Schema, rest: &Rest<'_>) {
         let sections = self.sections.clone();
         for kind in schema.sections() {

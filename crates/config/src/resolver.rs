@@ -21,7 +21,7 @@ pub(super) struct Resolver<'a> {
     pub(super) problems: Vec<Problem>,
     /// Of all listeners, as soon as they are read.
     pub(super) listener_names: Vec<Arc<str>>,
-    /// Of those that take something else than internet mail.
+    /// Listeners with other input than internet mail.
     pub(super) foreign_listeners: Vec<Arc<str>>,
     pub(super) tenant_names: Vec<Arc<str>>,
     /// All tables without a mistake, as soon as they are read.
@@ -75,7 +75,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// A duration that must not be nothing.
+    /// A duration that must not be zero.
     pub(super) fn timeout(&mut self, path: &str, text: &DurationText) -> Duration {
         let before = self.problems.len();
         let duration = self.duration(path, text);
@@ -125,7 +125,7 @@ impl Resolver<'_> {
         parsed
     }
 
-    /// The address of a name server; the port is 53 unless another is given.
+    /// The address of a name server; the default port is 53.
     pub(super) fn name_server(&mut self, path: &str, text: &str) -> Option<SocketAddr> {
         match text.parse::<IpAddr>() {
             Ok(address) => Some(SocketAddr::new(address, DNS_PORT)),
@@ -152,7 +152,7 @@ impl Resolver<'_> {
         PathBuf::from(text)
     }
 
-    /// Text that goes into protocol lines and logs.
+    /// Checks text for use in protocol lines and logs.
     pub(super) fn printable(&mut self, path: &str, text: &str, len_max: usize) {
         if text.is_empty()
             || text.len() > len_max

@@ -22,7 +22,7 @@ pub const OWN_MAILBOX_BYTES_MAX: u64 = 50 << 20;
 pub struct Route {
     /// Position among the routes, from 0. People count from 1.
     pub index: usize,
-    /// Unique; `route-1` when none was given. An operator's override names it.
+    /// Unique; `route-1` by default. An operator's override refers to it.
     pub name: Arc<str>,
     /// Accepted domains; empty: all not accepted by an earlier route.
     pub domains: Vec<DomainPattern>,
@@ -170,12 +170,12 @@ impl RouteTable {
         }
     }
 
-    /// The route for everything else; the first one stays.
+    /// Sets the catch-all route; the first one stays.
     pub fn insert_catch_all(&mut self, route: u32) {
         self.catch_all.get_or_insert(route);
     }
 
-    /// The route for everything else.
+    /// The catch-all route.
     #[must_use]
     pub fn catch_all(&self) -> Option<usize> {
         self.catch_all.map(|index| index as usize)

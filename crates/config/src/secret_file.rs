@@ -10,13 +10,13 @@ use std::sync::{PoisonError, RwLock};
 /// Source of a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// It stands there.
+    /// A file.
     Place(PathBuf),
-    /// A server gives it out, anew from time to time.
+    /// A server issues it, renewed from time to time.
     Token(Box<TokenSource>),
 }
 
-/// An OAuth 2.0 server that gives out tokens (RFC 6749).
+/// An OAuth 2.0 server that issues tokens (RFC 6749).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenSource {
     /// Its token endpoint.
@@ -51,7 +51,7 @@ pub struct SecretFile {
 }
 
 impl SecretFile {
-    /// One that stands at a place, and was not read.
+    /// A secret in a file, not read yet.
     #[must_use]
     pub fn new(path: PathBuf) -> SecretFile {
         SecretFile::of(SecretSource::Place(path))

@@ -32,8 +32,7 @@ pub trait Section: 'static {
     const KEY: &'static str;
     /// The purpose of the section: a sentence in the table of the file's keys.
     const SUMMARY: &'static str;
-    /// The heading behind which it stands on the reference page; sections behind the same one follow each other as
-    /// they were registered.
+    /// The preceding heading on the reference page; sections with equal values keep the order of registration.
     const BEHIND: &'static str = "log";
     /// The party that applies a changed section at a reload: the service of this name, or `shards`, which adopt a new
     /// [`Config`](crate::Config) as a whole. [`NEXT_START`]: none, and a reload reports the section.

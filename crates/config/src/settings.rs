@@ -21,7 +21,7 @@ pub struct SpoolSection {
     pub node: u16,
     /// Size of a segment.
     pub segment_bytes: u64,
-    /// Zeroed segments kept ready, beside the reserved one.
+    /// Zeroed segments kept ready, besides the reserved one.
     pub spare_segments: u16,
     /// 452 4.3.1 while less is free.
     pub min_free_bytes: u64,
@@ -110,7 +110,7 @@ pub struct Reports {
     pub to: ReportTo,
     /// Recipient of a copy of each report.
     pub copy_to: Option<Mailbox>,
-    /// The Maildir in which they are kept as well.
+    /// A Maildir for copies of reports.
     pub directory: Option<PathBuf>,
     /// Returned part of the message.
     pub returns: Returns,
@@ -129,7 +129,7 @@ pub enum ReportTo {
     Sender,
     /// Nobody.
     Nobody,
-    /// Somebody else.
+    /// Another address.
     Address(Mailbox),
 }
 
@@ -226,7 +226,7 @@ pub struct Log {
 /// Destination of mail for `<postmaster>` (RFC 5321 §4.5.1).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Postmaster {
-    /// The recipient that stands in for the bare `<postmaster>`.
+    /// The recipient that replaces the bare `<postmaster>`.
     pub address: Mailbox,
     /// Index in [`super::Config::routes`].
     pub route: usize,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Knows keys that stand in other sections.
+/// Knows keys of registered sections.
 pub(super) trait OwnedKeys {
     /// The reason for the deliberate absence of a key from `section` (`route.mx`).
     fn elsewhere(&self, section: &str, key: &str) -> Option<&'static str>;
@@ -78,7 +78,7 @@ struct Checker<'a> {
 impl<'a> Checker<'a> {
     fn check_table(&mut self, path: &str, table: &DeTable<'_>, schema: &'a Value) {
         if let Some(any) = schema.get("additionalProperties").filter(|any| any.is_object()) {
-            // Keys that are no names: whatever they are, their values have this shape.
+            // Keys that are not names: all values have this shape.
             for (key, value) in table {
                 self.check_value(&child(path, key.get_ref()), value, any);
             }

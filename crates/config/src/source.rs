@@ -26,7 +26,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The address from which it reaches `peer`; `None`: it has none of that family.
+    /// The source address for `peer`; `None` without one of that family.
     #[must_use]
     pub fn towards(&self, peer: SocketAddr) -> Option<IpAddr> {
         match peer {
@@ -38,7 +38,7 @@ impl Source {
     /// Returns true if its address family can reach `peer`.
     #[must_use]
     pub fn reaches(&self, peer: SocketAddr) -> bool {
-        // A proxy without addresses is asked.
+        // A proxy without addresses is used for any family.
         let is_open = self.address.is_none() && self.address6.is_none();
         is_open || self.towards(peer).is_some()
     }
@@ -74,10 +74,10 @@ pub enum ProxyKind {
 }
 
 impl Proxy {
-    /// Reads `socks5://192.0.2.1:1080` and its like.
+    /// Parses a URL like `socks5://192.0.2.1:1080`.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// Returns the error as text.
     pub fn parse(text: &str) -> Result<Proxy, &'static str> {
         const FORM: &str = "socks5://ADDRESS:PORT or haproxy://ADDRESS:PORT is wanted";
         let (scheme, place) = text.split_once("://").ok_or(FORM)?;

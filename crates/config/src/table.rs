@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// Settings of one table. Its owner knows the type.
 pub trait TableSettings: Any + Debug + Send + Sync {
-    /// Names of the tables that it is made of.
+    /// Names of the tables that it is composed from.
     fn parts(&self) -> Vec<&str> {
         Vec::new()
     }
@@ -85,7 +85,7 @@ pub struct TableEntry {
     pub is_remote: bool,
     /// Settings of the kind.
     pub settings: Arc<dyn TableSettings>,
-    /// The tables that it is made of, in the order of its settings.
+    /// Its parts, in the order of its settings.
     pub parts: Vec<Arc<TableEntry>>,
     /// Changes to a key before the lookup, in this order.
     pub rewrite: Vec<Rewrite>,
@@ -147,7 +147,7 @@ pub struct TableCache {
     pub negative: Duration,
     /// Additional lifetime of an answer while no server gives a new one.
     pub stale: Duration,
-    /// Answers that are kept.
+    /// Maximum number of cached answers.
     pub entries_max: u32,
     /// Concurrent requests.
     pub requests_max: u32,

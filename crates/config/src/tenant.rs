@@ -6,7 +6,7 @@ use crate::written::Unsigned;
 use std::fmt;
 use std::sync::Arc;
 
-/// The name that stands for every tenant that is not listed.
+/// The name for every unlisted tenant.
 pub const OTHER_TENANTS: &str = "*";
 
 /// Tenants' names are this long at most, in octets.
@@ -76,7 +76,7 @@ impl fmt::Display for NotYours {
 pub struct Tenants(pub(crate) Vec<Arc<Tenant>>);
 
 impl Tenants {
-    /// Those that are listed, [`OTHER_TENANTS`] among them.
+    /// The listed tenants, including [`OTHER_TENANTS`].
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Tenant>> {
         self.0.iter()
     }

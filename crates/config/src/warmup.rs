@@ -14,8 +14,7 @@ const MILLION: f64 = 1_000_000.0;
 pub struct Warmup {
     /// The first day on which it sends, in UTC: days since 1970-01-01.
     pub start_day: u32,
-    /// Recipients at one provider on its first day there, its second, and so on; at least one day, and none of
-    /// nothing.
+    /// Recipients at one provider on its first day there, its second, and so on; at least one day, and no zeros.
     pub per_day: Vec<u32>,
     /// A day is repeated on which more than so many of a million were held back.
     pub hold_above_ppm: u32,

@@ -11,7 +11,7 @@ pub struct WebPlace {
     pub port: u16,
     /// With its `/`.
     pub path: Box<str>,
-    /// As the field Host has it.
+    /// In the form of the field Host.
     pub authority: Box<str>,
 }
 

@@ -51,7 +51,7 @@ impl Breaker {
         }
     }
 
-    /// The server has answered, whatever it was asked.
+    /// The server has answered any request.
     pub(super) fn handle_answer(&mut self) {
         *self = Breaker::default();
     }

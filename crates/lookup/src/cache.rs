@@ -31,9 +31,9 @@ pub struct Lifetimes {
 pub enum Cached {
     /// An answer that counts; `None`: the table does not have the key.
     Fresh(Option<Arc<Entry>>, Duration),
-    /// An answer that serves only while there is no newer one.
+    /// An expired answer, usable while no newer one exists.
     Stale(Option<Arc<Entry>>, Duration),
-    /// Nothing.
+    /// No answer.
     Missing,
 }
 
@@ -144,7 +144,7 @@ struct Stripe {
     hand: usize,
     entries_max: usize,
     bytes: usize,
-    /// Answers to questions that were asked until then are not kept.
+    /// Answers to requests made until then are not cached.
     forgotten: Option<Mono>,
 }
 

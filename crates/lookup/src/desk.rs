@@ -34,7 +34,7 @@ pub struct DeskLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// The name of a request, given by the desk.
+/// Identifies a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(u64);
 
@@ -67,7 +67,7 @@ pub struct Answered {
 pub struct Coalescer {
     limits: DeskLimits,
     breaker: Breaker,
-    /// By the order in which they came.
+    /// In order of arrival.
     questions: BTreeMap<u64, LookupQuestion>,
     /// Lookups that further ones may join.
     by_key: BTreeMap<Box<str>, u64>,
@@ -381,7 +381,7 @@ impl Coalescer {
         first.min(probe_at)
     }
 
-    /// Answers those that have waited for too long.
+    /// Fails lookups that have timed out.
     pub fn handle_timeout(&mut self, now: Mono) {
         while self.deadlines.first().is_some_and(|(deadline, _)| *deadline <= now) {
             let Some((_, ticket)) = self.deadlines.pop_first() else { return };

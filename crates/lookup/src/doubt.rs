@@ -17,7 +17,7 @@ const JUST_NOW: Duration = Duration::from_secs(2);
 const MANY: usize = 3;
 /// Maximum number of keys requested again.
 const WITNESSES_MAX: usize = 8;
-/// After so long the server is believed.
+/// Time after which the server is trusted.
 const DOUBT_MAX: Duration = Duration::from_secs(300);
 
 /// Keys that a server has found recently, and the time since which it finds none.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-/// White space, as C's `isspace` has it for ASCII.
+/// White space, as in C's `isspace` for ASCII.
 #[must_use]
 pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
@@ -26,8 +26,7 @@ pub(crate) struct Lines<'a> {
 /// A logical line.
 #[derive(Debug)]
 pub(crate) struct Line<'a> {
-    /// All physical lines in one, each without its line end. White space with which a line goes on is
-    /// kept.
+    /// All physical lines joined, without line ends. White space at the start of continuations is kept.
     pub(crate) text: Cow<'a, [u8]>,
     number: u32,
     /// Start of further physical lines in `text`, and their numbers.
@@ -36,7 +35,7 @@ pub(crate) struct Line<'a> {
 
 impl<'a> Lines<'a> {
     pub(crate) fn new(content: &'a [u8]) -> Lines<'a> {
-        // Editors on Windows put one before the first line; it is no part of a key.
+        // Editors on Windows add a byte order mark; it is not part of a key.
         let rest = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(content);
         Lines { rest, number: 1 }
     }
@@ -75,7 +74,7 @@ impl<'a> Iterator for Lines<'a> {
                     line.text.to_mut().extend_from_slice(text);
                 }
             }
-            // A comment may stand between a line and its continuation.
+            // A comment may appear between a line and its continuation.
             let goes_on = self.rest.first().is_some_and(|byte| *byte == b'#' || is_space(*byte));
             if gathered.is_some() && !goes_on {
                 break;
@@ -96,7 +95,7 @@ impl Line<'_> {
         (number, u32::try_from(column).unwrap_or(u32::MAX))
     }
 
-    /// It begins with white space, and nothing stands above that it could continue.
+    /// It begins with white space, but no line precedes it.
     pub(crate) fn continues_nothing(&self) -> bool {
         self.text.first().is_some_and(|byte| is_space(*byte))
     }

@@ -16,7 +16,7 @@ pub struct TableFileError {
     pub text: Box<str>,
 }
 
-/// `3:14: no network has 33 bits`: the name of the file goes before it.
+/// `3:14: no network has 33 bits`, to follow the name of the file.
 impl fmt::Display for TableFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}", self.line, self.column, self.text)

@@ -1,5 +1,5 @@
-//! Rules that are tried in their order: the first that holds gives the answer. Between `if` and `endif`
-//! stand those that are tried only where the `if` holds.
+//! Ordered rules: the first one that holds gives the answer. Rules between `if` and `endif` are tried only if the `if`
+//! holds.
 
 use super::lines::{Line, is_space, trim_end};
 use super::mistake::Mistakes;
@@ -36,11 +36,11 @@ impl<T, A> Rules<T, A> {
     }
 }
 
-/// Puts rules together, and collects mistakes.
+/// Builds rules, and collects errors.
 #[derive(Debug)]
 pub(crate) struct Builder<T, A> {
     steps: Vec<RuleStep<T, A>>,
-    /// Index of each `if` that is open, and where it stands.
+    /// Index of each open `if`, and its position.
     open: Vec<(usize, (u32, u32))>,
     mistakes: Mistakes,
 }

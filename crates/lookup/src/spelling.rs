@@ -34,7 +34,7 @@ fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// RFC 4518 §2.2: mapped to nothing.
+/// RFC 4518 §2.2: characters that are removed.
 fn is_unseen(c: char) -> bool {
     matches!(
         c,

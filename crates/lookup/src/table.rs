@@ -45,7 +45,7 @@ pub trait Backend: 'static {
         1
     }
 
-    /// Asks for keys, at most [`Backend::batch_max`], each once. Dropping the request gives it up.
+    /// Requests keys, at most [`Backend::batch_max`], each once. Dropping the request aborts it.
     fn fetch<'a>(&'a self, keys: &'a [Box<str>]) -> Fetch<'a>;
 
     /// The server that answers now, for people; `None`: none does.
@@ -88,7 +88,7 @@ pub struct LookupError {
 /// Kinds of lookup errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LookupErrorKind {
-    /// No server can be reached, or none lets us in.
+    /// No server can be reached or logged in to.
     Unreachable,
     /// No answer in time.
     Timeout,

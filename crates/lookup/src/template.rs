@@ -91,7 +91,7 @@ fn name(text: &str) -> Result<(&str, &str), &'static str> {
     inside.split_once(closing).ok_or("the bracket behind this dollar is not closed")
 }
 
-/// The number of a group that a name stands for.
+/// The group number of a name.
 fn group(name: &str, groups: Option<usize>) -> Result<usize, String> {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_digit()) {
         let help = "write `${1}` where letters or digits follow, and `$$` for a dollar";

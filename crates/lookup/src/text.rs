@@ -223,7 +223,7 @@ fn hash(key: &str) -> u64 {
     hasher.finish()
 }
 
-/// Puts a text with its length before it, seven bits in a byte.
+/// Writes a text, preceded by its length in seven bits per byte.
 fn put(texts: &mut Vec<u8>, text: &str) {
     let mut rest = text.len();
     while rest >= 0x80 {

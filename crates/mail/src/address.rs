@@ -185,13 +185,13 @@ impl Mailbox {
         Ok(Mailbox { text: address.into(), at: at as u32 })
     }
 
-    /// The whole address as given (without brackets or source route).
+    /// The whole address as received (without brackets or source route).
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The local part as given, quotes included.
+    /// The local part as received, quotes included.
     #[must_use]
     pub fn local(&self) -> &str {
         &self.text[..self.at as usize]
@@ -216,8 +216,7 @@ impl Mailbox {
         Cow::Owned(out)
     }
 
-    /// The domain as given (case kept), empty for bare `postmaster`; of an O/R address the attributes by
-    /// which it is routed.
+    /// The domain as received (case preserved), empty for bare `postmaster`; for an O/R address its routed attributes.
     #[must_use]
     pub fn domain_str(&self) -> &str {
         let at = self.at as usize;
@@ -502,7 +501,7 @@ fn parse_ipv4(text: &str) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| Ipv4Addr::from(octets))
 }
 
-/// RFC 5321 §4.1.3: `::` stands for at least two groups.
+/// RFC 5321 §4.1.3: `::` replaces at least two groups.
 fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
     let ip = text.parse().ok()?;
     let groups = text.split(':').filter(|g| !g.is_empty());

@@ -105,7 +105,7 @@ enum Token<'t> {
     Special(char),
 }
 
-/// RFC 5322 §3.2.3, less those that begin a token of their own.
+/// RFC 5322 §3.2.3, without the characters that begin a token.
 const SPECIALS: &str = "<>[]:;@\\,.";
 
 /// The next token. `Some(None)`: a quote or a comment has no end, or there is a control character.
@@ -186,11 +186,11 @@ struct AddressListParser {
     is_in_angle: bool,
     /// The name of the group, and how many members there were before it.
     group: Option<(Option<String>, usize)>,
-    /// Words that are no address stood for one.
+    /// A member consisted of text without an address.
     has_name: bool,
     /// The name contained text that people may read as an address.
     has_shady_name: bool,
-    /// The end of a group stood where none was.
+    /// The end of a group appeared outside of one.
     has_stray_end: bool,
     wants_names: bool,
 }

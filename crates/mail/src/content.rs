@@ -3,7 +3,7 @@
 //! A line ends at LF, with or without a CR before it. Content with a bare CR or LF is refused or normalised before. If
 //! it is not, each position that some server may read as the start of a line counts as one.
 
-/// Facts recorded with each content, so that egress need not look at it again.
+/// Facts recorded with each content, so that egress need not scan it again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContentFacts {
     /// Length as stored: un-stuffed, CRLF line ends.
@@ -63,7 +63,7 @@ impl ContentScanner {
         self.facts.longest_line = self.facts.longest_line.max(length);
     }
 
-    /// The facts of all that was pushed.
+    /// The facts of the scanned content.
     #[must_use]
     pub fn finish(mut self) -> ContentFacts {
         self.longest(self.line_bytes);

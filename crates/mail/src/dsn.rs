@@ -40,11 +40,11 @@ pub struct Report<'a> {
     pub id: MessageId,
     /// The id of the report itself: makes its Message-ID and its MIME boundary.
     pub report_id: MessageId,
-    /// The reverse-path of the message, to which the report goes.
+    /// The reverse-path of the message, which is the report's recipient.
     pub to: &'a Mailbox,
-    /// ENVID= as it came, still xtext-encoded.
+    /// ENVID= as received, still xtext-encoded.
     pub envid: Option<&'a str>,
-    /// The message came with SMTPUTF8.
+    /// The message was received with SMTPUTF8.
     pub smtputf8: bool,
     /// Time at which the message was accepted.
     pub arrived: Wall,
@@ -61,7 +61,7 @@ pub struct Report<'a> {
 /// Result for one recipient.
 #[derive(Clone, Copy, Debug)]
 pub struct RecipientReport<'a> {
-    /// As it stands in the envelope.
+    /// The recipient in the envelope.
     pub recipient: &'a Recipient,
     /// Its fate.
     pub outcome: DsnOutcome<'a>,
@@ -72,9 +72,9 @@ pub struct RecipientReport<'a> {
 /// The result for a recipient, in the terms of RFC 3464 §2.3.3.
 #[derive(Clone, Copy, Debug)]
 pub enum DsnOutcome<'a> {
-    /// Given up.
+    /// Failed.
     Failed(&'a Failure),
-    /// Given up because time ran out.
+    /// Expired.
     Expired {
         /// Failure of the last attempt.
         failure: &'a Failure,

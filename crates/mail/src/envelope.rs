@@ -6,7 +6,7 @@ use crate::{Mailbox, Wall};
 /// BODY= of MAIL (RFC 6152).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyType {
-    /// The client claimed nothing, or 7BIT.
+    /// No BODY parameter, or 7BIT.
     #[default]
     SevenBit,
     /// BODY=8BITMIME.
@@ -35,7 +35,7 @@ impl Notify {
     pub const FAILURE: Notify = Notify(2);
     /// Report when delayed.
     pub const DELAY: Notify = Notify(4);
-    /// The parameter was absent: failures and delays are reported, and nothing is passed on.
+    /// The parameter was absent: failures and delays are reported, and no parameter is relayed.
     pub const UNSPECIFIED: Notify = Notify(0x80 | 2 | 4);
 
     /// Returns true if `event` (one of the constants) was requested.
@@ -68,7 +68,7 @@ pub struct Recipient {
     pub mailbox: Mailbox,
     /// Reports requested by the sender.
     pub notify: Notify,
-    /// ORCPT= as it came, still xtext-encoded: `rfc822;user+2Bx@example.com` (RFC 3461 §4.2).
+    /// ORCPT= as received, still xtext-encoded: `rfc822;user+2Bx@example.com` (RFC 3461 §4.2).
     pub orcpt: Option<Box<str>>,
 }
 
@@ -85,7 +85,7 @@ pub struct Envelope {
     pub smtputf8: bool,
     /// RET=.
     pub ret: Option<Ret>,
-    /// ENVID= as it came, still xtext-encoded.
+    /// ENVID= as received, still xtext-encoded.
     pub envid: Option<Envid>,
 }
 

@@ -23,7 +23,7 @@ pub enum Culprit {
     Dns(Box<str>),
     /// A rule of this server's own: a limit, a policy, an operator.
     Local,
-    /// The message, which is none in the world that it goes to.
+    /// The message, which cannot be converted for its destination.
     Conversion(Unconverted),
 }
 

@@ -34,7 +34,7 @@ impl WatchedField {
 pub struct FieldWatch<N> {
     names: N,
     at: FieldWatchState,
-    /// Octets that came so far.
+    /// Number of octets so far.
     offset: u64,
     /// Start of the open field.
     begun: u64,
@@ -110,7 +110,7 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
         if self.has_more { Err(too_many) } else { Ok(self.finish()) }
     }
 
-    /// There were more of the fields than are noted.
+    /// Returns true if more fields exist than are noted.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.has_more
@@ -129,7 +129,7 @@ impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
 
     fn take(&mut self, byte: u8) {
         self.at = match (self.at, byte) {
-            // A field goes on.
+            // A continuation line.
             (FieldWatchState::LineStart, b' ' | b'\t') if self.has_field => {
                 self.take_value(&[byte]);
                 FieldWatchState::Value

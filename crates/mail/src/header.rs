@@ -15,7 +15,7 @@ use std::ops::Range;
 /// A field of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
-    /// As it was written, without the blanks that RFC 5322 §4.5 lets stand before the colon.
+    /// As written, without the blanks that RFC 5322 §4.5 allows before the colon.
     pub name: &'a [u8],
     /// All between the colon and the last line end: leading blanks and folds included.
     pub value: &'a [u8],
@@ -138,7 +138,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 pub(crate) enum Name {
-    /// The name is so long, and there the colon stands.
+    /// The length of the name, and the position of the colon.
     Ends { name: usize, colon: usize },
     /// It could be a name, but the bytes end before the colon.
     Cut,

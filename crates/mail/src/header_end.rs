@@ -4,13 +4,13 @@
 
 use crate::header::{Name, name_length};
 
-/// A line without a colon within so many octets begins no field.
+/// A line without a colon within this length is not a field.
 pub const FIELD_NAME_BYTES_MAX: usize = 998;
 
 /// Name given to a line that separates messages in mailbox files (`From jo Mon …`), as in Postfix.
 const MAILBOX_LINE: &[u8] = b"X-Mailbox-Line: ";
 
-/// Reads the header of content that comes in pieces.
+/// Processes the header of content that comes in pieces.
 #[derive(Debug)]
 pub struct HeaderEnd {
     at: HeaderEndState,
@@ -35,13 +35,13 @@ enum HeaderEndState {
     LineStart,
     /// Within a line that is of the header.
     Line,
-    /// All that comes passes.
+    /// The rest passes unchanged.
     Body,
 }
 
 enum LineKind {
     Unknown,
-    /// The header ends here by itself.
+    /// The empty line: the header ends here.
     Empty,
     Field,
     Mailbox,
@@ -80,7 +80,7 @@ impl HeaderEnd {
         self.added
     }
 
-    /// All that comes passes as it is.
+    /// Returns true if the rest passes unchanged.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.at == HeaderEndState::Body && self.held.is_empty()
@@ -149,7 +149,7 @@ impl HeaderEnd {
         match line {
             [b'\n', ..] | [b'\r', b'\n', ..] => return LineKind::Empty,
             [b'\r'] => return LineKind::Unknown,
-            // A field goes on, if there is one.
+            // A continuation line, if a field precedes it.
             [b' ' | b'\t', ..] if !self.is_first => return LineKind::Field,
             _ => {}
         }

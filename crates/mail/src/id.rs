@@ -12,7 +12,7 @@ impl MessageId {
     /// The largest sequence number a log can hand out.
     pub const SEQUENCE_MAX: u64 = (1 << 40) - 1;
 
-    /// Puts an id together. `sequence` is cut to 40 bits.
+    /// Composes an id. `sequence` is cut to 40 bits.
     #[must_use]
     pub fn new(node: u16, log: u8, sequence: u64) -> MessageId {
         MessageId(

@@ -1,4 +1,4 @@
-//! Parts of a content that are kept as they came, and go nowhere.
+//! Parts of a content that are stored as received, but never sent.
 
 use std::ops::Range;
 

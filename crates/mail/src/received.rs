@@ -30,7 +30,7 @@ pub struct Received<'a> {
 
 /// A line is folded before it grows longer (RFC 5322 §2.1.1), where the grammar allows a fold.
 const LINE_BYTES_MAX: usize = 77;
-/// More of a name is cut off: no Domain is longer (RFC 5321 §4.5.3.1.2).
+/// Maximum length of a name: no Domain is longer (RFC 5321 §4.5.3.1.2).
 const NAME_BYTES_MAX: usize = 255;
 /// `Sat, 21 Nov 2026 10:11:12 +0000`.
 const DATE_BYTES: usize = 31;
@@ -126,7 +126,7 @@ impl TraceLine<'_> {
                 line.out.push(b' ');
             }
         };
-        // An IPv4 client of a dual-stack socket has come over IPv4.
+        // An IPv4 client of a dual-stack socket is shown as IPv4.
         match client.to_canonical() {
             IpAddr::V4(ip) => {
                 begin(self, "255.255.255.255".len());
@@ -176,7 +176,7 @@ fn write_name(out: &mut Vec<u8>, name: &str) {
         return;
     }
     let name = &name.as_bytes()[..name.len().min(NAME_BYTES_MAX)];
-    // The underscore is no letter of a Domain, but common, and harmless where an atom stands.
+    // The underscore is not allowed in a Domain, but common, and harmless in place of an atom.
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
     if name.iter().all(|&b| is_plain(b)) {
         out.extend_from_slice(name);

@@ -39,13 +39,13 @@ impl<K: Ord, V> Generation<K, V> {
 }
 
 impl<K: Ord, V> Recent<K, V> {
-    /// Remembers nothing yet, and never more than `max`.
+    /// An empty cache of at most `max` values.
     #[must_use]
     pub fn new(max: usize) -> Recent<K, V> {
         Recent::weighing(max, 0)
     }
 
-    /// The same, and nothing of more weight together than `weight_max`.
+    /// The same, with a total weight of at most `weight_max`.
     #[must_use]
     pub fn weighing(max: usize, weight_max: usize) -> Recent<K, V> {
         Recent { young: Generation::default(), old: Generation::default(), max, weight_max }

@@ -15,7 +15,7 @@ pub struct EnhancedStatus {
 }
 
 impl EnhancedStatus {
-    /// Puts a status together.
+    /// Composes a status.
     #[must_use]
     pub const fn new(class: u8, subject: u16, detail: u16) -> EnhancedStatus {
         EnhancedStatus { class, subject, detail }
@@ -67,7 +67,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A reply with an enhanced status given as a triple.
+    /// A reply with an enhanced status as a triple.
     #[must_use]
     pub fn new(
         code: u16,

@@ -13,7 +13,7 @@ pub enum Step {
     Helo,
     /// LHLO (RFC 2033 §4.1).
     Lhlo,
-    /// STARTTLS and the handshake behind it.
+    /// STARTTLS and its handshake.
     StartTls,
     /// AUTH and its exchange.
     Auth,
@@ -25,7 +25,7 @@ pub enum Step {
     Data,
     /// A chunk of the content (RFC 3030 §2).
     Bdat,
-    /// The end of the content behind DATA.
+    /// The end of the content after DATA.
     FinalDot,
     /// The dot that ends an empty content, after a 354 without an accepted recipient.
     LoneDot,

@@ -137,7 +137,7 @@ impl Wall {
         let seconds =
             days_since_1970(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second;
         let wall = Wall(seconds * 1_000);
-        // There is no 30th of February.
+        // Rejects dates like 30 February.
         (wall.civil().day == day).then_some(wall)
     }
 }

@@ -38,7 +38,7 @@ pub enum Unencodable {
     Signed,
     /// The MIME structure is broken, or is one that allows no encoding.
     Structure,
-    /// More lines, parts or depth than are looked at.
+    /// More lines, parts or depth than the limits.
     TooLarge,
 }
 
@@ -138,7 +138,7 @@ impl<'p> Encoder<'p> {
         std::mem::take(&mut self.writer.out)
     }
 
-    /// The content is over; gives the rest.
+    /// The content is complete; returns the rest.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         let walked = self.walk.finish(&mut self.writer);
@@ -149,13 +149,13 @@ impl<'p> Encoder<'p> {
 
 /// Receives the events of a walk.
 trait EntitySink {
-    /// The header of an entity, without the empty line behind it.
+    /// The header of an entity, without the following empty line.
     fn header(&mut self, fields: &[u8], entity: &Entity) -> Result<(), Unencodable>;
     /// A line of a leaf, with its line end if it has one.
     fn leaf_line(&mut self, line: &[u8]);
     /// It is over, `at_boundary` or at the end of all.
     fn leaf_end(&mut self, entity: &Entity, at_boundary: bool) -> Result<(), Unencodable>;
-    /// A line of structure: boundaries, and the empty ones behind headers.
+    /// A line of structure: boundaries, and the empty lines after headers.
     fn line(&mut self, line: &[u8]);
     /// A line around the parts of a multipart.
     fn around(&mut self, line: &[u8], is_signed: bool) -> Result<(), Unencodable>;
@@ -169,7 +169,7 @@ enum MimePosition {
         is_message: bool,
     },
     Leaf(Entity),
-    /// Before the first or behind the last part of a multipart.
+    /// Before the first or after the last part of a multipart.
     Around,
 }
 
@@ -181,7 +181,7 @@ struct OpenMultipart {
     is_digest: bool,
 }
 
-/// Goes over a content line by line and keeps account of its structure.
+/// Walks over a content line by line and tracks its structure.
 #[derive(Debug)]
 struct Walk {
     /// The begun line.
@@ -370,7 +370,7 @@ impl EntitySink for ContentSurvey {
     }
 
     fn leaf_end(&mut self, entity: &Entity, _at_boundary: bool) -> Result<(), Unencodable> {
-        // 8-bit octets within base64 may stand for anything.
+        // 8-bit octets within base64 have no defined meaning.
         let is_locked = match entity.label {
             Label::Base64 => self.has_eight_bit,
             Label::Encoded => true,
@@ -457,7 +457,7 @@ impl EntitySink for EncodingWriter<'_> {
         } else if is_encoded {
             self.write_relabelled(fields, entity, self.coder.name());
         } else if self.plan.seven_bit && entity.is_relabelled() {
-            // Nothing in it needs more any longer.
+            // With its leaves encoded, the entity is 7-bit.
             self.write_relabelled(fields, entity, "7bit");
         } else {
             fold::write(fields, &mut self.out);

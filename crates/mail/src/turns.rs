@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Places of keys that left are remembered for so many; then it begins anew.
+/// Maximum number of remembered keys that left; then all are forgotten.
 const LEFT_MAX: usize = 256;
 
-/// Keys in turn: the one that has had least comes first, and equals in the order in which they came.
+/// Keys in turn: the least served one first, equals in order of arrival.
 #[derive(Debug)]
 struct Rota<K> {
     /// Keys for which something waits: how much they have had, and their number among equals.
@@ -45,14 +45,14 @@ impl<K: Ord + Copy> Rota<K> {
         self.next += 1;
     }
 
-    /// Nothing waits for it any more.
+    /// No item waits for this key any more.
     fn leave(&mut self, key: K) {
         let Some((had, number)) = self.places.remove(&key) else { return };
         self.order.remove(&(had, number, key));
         if self.left.len() >= LEFT_MAX {
             let level = self.level;
             self.left.retain(|_, had| *had > level);
-            // A client with so many keys pays for it with a round for each.
+            // A client with this many keys pays with a round for each.
             if self.left.len() >= LEFT_MAX / 2 {
                 self.left.clear();
             }
@@ -132,7 +132,7 @@ impl<S: Ord + Copy, N: Ord + Copy, L: Default> Turns<S, N, L> {
         Some((site, network, of_site.lines.get(&network)?))
     }
 
-    /// A network was served, at so much cost.
+    /// A network was served at this cost.
     pub fn charge(&mut self, site: S, network: N, cost: u64) {
         self.sites.charge(site, cost);
         if let Some(of_site) = self.of_site.get_mut(&site) {

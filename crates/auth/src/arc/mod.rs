@@ -21,7 +21,7 @@ use sets::{ArcSet, Chain, ChainStatus};
 verdicts! {
     /// RFC 8617 §4.4, by the names of RFC 8601.
     enum ArcResult {
-        /// There is no chain.
+        /// No chain.
         None = "none",
         Pass = "pass",
         Fail = "fail",

@@ -17,7 +17,7 @@ pub struct Sealing<'a> {
     pub server: &'a str,
     /// Results of the checks, including ARC.
     pub verdicts: &'a Verdicts,
-    /// The message as it came.
+    /// The message as received.
     pub message: &'a Scanned,
     /// Fields that go above those of the message, in whole lines.
     pub added: &'a [u8],
@@ -84,7 +84,7 @@ pub fn seal(sealing: &Sealing<'_>) -> Result<Sealed, Unsealed> {
     signature.extend(tags);
     let signature = signer.end(signature, signed)?;
     let mut signed = match says {
-        // RFC 8617 §5.1.2: as if this were the only set.
+        // RFC 8617 §5.1.2: treated as the only set.
         ArcResult::Fail => Vec::with_capacity(1024),
         _ => sets_before(message),
     };

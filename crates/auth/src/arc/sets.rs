@@ -1,4 +1,4 @@
-//! The fields of a chain, put in order as a header goes by.
+//! The fields of a chain, collected while a header passes.
 
 use crate::dkim::signature::{Seal, Signature};
 use crate::tags::{Tags, is_blank};
@@ -47,7 +47,7 @@ pub(crate) struct Sets {
 /// A chain with a checked structure.
 pub(crate) enum Chain {
     None,
-    /// By its form it is none, and why.
+    /// It is malformed, with the reason.
     Broken(&'static str),
     /// Its sets in order.
     Whole(Vec<ArcSet>),

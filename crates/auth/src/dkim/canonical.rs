@@ -68,7 +68,7 @@ const LOOKED_AT_BYTES: usize = 64;
 /// for most of most bodies, which are hashed in one piece. `text` begins with neither a blank nor the CR of a line end.
 fn canonical_bytes(text: &[u8]) -> usize {
     let mut clean = 0;
-    // The last octet has nothing behind it to be judged by.
+    // The last octet cannot be judged without its successor.
     let judged = text.len().saturating_sub(1);
     while clean < judged {
         let end = (clean + LOOKED_AT_BYTES).min(judged);
@@ -190,7 +190,7 @@ impl BodyHash {
     /// RFC 6376 §3.4.3, §3.4.4: a body ends in one line end; an empty one has it only in the simple
     /// form.
     pub(crate) fn finish(mut self) -> BodyDigest {
-        // Line ends before a last CR that stands alone count.
+        // Line ends before a final single CR count.
         self.settle_cr();
         self.line_ends = 0;
         self.is_after_blank = false;

@@ -43,7 +43,7 @@ impl VerificationKey {
         self.algorithm == Algorithm::RsaSha256
     }
 
-    /// As the record has it.
+    /// The key data in the record.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

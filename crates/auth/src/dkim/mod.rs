@@ -23,14 +23,14 @@ use signature::{Seal, Signature, without_signature};
 verdicts! {
     /// Result of a signature, with the names of RFC 8601 §2.7.1.
     enum DkimResult {
-        /// There is none.
+        /// No signature.
         None = "none",
         Pass = "pass",
         /// It does not fit the message.
         Fail = "fail",
         /// It is good, and does not cover the message.
         Policy = "policy",
-        /// It is none, by its form.
+        /// The signature is malformed.
         Neutral = "neutral",
         /// Its key can't be used.
         PermError = "permerror",
@@ -228,7 +228,7 @@ fn write_named<'n>(
     }
 }
 
-/// The field of a signature, which goes without its value and its line end.
+/// The field of a signature, written without its value and its line end.
 pub(crate) fn write_last_field(field: &[u8], form: Canonicalization, signed: &mut Vec<u8>) {
     write_field(&without_signature(field), form, signed);
     if signed.ends_with(b"\r\n") {

@@ -8,11 +8,11 @@ use std::fmt;
 /// Errors in the records of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFinding {
-    /// There is no TXT record.
+    /// No TXT record exists.
     Missing,
     /// Several records exist, and verifiers cannot choose (RFC 6376 §3.6.2.2).
     Several,
-    /// The record is no key that could be used, and why.
+    /// The record is not a usable key, with the reason.
     Malformed(&'static str),
     /// It is another key.
     Differs,

@@ -7,10 +7,10 @@ use crate::tags::{Tags, is_blank, listed, without_blanks};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Fields that one signature may name. One beyond that is no signature.
+/// Maximum number of fields named by one signature; a signature with more is invalid.
 const SIGNED_FIELDS_MAX: usize = 100;
 
-/// A name in the DNS is no longer (RFC 1035 §3.1, written with dots).
+/// Maximum length of a DNS name (RFC 1035 §3.1, written with dots).
 const NAME_BYTES_MAX: usize = 253;
 
 /// Signature algorithms. RFC 8301 §3.1 allows no other: rsa-sha1 is ignored.
@@ -177,7 +177,7 @@ pub(crate) fn without_signature(field: &[u8]) -> Vec<u8> {
         match equals.filter(|at| tag[..*at].trim_ascii() == b"b") {
             Some(at) => {
                 out.extend_from_slice(&tag[..=at]);
-                // The field's own line end is no part of the value.
+                // The field's own line end is not part of the value.
                 if tag.ends_with(b"\r\n") {
                     out.extend_from_slice(b"\r\n");
                 }

@@ -180,7 +180,7 @@ pub(crate) fn folded(lines: &[String]) -> Vec<u8> {
     field
 }
 
-/// A field in its canonical form behind those that are signed already.
+/// Appends a field in its canonical form to the signed data.
 pub(crate) fn write_folded(lines: &[String], signed: &mut Vec<u8>) {
     write_field(&folded(lines), Canonicalization::Relaxed, signed);
 }

@@ -21,8 +21,8 @@ pub const STEPS_MAX: usize = 8;
 /// Maximum DNS queries about one message: the walk from the author's domain, its existence, and a walk from each domain
 /// with a pass.
 pub const LOOKUPS_MAX: u32 = (STEPS_MAX + 3 + (1 + SIGNERS_MAX) * STEPS_MAX) as u32;
-/// Good signatures of the author's organization that are looked at: of each further domain it is asked where its
-/// own organization ends.
+/// Maximum number of valid signatures of the author's organization examined: each further domain costs a walk for its
+/// own organization.
 const SIGNERS_MAX: usize = 4;
 
 verdicts! {
@@ -171,7 +171,7 @@ async fn walk<R: Records>(records: &R, domain: &str) -> Result<TreeWalk, Unanswe
                 break;
             }
         }
-        // From a long name the walk goes on with seven labels.
+        // For a long name the walk continues with seven labels.
         let labels = name.split('.').count();
         let left = if labels > STEPS_MAX { labels - (STEPS_MAX - 1) } else { 1 };
         match name.splitn(left + 1, '.').nth(left) {

@@ -12,7 +12,7 @@ pub enum PolicyFinding {
     Missing,
     /// The domain has several, which counts for none (RFC 7489 §6.6.3).
     Several,
-    /// The domain's record can't be read, or asks for nothing.
+    /// The domain's record is unreadable, or has no request.
     Malformed,
     /// There was no answer.
     Unanswered(Unanswered),

@@ -2,7 +2,7 @@
 
 use crate::tags::{Tags, is_blank};
 
-/// Addresses in `rua` that are looked at, the first ones.
+/// Maximum number of addresses used in `rua`, the first ones.
 pub(super) const ADDRESSES_MAX: usize = 10;
 
 /// Bytes of `rua` kept, in whole addresses. The counts of a day hold them for each domain, and a record may have 60
@@ -84,7 +84,7 @@ pub(super) struct Record {
     pub(super) report_to: Option<Box<str>>,
     /// `fo`, as it is written.
     pub(super) failure_options: Option<Box<str>>,
-    /// There is something in it that is no tag, or stands twice.
+    /// It contains an invalid or repeated tag.
     pub(super) has_mistakes: bool,
 }
 
@@ -94,11 +94,11 @@ impl Record {
     pub(super) fn find(records: &[Vec<u8>]) -> Option<Record> {
         let mut policies = records.iter().filter(|txt| is_policy(txt));
         let only = policies.next().filter(|_| policies.next().is_none())?;
-        // Octets that are no text spoil their tag alone.
+        // Octets that are not text invalidate only their tag.
         Record::parse(&String::from_utf8_lossy(only))
     }
 
-    /// Mistakes behind the version count for nothing, unknown tags neither (RFC 7489 §6.3).
+    /// Errors after the version are ignored, and so are unknown tags (RFC 7489 §6.3).
     fn parse(text: &str) -> Option<Record> {
         let tags = Tags::parse_leniently(text);
         let value = |tag| tags.get(tag).map(|value| value.trim_matches(is_blank));

@@ -208,7 +208,7 @@ pub fn tag(out: &mut String, name: &str, text: &str) {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
-            // XML 1.0 has no other control characters, and needs none of these here.
+            // XML 1.0 allows no other control characters, and none of these is needed here.
             c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push('?'),
             c => out.push(c),
         }

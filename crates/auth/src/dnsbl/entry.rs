@@ -17,11 +17,11 @@ pub struct DnsblEntry {
 }
 
 impl DnsblEntry {
-    /// Reads an entry as Postfix writes them (`postscreen_dnsbl_sites`). Without answers all that list
-    /// something count, without a score it is 1.
+    /// Parses an entry in Postfix's syntax (`postscreen_dnsbl_sites`). Without answers all listings count; without a
+    /// score it is 1.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the error.
     pub fn parse(text: &str) -> Result<DnsblEntry, String> {
         let (text, score) = match text.rsplit_once('*') {
             Some((text, score)) => (text, score_of(score)?),
@@ -49,7 +49,7 @@ fn score_of(text: &str) -> Result<i32, String> {
         .ok_or_else(|| format!("\"{text}\" is not a score from -{SCORE_MAX} to {SCORE_MAX}, but 0"))
 }
 
-/// At least two labels, so that a name can be put before it.
+/// At least two labels, so that a name can be prepended.
 fn is_zone(zone: &str) -> bool {
     let is_label = |label: &str| {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
@@ -66,7 +66,7 @@ type Octet = Vec<(u8, u8)>;
 pub enum AnswerFilter {
     /// All answers that are listings.
     Any,
-    /// Those that fit.
+    /// Matching answers.
     Pattern([Octet; 4]),
 }
 

@@ -17,13 +17,13 @@ pub const TEXT_BYTES_MAX: usize = 200;
 pub enum DnsblIdentity {
     /// The client's address.
     Client,
-    /// The name that it gives itself.
+    /// The client's own name.
     Helo,
     /// The domain of the sender.
     Sender,
 }
 
-/// A list that is asked, once, whatever is wanted of its answers.
+/// A list, queried once for all entries about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsList {
     pub zone: Box<str>,
@@ -42,7 +42,7 @@ pub struct Weighed {
 }
 
 impl DnsList {
-    /// The lists of several entries: each zone is asked once.
+    /// The lists of several entries: each zone is queried once.
     #[must_use]
     pub fn of(entries: impl IntoIterator<Item = (DnsblIdentity, DnsblEntry)>) -> Vec<DnsList> {
         let mut lists: Vec<DnsList> = Vec::new();

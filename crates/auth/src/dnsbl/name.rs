@@ -20,7 +20,7 @@ pub enum DnsblSubject {
 /// Test entries that every list must have, or must not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestPoint {
-    /// RFC 5782 §5: no list of addresses has 127.0.0.1, whatever else it has.
+    /// RFC 5782 §5: no list of addresses contains 127.0.0.1.
     Address,
     /// Likewise, no list of domains has INVALID.
     Domain,
@@ -41,7 +41,7 @@ impl DnsblSubject {
         (is_domain && !is_address).then(|| DnsblSubject::Domain(name.into()))
     }
 
-    /// The name to ask for; `None`: it would be too long, so no list has it.
+    /// The name to query; `None` if it is too long for any list.
     #[must_use]
     pub fn name_in(&self, zone: &str) -> Option<String> {
         let name = match self {

@@ -24,7 +24,7 @@ const RENEWED_EVERY: Duration = Duration::from_secs(86_400);
 pub struct GreylistLedger {
     entries: BTreeMap<Key, Record>,
     entries_max: usize,
-    /// Those that were looked at last.
+    /// Position of the last examination.
     looked_at: Key,
     /// Keys with records that differ from the stored ones.
     changed: BTreeSet<Key>,
@@ -99,7 +99,7 @@ impl GreylistLedger {
                 GreylistResult::Known
             }
             Some(State::New(first)) => {
-                // A clock that was put back makes nothing older.
+                // A clock set back makes no record older.
                 let waited = now.since(first);
                 if waited < rules.delay {
                     return GreylistResult::Early(rules.delay - waited);

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Bytes of a key: part of a hash, so that clients control neither its length nor its position.
 pub const KEY_BYTES: usize = 16;
 
-/// Stands for a triplet or a client.
+/// Identifies a triplet or a client.
 pub type Key = [u8; KEY_BYTES];
 
 /// Identity of a client.

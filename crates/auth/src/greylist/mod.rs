@@ -18,7 +18,7 @@ pub struct GreylistPolicy {
     pub retry_window: Duration,
     /// Time after their last use for which triplets and clients are remembered.
     pub remember: Duration,
-    /// A client that has come again for so many triplets is asked about none; 0: none ever is.
+    /// A client with this many passed triplets is exempt; 0: never.
     pub clients_after: u32,
 }
 
@@ -37,13 +37,13 @@ pub struct Triplet<'a> {
 pub enum GreylistResult {
     /// The triplet is new: deferred for this time.
     New(Duration),
-    /// It came again too early: for so long.
+    /// It retried too early: deferred for this time.
     Early(Duration),
-    /// It came again so long after it came first: taken from now on.
+    /// It retried after this time: accepted from now on.
     Passed(Duration),
     /// It has passed before.
     Known,
-    /// The client has shown often enough that it comes again.
+    /// The client has proved often enough that it retries.
     Client,
 }
 
@@ -63,16 +63,16 @@ pub struct Record {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// A triplet that came first then, and has not come again in time.
+    /// A triplet first seen at this time, without a retry in time.
     New(Wall),
     /// One that has.
     Passed,
-    /// A client for which so many triplets have passed, the last that counted then.
+    /// A client with this number of passed triplets, and the time of the last that counted.
     Client { passed: u32, counted: Wall },
 }
 
 impl Record {
-    /// As it is kept in a file.
+    /// The form in a file.
     #[must_use]
     pub fn to_bytes(self) -> [u8; RECORD_BYTES] {
         let (kind, at, count) = match self.state {

@@ -10,7 +10,7 @@ use std::fmt;
 use std::num::NonZeroU32;
 use zeroize::Zeroizing;
 
-/// RFC 7677 §4: at least so many.
+/// RFC 7677 §4: the minimum.
 pub const ITERATIONS_MIN: u32 = 4_096;
 /// Limits the cost of deriving keys from a password to about two seconds.
 pub const ITERATIONS_MAX: u32 = 5_000_000;

@@ -97,7 +97,7 @@ fn token_in(pairs: &str) -> Result<Token, LoginFailure> {
         if key != "auth" {
             continue;
         }
-        // The scheme's case is no matter (RFC 7235 §2.1).
+        // The scheme is case-insensitive (RFC 7235 §2.1).
         let (scheme, value) = value.split_once(' ').ok_or(LoginFailure::Form)?;
         if token.is_some() || !scheme.eq_ignore_ascii_case("Bearer") {
             return Err(LoginFailure::Form);
@@ -113,7 +113,7 @@ fn token_in(pairs: &str) -> Result<Token, LoginFailure> {
 pub fn refusal(is_xoauth2: bool, scope: Option<&str>) -> String {
     let status = if is_xoauth2 { "401" } else { "invalid_token" };
     match scope {
-        // As the configuration has it, without quotes or backslashes.
+        // As configured, without quotes or backslashes.
         Some(scope) => {
             format!("{{\"status\":\"{status}\",\"schemes\":\"bearer\",\"scope\":\"{scope}\"}}")
         }
@@ -128,7 +128,7 @@ pub fn authorization(client_id: &str, secret: &str) -> Zeroizing<String> {
     Zeroizing::new(format!("Basic {}", STANDARD.encode(pair.as_bytes())))
 }
 
-/// As a form has it (application/x-www-form-urlencoded).
+/// Encodes for a form (application/x-www-form-urlencoded).
 #[must_use]
 pub fn form_encoded(text: &str) -> String {
     let mut out = String::with_capacity(3 * text.len());

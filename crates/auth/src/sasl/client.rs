@@ -24,10 +24,10 @@ pub enum Mechanism {
 }
 
 impl Mechanism {
-    /// Those that prove something with a password, the strongest first.
+    /// Mechanisms for passwords, the strongest first.
     pub const OF_PASSWORDS: [Mechanism; 3] =
         [Mechanism::ScramSha256, Mechanism::Plain, Mechanism::Login];
-    /// Those that prove something with a token.
+    /// Mechanisms for tokens.
     pub const OF_TOKENS: [Mechanism; 2] = [Mechanism::OauthBearer, Mechanism::XOauth2];
 
     /// As it is registered and offered.

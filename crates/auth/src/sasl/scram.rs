@@ -16,7 +16,7 @@ const NONCE_BYTES_MAX: usize = 256;
 /// Channel binding, by which a client detects a man in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// Nothing was offered.
+    /// Channel binding was not offered.
     Unbound,
     /// SCRAM-SHA-256-PLUS was offered, and the client has chosen the mechanism without it.
     Declined,
@@ -39,7 +39,7 @@ pub(super) struct First {
     nonce: String,
 }
 
-/// The server's first message, and the exchange behind it.
+/// The server's first message, and the rest of the exchange.
 #[derive(Debug)]
 pub(super) struct ServerFirst {
     pub(super) text: String,
@@ -105,7 +105,7 @@ impl First {
         &self.user
     }
 
-    /// Asks for the proof; `nonce` is ours.
+    /// Requests the proof; `nonce` is the server's.
     pub(super) fn challenge(self, nonce: &str, keys: Keys) -> ServerFirst {
         let nonce = [&*self.nonce, nonce].concat();
         let salt = STANDARD.encode(&keys.salted.salt);
@@ -219,10 +219,10 @@ impl ClientFirst {
 }
 
 impl ClientFinal {
-    /// Reads the server's last message.
+    /// Checks the server's last message.
     ///
     /// # Errors
-    /// It is no proof.
+    /// Returns an error if it proves nothing.
     pub(super) fn check(&self, message: &[u8]) -> Result<(), ServerMessageError> {
         let signature = message.strip_prefix(b"v=").and_then(|v| STANDARD.decode(v).ok());
         let is_right =

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 
-/// Terms that ask the DNS in one check; beyond: permerror (RFC 7208 §4.6.4).
+/// Maximum number of terms with DNS queries in one check; beyond: permerror (RFC 7208 §4.6.4).
 pub const LOOKUPS_MAX: u32 = 10;
 /// Answers without records in one check; beyond: permerror (RFC 7208 §4.6.4).
 pub const VOID_LOOKUPS_MAX: u32 = 2;
@@ -58,7 +58,7 @@ struct RecordResult {
     explanation: Option<(MacroString, String)>,
 }
 
-/// The check is over, whatever else there is.
+/// The check ends with this result.
 struct Stop {
     verdict: SpfResult,
     reason: String,
@@ -80,7 +80,7 @@ struct Check<'a, R> {
     question: &'a SpfQuery<'a>,
     lookups: Cell<u32>,
     voids: Cell<u32>,
-    /// Asked for once, by the first term that needs them.
+    /// Queried once, by the first term that needs them.
     client_names: OnceCell<Vec<String>>,
 }
 
@@ -95,7 +95,7 @@ impl<R: Records> Check<'_, R> {
         Box::pin(self.follow(domain))
     }
 
-    /// The same, and those that it redirects to.
+    /// Evaluates a policy and its redirects.
     async fn follow(&self, mut domain: String) -> Result<RecordResult, Stop> {
         let mut redirected_by = None;
         loop {
@@ -128,7 +128,7 @@ impl<R: Records> Check<'_, R> {
 
     /// RFC 7208 §4.3 to §4.6.
     async fn record(&self, domain: &str) -> Result<Option<Record>, Stop> {
-        // RFC 7208 §4.3: an address literal in EHLO is none.
+        // RFC 7208 §4.3: an address literal in EHLO is not a domain.
         if !is_name(domain) || !domain.contains('.') || domain.starts_with('[') {
             return Ok(None);
         }
@@ -206,7 +206,7 @@ impl<R: Records> Check<'_, R> {
         Values { question: self.question, sender: self.sender, domain, client_name }
     }
 
-    /// RFC 7208 §7.2, `p`: the domain itself among the client's names, else one below it, else any.
+    /// RFC 7208 §7.2, `p`: the domain itself among the client's names, or a name below it, or any.
     async fn client_name_for(
         &self,
         template: &MacroString,
@@ -312,7 +312,7 @@ enum Host {
     Client,
     /// It has other addresses.
     Other,
-    /// It has none of the client's family.
+    /// It has no address of the client's family.
     Void,
 }
 

@@ -25,7 +25,7 @@ struct Macro {
     /// In lower case.
     letter: u8,
     is_escaped: bool,
-    /// Labels on the right that are kept; 0: all.
+    /// Number of labels kept on the right; 0: all.
     keep: usize,
     is_reversed: bool,
     delimiters: String,

@@ -34,7 +34,7 @@ pub struct Sender<'a> {
 verdicts! {
     /// RFC 7208 §2.6, by the names of RFC 8601 §2.7.2.
     enum SpfResult {
-        /// There is no policy to be found.
+        /// No policy was found.
         None = "none",
         Neutral = "neutral",
         Pass = "pass",
@@ -47,7 +47,7 @@ verdicts! {
 /// The checked identity (RFC 7208 §2.3, §2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The name in EHLO, as there is no sender.
+    /// The name in EHLO, for a null reverse-path.
     Helo,
     MailFrom,
 }
@@ -57,7 +57,7 @@ pub enum Identity {
 pub struct SpfEvaluation {
     pub verdict: SpfResult,
     pub identity: Identity,
-    /// The domain that was asked about.
+    /// The checked domain.
     pub domain: String,
     /// Explanation of the result: the matching term, or the error.
     pub reason: String,
@@ -66,7 +66,7 @@ pub struct SpfEvaluation {
 }
 
 impl SpfEvaluation {
-    /// Of a client that nothing is known of.
+    /// The result for an unknown client.
     pub(crate) fn unknown() -> SpfEvaluation {
         SpfEvaluation {
             verdict: SpfResult::None,

@@ -41,7 +41,7 @@ pub(super) struct Prefixes {
     pub(super) v6: u8,
 }
 
-/// A term that is no term.
+/// An invalid term.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TermError(pub(super) String);
 

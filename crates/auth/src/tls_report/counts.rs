@@ -26,7 +26,7 @@ pub(super) struct PolicyCounts {
 /// Result of counting a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added {
-    /// It is counted, and takes so many octets more than before.
+    /// Counted, with this many additional bytes.
     Whole(usize),
     /// Counted, but the failure's details did not fit.
     InPart,

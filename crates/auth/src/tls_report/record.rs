@@ -3,7 +3,7 @@
 use crate::dmarc::reporting::mailbox_of;
 use mail::Mailbox;
 
-/// Octets of a record that is looked at; a longer one is none.
+/// Maximum length of a record; a longer one is ignored.
 pub const RECORD_BYTES_MAX: usize = 4_096;
 
 /// Maximum number of `rua` destinations that get a report, the first ones: a record must not cause reports to many.

@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct TlsReport<'a> {
     /// The reporting organization.
     pub organization: &'a str,
-    /// An address to ask.
+    /// A contact address.
     pub contact: &'a str,
     pub id: &'a str,
     /// First and last second of the day.
@@ -81,7 +81,7 @@ impl TlsReport<'_> {
             report_id: self.id,
             policies: self.counts.policies.iter().map(|counted| self.of(counted)).collect(),
         };
-        // Texts and numbers: there is nothing in it that can't be written.
+        // Texts and numbers can always be serialised.
         serde_json::to_vec(&whole).unwrap_or_default()
     }
 
@@ -100,7 +100,7 @@ impl TlsReport<'_> {
     }
 }
 
-/// RFC 3339, in whole seconds as the RFC's example has it.
+/// RFC 3339, in whole seconds as in the RFC's example.
 fn seconds(at: Wall) -> String {
     let text = at.to_string();
     let end = text.find('.').unwrap_or(text.len());

@@ -27,7 +27,7 @@ pub enum ResultType {
     CertificateNotTrusted,
     /// Any failure without its own name.
     ValidationFailure,
-    /// None of its TLSA records can be used.
+    /// No TLSA record is usable.
     TlsaInvalid,
     /// Its TLSA records can't be had, or DNSSEC shows them to be false.
     DnssecInvalid,
@@ -35,7 +35,7 @@ pub enum ResultType {
     DaneRequired,
     /// The policy of the domain can't be fetched.
     StsPolicyFetchError,
-    /// It is no policy.
+    /// The policy is invalid.
     StsPolicyInvalid,
     /// Its web server has a certificate that is not valid.
     StsWebpkiInvalid,

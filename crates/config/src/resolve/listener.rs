@@ -144,7 +144,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// Nothing can be encrypted without a key.
+    /// Encryption needs a key.
     fn tls(&mut self, at: &str, text: &ListenerText, has_certificates: bool) -> ListenerTls {
         let usual = if has_certificates { ListenerTls::StartTls } else { ListenerTls::Off };
         let tls = text.tls.unwrap_or(usual);

@@ -253,7 +253,7 @@ impl Resolver<'_> {
         (kind.read)(table, &mut reader.with_recipients(recipients.cloned()))
     }
 
-    /// A route to a host that is given by address, where a listener is, goes round in circles.
+    /// Warns of a route to a listener's own address: a loop.
     pub(super) fn routes_to_ourselves(&mut self, routes: &[Route], listeners: &[Listener]) {
         for route in routes {
             let Destination::Hosts(groups) = route.channel.destination() else { continue };
@@ -298,7 +298,7 @@ impl Settings for Unread {
     }
 }
 
-/// A wildcard of an earlier route that takes all that `pattern` could.
+/// A wildcard of an earlier route that covers `pattern`.
 fn covered(table: &RouteTable, pattern: &DomainPattern, route: u32) -> Option<u32> {
     let domain = match pattern {
         DomainPattern::Exact(domain) | DomainPattern::Below(domain) => domain,

@@ -78,7 +78,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// The tables that one is made of: those above it, so that none can be made of itself.
+    /// The parts of a composed table: only tables above it, so that no table contains itself.
     fn parts(
         &mut self,
         at: &str,
@@ -157,7 +157,7 @@ impl Resolver<'_> {
     }
 }
 
-/// The tables that could be meant.
+/// Names of the existing tables.
 fn names(tables: &[Arc<TableEntry>]) -> String {
     if tables.is_empty() {
         return "add a [[table]] with this name".to_owned();

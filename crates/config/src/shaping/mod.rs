@@ -115,7 +115,7 @@ impl ProviderLimits {
     }
 }
 
-/// All files, put together.
+/// All files, merged.
 #[derive(Clone, Debug, Default)]
 pub struct Shaping {
     default: Pace,

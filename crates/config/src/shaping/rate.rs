@@ -32,10 +32,10 @@ impl Unit {
 }
 
 impl Rate {
-    /// Reads a rate.
+    /// Parses a rate.
     ///
     /// # Errors
-    /// What is wrong with it, for people.
+    /// Returns the error as text.
     pub fn parse(text: &str) -> Result<Rate, &'static str> {
         const FORM: &str = "a rate is a number and a unit of time, such as \"100/s\", \"50/m\", \
                             \"5_000/h\" or \"20_000/d\"";
@@ -54,7 +54,7 @@ impl Rate {
         }
     }
 
-    /// The rate nearest to so many in a second, at least one a day.
+    /// The rate nearest to this number per second, at least one a day.
     #[must_use]
     pub fn of_per_second(per_second: f64) -> Rate {
         let per_day = (per_second * Unit::Day.seconds()).round().max(1.0);

@@ -65,7 +65,7 @@ pub(super) fn refused(file: &ShapingFile, line: u32, message: String, help: &str
     ConfigErrors::new(Arc::clone(&file.name), Arc::clone(&file.text), vec![problem])
 }
 
-/// A name is of these characters: it stands in logs.
+/// Returns true for the characters allowed in a name, which appears in logs.
 pub(super) fn is_name(name: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=64).contains(&name.len()) && name.bytes().all(is_part)

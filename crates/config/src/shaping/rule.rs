@@ -25,11 +25,11 @@ pub enum Action {
     Backoff,
     /// Sets other limits.
     Set,
-    /// Sends nothing.
+    /// Suspends all mail.
     Suspend,
     /// Suspends the mail of the affected tenant.
     SuspendTenant,
-    /// Sends nothing of the campaign that it was.
+    /// Suspends the mail of the affected campaign.
     SuspendCampaign,
     /// Fails the campaign, including later messages.
     FailCampaign,
@@ -136,7 +136,7 @@ pub struct Rule {
     pub action: Action,
     /// For how long, the first time.
     pub lasts: Duration,
-    /// Its effect ends after so many deliveries.
+    /// Number of deliveries after which its effect ends.
     pub until_delivered: Option<u32>,
     /// It concerns all sources, not only the one that was refused.
     pub is_of_every_source: bool,
@@ -193,7 +193,7 @@ pub(super) struct PartialRule {
 /// An action as it is written.
 #[derive(Clone, Debug)]
 pub(super) enum RuleAction {
-    /// Nothing: the rule of an earlier file is not wanted.
+    /// No action: disables the rule of an earlier file.
     Nothing,
     /// This action, from that line.
     Action(Action, FileLine),
@@ -291,7 +291,7 @@ impl ProviderRules {
         }
     }
 
-    /// Puts the rules together, once all files are read.
+    /// Completes the rules after all files are read.
     pub(super) fn complete(&mut self) -> Result<(), Incomplete> {
         for part in &self.parts {
             self.complete.extend(part.complete(&self.backoff)?.map(Arc::new));

@@ -67,9 +67,9 @@ pub(super) struct Header {
 /// Errors of writing.
 #[derive(Debug)]
 pub enum WriteError {
-    /// The key has so many bytes; [`KEY_BYTES_MAX`] at most.
+    /// Length of the key; the maximum is [`KEY_BYTES_MAX`].
     KeyTooLong(usize),
-    /// The value has so many bytes; [`VALUE_BYTES_MAX`] at most.
+    /// Length of the value; the maximum is [`VALUE_BYTES_MAX`].
     ValueTooLong(usize),
     /// The records are longer than 2^48 bytes.
     FileTooLong,
@@ -103,7 +103,7 @@ impl std::error::Error for WriteError {}
 /// The reason why a file cannot be used as a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
-    /// It is something else.
+    /// Not a database.
     Foreign,
     /// It is of a layout that this version does not know.
     Version(u32),
@@ -177,7 +177,7 @@ impl Header {
         bytes
     }
 
-    /// Reads the header of a file that begins so, and has so many bytes.
+    /// Reads the header of a file with this start and length.
     pub(super) fn read(file: &[u8], bytes_count: u64) -> Result<Header, Unusable> {
         if !is_database(file) {
             return Err(Unusable::Foreign);

@@ -48,7 +48,7 @@ impl IndexWriter {
         IndexWriter { salted, homes_count, current: 0, slots: Vec::with_capacity(SLOTS), reach: 0 }
     }
 
-    /// Enters a record. Hashes come in ascending order.
+    /// Enters a record. Hashes must ascend.
     pub(super) fn put(&mut self, out: &mut impl Write, hash: u64, offset: u64) -> io::Result<()> {
         let home = home(hash, self.homes_count);
         while self.current < home || self.slots.len() == SLOTS {

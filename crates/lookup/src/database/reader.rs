@@ -25,7 +25,7 @@ pub struct Database {
 
 /// The reason for a missing answer.
 enum Miss {
-    /// The disk would have to be asked.
+    /// The disk would be needed.
     Away,
     Trouble(LookupError),
 }
@@ -71,8 +71,7 @@ impl Database {
         self.header.making.folds_case
     }
 
-    /// All entries with their keys, in the order in which they were written; those that came twice, twice.
-    /// Ends with the first that is damaged.
+    /// All entries with their keys, in the order of writing, duplicates included. Ends with the first damaged one.
     pub fn entries(&self) -> impl Iterator<Item = Result<(Box<str>, Entry), LookupError>> {
         let mut offset = HEADER_BYTES as u64;
         let mut window = Window::default();

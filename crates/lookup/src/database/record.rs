@@ -21,7 +21,7 @@ pub(super) const HEAD_BYTES: usize = 16;
 /// The longest record.
 pub(super) const RECORD_BYTES_MAX: usize = HEAD_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
 
-/// Adds a record that will stand at `offset`.
+/// Adds a record for position `offset`.
 pub(super) fn write(
     out: &mut Vec<u8>,
     salted: &Salted,

@@ -34,13 +34,13 @@ pub struct DatabaseWriter<F: Write, S> {
 pub struct DatabaseSummary {
     /// Keys, each counted once.
     pub keys_count: u64,
-    /// Entries that were left out, since their key came before.
+    /// Entries omitted because their key came before.
     pub duplicates_count: u64,
     /// Length of the file.
     pub file_bytes: u64,
 }
 
-/// A key that came twice.
+/// A repeated key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duplicate<'a> {
     /// The key.

@@ -49,8 +49,8 @@ impl PatternTable {
     /// Reads a file.
     ///
     /// # Errors
-    /// All mistakes. Postfix leaves a wrong rule out; here none is used, as those below it would mean
-    /// something else.
+    /// Returns all errors. Postfix skips an invalid rule; here the whole file is rejected, since later rules would
+    /// change their meaning.
     pub fn read(
         content: &[u8],
         syntax: PatternSyntax,

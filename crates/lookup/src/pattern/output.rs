@@ -76,7 +76,7 @@ impl Output {
         self.text.push_str(text);
     }
 
-    /// A place: nothing that could be repeated.
+    /// An assertion: it cannot be repeated.
     pub(super) fn assertion(&mut self, text: &str) {
         self.no_atom();
         self.text.push_str(text);
@@ -138,6 +138,6 @@ pub(super) fn number(pattern: &[u8], at: usize) -> Option<(u32, usize)> {
     let digits = pattern.get(at..).unwrap_or_default();
     let len = digits.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let text = std::str::from_utf8(digits.get(..len)?).ok()?;
-    // Too large for the type is too large for all that it could be.
+    // A number too large for the type is too large for any use.
     (len > 0).then(|| (text.parse().unwrap_or(u32::MAX), at + len))
 }

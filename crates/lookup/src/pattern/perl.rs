@@ -9,7 +9,7 @@ use super::perl_class::{self, Escape};
 /// PCRE's own limit.
 const REPEAT_MAX: u32 = 65_535;
 
-/// Letters behind the pattern; each turns its flag over.
+/// Letters after the pattern; each toggles its flag.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flags {
     options: Options,
@@ -25,7 +25,7 @@ struct Options {
     lines: bool,
     /// `.` matches line ends.
     dot_all: bool,
-    /// White space and comments are no part of the pattern.
+    /// White space and comments are ignored in the pattern.
     spaced: bool,
     /// Quantifiers take as little as they can, and with `?` as much.
     lazy: bool,
@@ -145,7 +145,7 @@ impl Perl<'_> {
         Ok(())
     }
 
-    /// `{2}`, `{2,}` or `{2,5}` with its end; anything else is text.
+    /// `{2}`, `{2,}` or `{2,5}` with its end; other braces are text.
     fn braces(&self) -> Option<(u32, Option<u32>, usize)> {
         let (min, mut at) = number(self.pattern, self.at)?;
         let mut max = Some(min);
@@ -274,7 +274,7 @@ impl Perl<'_> {
         Ok(())
     }
 
-    /// A group with a name, which nothing can use.
+    /// A named group; the name is ignored.
     fn named(&mut self, from: usize, skip: usize, close: u8) -> Result<(), RuleError> {
         let name = self.rest().get(skip..).unwrap_or_default();
         let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';

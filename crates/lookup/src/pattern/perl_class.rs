@@ -11,7 +11,7 @@ pub(super) enum Escape {
     /// `\Q`: text until `\E`.
     Quote,
     QuoteEnd,
-    /// Something else, by its letter.
+    /// Any other letter.
     Letter(u8),
     /// A decimal number above 0, and the byte that it would be in octal, with its end.
     Digits(usize, Option<(u8, usize)>),
@@ -85,7 +85,7 @@ fn numbered(pattern: &[u8], from: usize, letter: u8) -> Result<(Escape, usize), 
     if letter == b'o' {
         return wrong();
     }
-    // No digit at all is a NUL.
+    // Without a digit it is a NUL.
     let (value, end) = value(pattern, at, radix, 2);
     Ok((Escape::Byte(value as u8), end))
 }
@@ -225,8 +225,7 @@ fn element(
     }
 }
 
-/// The name between two marks with a bracket behind the second, and where that ends; `from` is where the
-/// first mark stands.
+/// The name between two marks with a bracket after the second, and its end; `from` is the position of the first mark.
 fn marked(pattern: &[u8], from: usize, mark: u8) -> Option<(&[u8], usize)> {
     let inside = pattern.get(from + 1..)?;
     let len = inside.windows(2).position(|pair| pair == [mark, b']'])?;

@@ -8,7 +8,7 @@ use super::output::{Output, Translated, number};
 /// RE_DUP_MAX of the GNU C library.
 const REPEAT_MAX: u32 = 0x7fff;
 
-/// Letters behind the pattern; each turns its flag over.
+/// Letters after the pattern; each toggles its flag.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flags {
     /// Upper and lower case are the same.
@@ -61,7 +61,7 @@ pub(super) fn translate(pattern: &[u8], flags: Flags) -> Result<Translated, Rule
         posix.write(token, from)?;
         let is_anchor = matches!(token, Token::Start);
         let starts = matches!(token, Token::Open | Token::Or);
-        // A star behind `^` is a star in basic syntax.
+        // A star after `^` is literal in basic syntax.
         posix.is_start = starts || is_anchor && !flags.extended;
     }
     match posix.open.pop() {
@@ -74,7 +74,7 @@ struct Posix<'a> {
     pattern: &'a [u8],
     flags: Flags,
     at: usize,
-    /// Nothing stands before it in this alternative.
+    /// At the start of this alternative.
     is_start: bool,
     /// Groups that are open: where they begin in the pattern and in the output.
     open: Vec<(usize, usize)>,

@@ -45,7 +45,7 @@ const LOCAL: [(&str, &[&str]); 11] = [
 
 /// Position of all other attributes.
 const OTHERS: u8 = LOCAL.len() as u8 + 1;
-/// From here on attributes are of those that route.
+/// Attributes from this position on are used for routing.
 const FIRST_ROUTED: u8 = OTHERS + 1;
 
 /// One attribute: its canonical key and value, with quoted characters.
@@ -63,7 +63,7 @@ impl OrAttribute {
         &self.key
     }
 
-    /// As it was given.
+    /// The value as received.
     #[must_use]
     pub fn value(&self) -> String {
         or_text::unquoted(&self.value)
@@ -136,7 +136,7 @@ impl OrAddress {
             if !key.starts_with("DD.") && address.find(&key).is_some() {
                 return Err(at("attribute given twice"));
             }
-            // X.402 §18.3.1: one space where there is no name.
+            // X.402 §18.3.1: one space means no name.
             let value = if value.trim().is_empty() { " " } else { &value };
             address.insert(&key, value);
         }
@@ -175,7 +175,7 @@ impl OrAddress {
         &self.0
     }
 
-    /// The value of the first attribute with this key, as it was given.
+    /// The value of the first attribute with this key, as received.
     #[must_use]
     pub fn value(&self, key: &str) -> Option<String> {
         self.find(key).map(OrAttribute::value)
@@ -377,7 +377,7 @@ impl Mailbox {
         text.rsplit_once('@').map_or("", |(_, domain)| domain)
     }
 
-    /// The domain that a [`Mailbox::domain_part`] stands for.
+    /// The domain of a [`Mailbox::domain_part`].
     #[must_use]
     pub fn domain_of_part(part: &str) -> Option<Domain> {
         match part {

@@ -76,7 +76,7 @@ impl<'t> Cursor<'t> {
 
     fn skip_separators(&mut self) {
         for c in self.left().chars() {
-            // Blanks stand before a key only in the form with semicolons.
+            // Blanks before a key are allowed only in the form with semicolons.
             if !self.separates(c) && c != ' ' {
                 return;
             }

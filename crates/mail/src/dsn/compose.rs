@@ -9,7 +9,7 @@ use memchr::memmem;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// More of the Subject is not quoted to the sender.
+/// Maximum length of the Subject quoted to the sender.
 const SUBJECT_BYTES_MAX: usize = 200;
 /// A longer Message-ID is not referred to.
 const MESSAGE_ID_BYTES_MAX: usize = 250;
@@ -75,7 +75,7 @@ impl Report<'_> {
         self.to.needs_smtputf8() || self.recipients.iter().any(is_wide)
     }
 
-    /// The recipients that are named, those that failed first.
+    /// The named recipients, failed ones first.
     fn named(&self) -> Vec<&RecipientReport<'_>> {
         let mut named: Vec<&RecipientReport<'_>> = self.recipients.iter().collect();
         if named.len() > RECIPIENTS_MAX {
@@ -92,7 +92,7 @@ impl Report<'_> {
         text.exact_field("To", &format!("<{}>", self.full_address(self.to)));
         text.field("Subject", self.subject());
         text.field("Date", &self.now.rfc5322());
-        // The id alone could come again when a spool is made anew.
+        // The id alone could be repeated after a spool is created anew.
         text.exact_field(
             "Message-ID",
             &format!("<{}.{:x}@{hostname}>", self.report_id, self.now.0),
@@ -395,7 +395,7 @@ fn recipient_status(text: &mut Text, report: &RecipientReport) {
     }
 }
 
-/// The name within `mx.example.com[192.0.2.1]:25`, else the address as a literal.
+/// The name within `mx.example.com[192.0.2.1]:25`, or the address as a literal.
 fn host_name(peer: &str) -> String {
     let (name, rest) = peer.split_at(peer.find('[').unwrap_or(peer.len()));
     let name = match name.rsplit_once(':') {

@@ -24,7 +24,7 @@ pub(super) struct OriginalPart {
 }
 
 impl Original<'_> {
-    /// The fields of the header, as far as they were given.
+    /// The fields of the header, as far as present.
     pub(super) fn header(&self) -> Vec<u8> {
         match self {
             Original::Headers(start) => cut_header(start).to_vec(),

@@ -69,7 +69,7 @@ impl Text {
         self.line(line.trim_end());
     }
 
-    /// Nothing but printable characters, and ASCII unless the report is internationalised.
+    /// Replaces all but printable characters, and non-ASCII ones unless the report is internationalised.
     pub(super) fn clean(&self, text: &str) -> String {
         let replace = |c: char| match c {
             _ if c.is_control() => ' ',

@@ -58,7 +58,7 @@ fn upper_hex(b: u8) -> Option<u8> {
 pub struct Envid(Box<str>);
 
 impl Envid {
-    /// A value as it stands in a command; `None`: it may not.
+    /// Checks a value from a command; `None` if invalid.
     #[must_use]
     pub fn parse(value: &str) -> Option<Envid> {
         (value.len() <= ENVID_BYTES_MAX && decode_envid(value).is_some())

@@ -5,7 +5,7 @@ const COLUMNS_MAX: usize = 76;
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Encodes a body that comes line by line.
+/// Encodes a body line by line.
 #[derive(Debug)]
 pub(super) enum Coder {
     /// As it is.
@@ -19,7 +19,7 @@ pub(super) enum Coder {
         /// Octets that make no group of three yet.
         group: Vec<u8>,
         column: usize,
-        /// A line end that belongs to the boundary behind it if there is one (RFC 2046 §5.1.1).
+        /// A line end that belongs to a following boundary, if present (RFC 2046 §5.1.1).
         line_end: &'static [u8],
     },
 }

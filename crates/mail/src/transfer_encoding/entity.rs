@@ -9,7 +9,7 @@ pub(super) const ENCODING: &str = "Content-Transfer-Encoding";
 pub(super) enum EntityKind {
     /// Lines of text: quoted-printable keeps them readable.
     Text,
-    /// Anything else that is no structure.
+    /// Any other leaf.
     Other,
     /// A message (RFC 2046 §5.2.1), which has a header and a body.
     Message,
@@ -31,7 +31,7 @@ pub(super) enum Label {
     EightBit,
     QuotedPrintable,
     Base64,
-    /// Something else: the octets are not the content.
+    /// Any other encoding: the octets are not the content.
     Encoded,
 }
 

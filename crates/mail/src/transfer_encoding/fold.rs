@@ -36,7 +36,7 @@ fn break_of(line: &[u8]) -> Option<usize> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let first = line.iter().position(|byte| !is_blank(byte))?;
     let last = line.iter().rposition(|byte| !byte.is_ascii_whitespace())?;
-    // A blank behind a blank would leave one at the end of the line.
+    // A blank after a blank would leave one at the end of the line.
     let breaks = |at: &usize| is_blank(&line[*at]) && !is_blank(&line[*at - 1]);
     // Not within the name of a field, or between it and its colon.
     let from = match is_blank(&line[0]) {
