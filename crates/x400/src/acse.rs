@@ -31,9 +31,9 @@ pub struct AssociateRequest<'a> {
 /// AARE: the answer.
 #[derive(Clone, Debug)]
 pub struct Response<'a> {
-    /// 0 accepted, 1 rejected for good, 2 rejected for now.
+    /// 0 accepted, 1 rejected permanently, 2 rejected transiently.
     pub result: u32,
-    /// The diagnostic: whether the provider gives it, and its number.
+    /// The diagnostic: true if from the provider, and its number.
     pub diagnostic: Option<(bool, i64)>,
     /// RTSE's.
     pub user_information: Option<Pdv<'a>>,

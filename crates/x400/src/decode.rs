@@ -92,7 +92,7 @@ pub(crate) fn list<T>(
     Ok(all)
 }
 
-/// Puts a value where none may be yet.
+/// Sets a value that must not be set yet.
 pub(crate) fn once<T>(
     place: &mut Option<T>,
     value: T,

@@ -113,7 +113,7 @@ impl<'a> ConnectPdu<'a> {
     /// Reads CP.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if it is malformed.
     pub fn read(octets: &'a [u8]) -> Result<Self, BerError> {
         let Some(fields) = mode_fields(octets)? else {
             return Err(BerFault::Missing { wanted: None }.at(0));
@@ -143,7 +143,7 @@ impl<'a> AcceptPdu<'a> {
     /// Reads CPA.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if it is malformed.
     pub fn read(octets: &'a [u8]) -> Result<Self, BerError> {
         let Some(fields) = mode_fields(octets)? else {
             return Err(BerFault::Missing { wanted: None }.at(0));
@@ -301,10 +301,10 @@ pub(crate) fn encoding<'a>(fields: &mut Reader<'a>) -> Result<Element<'a>, BerEr
     Err(BerFault::Unexpected { found: field.tag, wanted: Tag::context(0) }.at(field.at))
 }
 
-/// Reads user data that stands alone, as in FINISH.
+/// Reads separate user data, as in FINISH.
 ///
 /// # Errors
-/// It is none.
+/// Returns an error if it is malformed.
 pub fn read_pdv(octets: &[u8]) -> Result<Option<Pdv<'_>>, BerError> {
     read_user_data(Reader::new(octets).read(USER_DATA)?)
 }

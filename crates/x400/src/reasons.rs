@@ -158,7 +158,7 @@ pub enum Cause {
     Congestion,
     /// The trace shows that the message has been here before.
     Loop,
-    /// The mailbox can't be reached, or takes nothing now.
+    /// The mailbox is unreachable or unavailable.
     RecipientUnavailable,
     /// Its latest delivery time passed, or it was tried for as long as we try.
     TimeExpired,
@@ -168,7 +168,7 @@ pub enum Cause {
     ContentTooLong,
     /// A gateway can't convert the content.
     ConversionImpractical,
-    /// A gateway would have to convert it, and may not.
+    /// A necessary conversion by a gateway is prohibited.
     ConversionProhibited,
     /// A gateway would lose something, and may not.
     ConversionWithLossProhibited,
@@ -188,7 +188,7 @@ pub enum Cause {
     UnsupportedCriticalFunction,
     /// The originator may not write to this recipient, by this peer.
     RestrictedDelivery,
-    /// It would have to go to another recipient, and may not.
+    /// A necessary redirection is prohibited.
     ReassignmentProhibited,
     /// Redirections lead in a circle.
     RedirectionLoop,
@@ -202,7 +202,7 @@ pub enum Cause {
     UnableToDowngrade,
     /// The peer did not take it, as often as we tried.
     TransferAttemptsReached,
-    /// The peer refused it, or broke off for good.
+    /// The peer refused it, or disconnected permanently.
     TransferFailed,
     /// A directory did not answer for too long.
     DirectoryFailed,

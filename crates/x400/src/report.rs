@@ -26,7 +26,7 @@ pub struct Subject {
     pub identifier: MtsIdentifier,
     /// Its originator.
     pub originator: OrName,
-    /// The domains that it came through.
+    /// The domains it passed.
     pub trace: Vec<TraceElement>,
     /// Information types of its content.
     pub original_eits: Option<Eits>,
@@ -85,7 +85,7 @@ pub struct Reporter<'a> {
 /// Result for one recipient.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportedOutcome<'a> {
-    /// The recipient as it stood in the envelope that came.
+    /// The recipient in the received envelope.
     pub recipient: &'a Recipient,
     /// The result.
     pub outcome: ReportType,

@@ -87,7 +87,7 @@ impl AbortReason {
 /// Terms of the association besides the bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointTerms {
-    /// Checkpoints every so many times 1,024 octets; 0 for none.
+    /// Checkpoint distance in units of 1,024 octets; 0 for none.
     pub checkpoint_kib: u32,
     /// Checkpoints that may be unacknowledged.
     pub window: u32,
@@ -111,7 +111,7 @@ pub struct OpenRequest<'a> {
 pub enum ConnectionMode<'a> {
     /// It is; with the MTA's bind argument, if there is one.
     Open(Option<Element<'a>>),
-    /// It goes on with one that was lost.
+    /// Recovery of a lost association.
     Recover,
 }
 
@@ -127,7 +127,7 @@ impl<'a> OpenRequest<'a> {
     /// Reads the fields of RTORQ.
     ///
     /// # Errors
-    /// They are none.
+    /// Returns an error if they are malformed.
     pub fn read_fields(fields: Reader<'a>, at: u64) -> Result<Self, BerError> {
         let mut terms = CheckpointTerms { checkpoint_kib: 0, window: WINDOW_UNSAID };
         let (mut two_way, mut application_protocol, mut connection) = (false, None, None);
@@ -189,7 +189,7 @@ impl<'a> Response<'a> {
     /// Reads the fields of RTOAC.
     ///
     /// # Errors
-    /// They are none.
+    /// Returns an error if they are malformed.
     pub fn read_fields(fields: Reader<'a>) -> Result<Self, BerError> {
         let mut terms = CheckpointTerms { checkpoint_kib: 0, window: WINDOW_UNSAID };
         let mut bind = None;
@@ -226,7 +226,7 @@ pub fn read_refusal(value: Element<'_>) -> Result<Option<BindError>, BerError> {
 /// Reads the fields of RTORJ in X.410 mode.
 ///
 /// # Errors
-/// They are none.
+/// Returns an error if they are malformed.
 pub fn read_refusal_fields(fields: Reader<'_>) -> Result<Option<BindError>, BerError> {
     for field in fields {
         let field = field?;
@@ -248,7 +248,7 @@ pub fn read_abort(value: Element<'_>) -> Result<Option<AbortReason>, BerError> {
 /// Reads the fields of RTAB.
 ///
 /// # Errors
-/// They are none.
+/// Returns an error if they are malformed.
 pub fn read_abort_fields(fields: Reader<'_>) -> Result<Option<AbortReason>, BerError> {
     for field in fields {
         let field = field?;

@@ -40,7 +40,7 @@ pub const SERIAL_MAX: u32 = 999_999;
 mod si {
     /// EXCEPTION REPORT, of the provider.
     pub(super) const EXCEPTION_REPORT: u8 = 0;
-    /// GIVE TOKENS as the first of a TSDU, DATA behind it.
+    /// GIVE TOKENS as the first of a TSDU, DATA after it.
     pub(super) const GIVE_TOKENS_OR_DATA: u8 = 1;
     pub(super) const PLEASE_TOKENS: u8 = 2;
     pub(super) const NOT_FINISHED: u8 = 8;
@@ -51,9 +51,9 @@ mod si {
     pub(super) const ACCEPT: u8 = 14;
     pub(super) const GIVE_TOKENS_CONFIRM: u8 = 21;
     pub(super) const GIVE_TOKENS_ACK: u8 = 22;
-    /// ABORT alone, ACTIVITY INTERRUPT behind GIVE TOKENS.
+    /// ABORT alone, ACTIVITY INTERRUPT after GIVE TOKENS.
     pub(super) const ABORT_OR_INTERRUPT: u8 = 25;
-    /// ABORT ACCEPT alone, ACTIVITY INTERRUPT ACK behind PLEASE TOKENS.
+    /// ABORT ACCEPT alone, ACTIVITY INTERRUPT ACK after PLEASE TOKENS.
     pub(super) const ABORT_ACCEPT_OR_INTERRUPT_ACK: u8 = 26;
     pub(super) const ACTIVITY_RESUME: u8 = 29;
     pub(super) const ACTIVITY_END: u8 = 41;
@@ -96,16 +96,16 @@ mod pi {
     pub(super) const EXTENDED_USER_DATA: u8 = 194;
 }
 
-/// A TSDU that is none of X.225.
+/// A TSDU that violates X.225.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionError {
     /// A TSDU without octets, or one that ends within an SPDU.
     Cut,
     /// An SPDU over [`SPDU_BYTES_MAX`].
     TooLong,
-    /// An identifier that no SPDU has, or none of our functional units.
+    /// An unknown identifier, or one of an unsupported functional unit.
     Unknown(u8),
-    /// An SPDU where its category may not stand, or more behind one that must be last.
+    /// An SPDU in a position not allowed for its category, or more after one that must be last.
     Concatenation(u8),
     /// A parameter that is cut or has another length than it must.
     Parameter {
@@ -123,7 +123,7 @@ pub enum SessionError {
     },
     /// More than [`PARAMETERS_MAX`].
     Parameters(u8),
-    /// DATA that goes on where nothing began, or begins where something is open.
+    /// DATA that continues without a beginning, or begins while an SSDU is open.
     Enclosure,
 }
 

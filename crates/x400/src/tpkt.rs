@@ -12,7 +12,7 @@ pub const PACKET_BYTES_MIN: usize = 7;
 /// The longest packet.
 pub const PACKET_BYTES_MAX: usize = 65_535;
 
-/// A header that is none.
+/// An invalid header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TpktError {
     /// Another version: a different protocol.

@@ -42,7 +42,7 @@ pub(super) enum Stage {
     Releasing,
     /// The last PDU was sent: the peer must disconnect.
     Closing,
-    /// Nothing more comes or goes.
+    /// No further input or output.
     Closed,
 }
 
@@ -50,7 +50,7 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     Ours,
-    /// Given, not confirmed.
+    /// The turn was given, without a confirmation yet.
     Giving,
     Theirs,
 }
@@ -158,7 +158,7 @@ impl Core {
         }
     }
 
-    /// Something goes on.
+    /// Records progress.
     pub(super) fn touch(&mut self, now: Mono) {
         self.progress = self.progress.max(now);
     }
@@ -207,7 +207,7 @@ impl Core {
         }
     }
 
-    /// An SSDU is open, which only DATA may go on with.
+    /// Returns true if an SSDU is open, which only DATA may continue.
     pub(super) fn is_within_data(&self) -> bool {
         self.tsdus.is_ssdu_open()
     }

@@ -11,7 +11,7 @@ use crate::rtse::Mode;
 use crate::session::Spdu;
 use crate::x224::DisconnectReason;
 
-/// The data token, which stands for the turn (X.225 §8.3.14.2).
+/// The data token, which represents the turn (X.225 §8.3.14.2).
 const DATA_TOKEN: u8 = 1;
 
 impl Core {
@@ -43,7 +43,7 @@ impl Core {
             Spdu::ExceptionReport => self.exception(ExceptionReason::Unrecoverable),
             Spdu::GiveTokensConfirm => self.take_turn(),
             Spdu::GiveTokensAck => self.turn_confirmed(),
-            // Asks for nothing.
+            // Requests no token.
             Spdu::PleaseTokens { tokens: 0, .. } => Ok(()),
             Spdu::PleaseTokens { .. } => {
                 // Without the turn, it has been given already: the two PDUs crossed.
@@ -118,7 +118,7 @@ impl Core {
         }
     }
 
-    /// Asks for the turn with a priority; 0 is the highest (X.218 §9.4.1.1).
+    /// Requests the turn with a priority; 0 is the highest (X.218 §9.4.1.1).
     pub(super) fn request_turn(&mut self, priority: u32) {
         if self.stage != Stage::Open || !self.two_way || self.turn != Turn::Theirs {
             return;
@@ -169,7 +169,7 @@ impl Core {
         Ok(())
     }
 
-    /// Behind FINISH.
+    /// Handles SPDUs after FINISH.
     pub(super) fn releasing_spdu(&mut self, spdu: &Spdu) -> Result<(), Breach> {
         match spdu {
             Spdu::Disconnect { .. } => {

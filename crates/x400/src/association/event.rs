@@ -52,7 +52,7 @@ pub struct BindRequest {
     pub checkpoint_kib: u32,
     /// Its window.
     pub window: u32,
-    /// It offers to let us have turns.
+    /// True if it offers turns to this end.
     pub two_way: bool,
 }
 
@@ -63,7 +63,7 @@ pub struct Binding {
     pub identity: Identity,
     /// The selectors with which it answered.
     pub responding: Selectors,
-    /// Checkpoints every so many times 1,024 octets; 0 for none.
+    /// Checkpoint distance in units of 1,024 octets; 0 for none.
     pub checkpoint_kib: u32,
     /// Unacknowledged checkpoints at most.
     pub window: u32,
@@ -106,7 +106,7 @@ impl fmt::Display for Layer {
 pub enum Phase {
     /// The connection and the bind.
     Bind,
-    /// More of an activity.
+    /// The rest of an activity.
     Receive,
     /// A checkpoint to be acknowledged.
     Window,
@@ -147,7 +147,7 @@ pub enum AssociationEnd {
     },
     /// The peer broke a protocol: we aborted with that layer's reason.
     Violation(Violation),
-    /// Nothing came for too long: we aborted.
+    /// A timeout: this end aborted.
     TimedOut(Phase),
     /// Aborted by the caller.
     AbortedByUs(AbortReason),

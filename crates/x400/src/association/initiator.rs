@@ -41,7 +41,7 @@ pub struct Initiator {
 }
 
 impl Initiator {
-    /// A connection to the peer is there: the first output is at hand.
+    /// A new machine on a connected stream: the first output is available.
     #[must_use]
     pub fn new(settings: InitiatorSettings, now: Mono) -> Self {
         let offered = TpduSize::offer(settings.tpdu_bytes);
@@ -240,7 +240,7 @@ impl Initiator {
     }
 }
 
-/// A short element, as references are made of.
+/// A short element, as used in references.
 fn element(tag: u8, contents: &[u8]) -> Vec<u8> {
     let mut octets = vec![tag, contents.len() as u8];
     octets.extend_from_slice(contents);

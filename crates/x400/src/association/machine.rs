@@ -61,7 +61,7 @@ macro_rules! methods {
                 self.core.handle_deadline(now);
             }
 
-            /// Behind `ApduComplete`: the APDU is durable, and ours from here on. Writes AEA.
+            /// After `ApduComplete`: the APDU is durable, and under this MTA's responsibility. Writes AEA.
             pub fn acknowledge(&mut self, now: mail::Mono) {
                 self.core.touch(now);
                 self.core.acknowledge();
@@ -84,7 +84,7 @@ macro_rules! methods {
                 self.core.is_ready()
             }
 
-            /// Sends an APDU, given in slices. Only if `is_ready`.
+            /// Sends an APDU from slices. Only if `is_ready`.
             pub fn transfer(
                 &mut self,
                 apdu: impl IntoIterator<Item = bytes::Bytes>,
@@ -130,7 +130,7 @@ macro_rules! methods {
                 self.core.give_turn();
             }
 
-            /// Asks the peer for the turn; priority 0 is the highest. `TurnTaken` may follow.
+            /// Requests the turn; priority 0 is the highest. `TurnTaken` may follow.
             pub fn request_turn(&mut self, priority: u32, now: mail::Mono) {
                 self.core.touch(now);
                 self.core.request_turn(priority);

@@ -1,4 +1,4 @@
-//! An APDU that comes: an activity with data, checkpoints and an end (X.228 §8.5).
+//! Reception of an APDU: an activity with data, checkpoints and an end (X.228 §8.5).
 
 use super::abort::Breach;
 use super::core::{Core, Turn};
@@ -47,7 +47,7 @@ impl Core {
         Ok(())
     }
 
-    /// We have nothing to resume: the peer is to discard it, and to begin anew.
+    /// No activity can be resumed here: the peer must discard it, and begin anew.
     pub(super) fn activity_resume(&mut self) -> Result<(), Breach> {
         if self.turn != Turn::Theirs || !self.receiving.is_idle() {
             return Err(Breach::session("ACTIVITY RESUME within an activity"));
@@ -88,7 +88,7 @@ impl Core {
         }
     }
 
-    /// The peer gives the activity up, for good or for now, which is the same to us.
+    /// The peer discards or interrupts the activity; the effect here is the same.
     pub(super) fn activity_dropped(&mut self, ack: &Spdu) -> Result<(), Breach> {
         if self.receiving.is_idle() {
             return Err(Breach::session("the end of an activity where there is none"));

@@ -73,7 +73,7 @@ impl Responder {
         Responder { core, settings, answer: BindReply::default(), calling_t: Vec::new() }
     }
 
-    /// Accepts the bind, as this MTA. Only behind [`Event::Bind`].
+    /// Accepts the bind, with this MTA's identity. Only after [`Event::Bind`].
     pub fn accept(&mut self, identity: &Identity, now: Mono) {
         let Some(mode) = self.core.mode.filter(|_| self.core.stage == Stage::Deciding) else {
             return;

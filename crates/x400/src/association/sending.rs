@@ -140,7 +140,7 @@ impl Core {
     pub(super) fn exception(&mut self, reason: ExceptionReason) -> Result<(), Breach> {
         match self.sending.step {
             ActivityState::Slices | ActivityState::End(_) => {
-                // The peer's session takes no more data than it must (X.225, state 20).
+                // The peer's session accepts only the necessary data (X.225, state 20).
                 self.framer.cut_short(&mut self.out);
                 self.say_discard(reason);
                 Ok(())
@@ -150,8 +150,8 @@ impl Core {
         }
     }
 
-    /// Gives the APDU up, since the caller can't go on. The slice that has begun must be whole: the peer's
-    /// presentation reads it.
+    /// Discards the APDU because the caller cannot continue. The begun slice must be completed: the peer's presentation
+    /// layer parses it.
     pub(super) fn discard(&mut self, reason: ExceptionReason) {
         if matches!(self.sending.step, ActivityState::Slices | ActivityState::End(_)) {
             self.framer.fill(&mut self.out);

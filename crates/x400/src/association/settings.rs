@@ -24,7 +24,7 @@ pub const S_SELECTOR_BYTES_MAX: usize = 16;
 /// Timeout of each phase without progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// From the connection to the end of the bind, however steadily octets come.
+    /// From the connection to the end of the bind, whatever octets arrive.
     pub bind: Duration,
     /// No input within an activity begun by the peer, or between the parts of a PDU.
     pub receive: Duration,

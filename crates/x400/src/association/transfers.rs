@@ -10,14 +10,14 @@ use std::collections::VecDeque;
 /// State of the peer's activity.
 #[derive(Debug, Default)]
 pub(super) enum Receiving {
-    /// There is none.
+    /// No activity.
     #[default]
     Idle,
-    /// Data comes.
+    /// Data is being received.
     Active(Box<Activity>),
-    /// All came; the caller makes it durable.
+    /// Complete; the caller makes it durable.
     Answering(Serial),
-    /// We can't take it; the peer is to give it up.
+    /// Refused; the peer must discard it.
     Refused,
 }
 
@@ -42,7 +42,7 @@ impl Receiving {
 }
 
 impl Activity {
-    /// A synchronization point may stand only between slices, and must have the next number.
+    /// A synchronization point is valid only between slices, with the next number.
     pub(super) fn point(&mut self, serial: Serial) -> Result<(), Breach> {
         if self.slice.is_some() {
             return Err(Breach::session("a synchronization point within data"));
@@ -103,9 +103,9 @@ pub(super) struct Sending {
     pub(super) step: ActivityState,
     /// Activities so far; the number is the identifier.
     pub(super) activities: u32,
-    /// Given by the caller, not framed yet.
+    /// Supplied by the caller, not framed yet.
     pub(super) queue: VecDeque<Bytes>,
-    /// Octets of the APDU that the caller has yet to give.
+    /// Octets of the APDU not supplied by the caller yet.
     pub(super) apdu_left: u64,
     /// Octets of the stream not in a slice yet: the APDU and its framing.
     pub(super) stream_left: u64,
@@ -144,7 +144,7 @@ impl Sending {
         }
     }
 
-    /// The caller is to give more: nothing that it gave waits for the window.
+    /// Returns true if the caller must supply more: no supplied octets wait for the window.
     pub(super) fn wants_content(&self) -> bool {
         self.step == ActivityState::Slices && self.apdu_left > 0 && self.queue.is_empty()
     }

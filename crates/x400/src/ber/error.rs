@@ -32,7 +32,7 @@ pub enum BerFault {
     NeverClosed,
     /// An indefinite length on a primitive element.
     IndefinitePrimitive,
-    /// End-of-contents octets where nothing is open, or with a length.
+    /// End-of-contents octets without an open element, or with a length.
     StrayEnd,
     /// Nested deeper than [`NESTING_MAX`].
     TooDeep,
@@ -43,18 +43,18 @@ pub enum BerFault {
         /// The tag expected.
         wanted: Tag,
     },
-    /// Nothing where an element must be.
+    /// A required element is missing.
     Missing {
         /// The expected tag, if it is a single one.
         wanted: Option<Tag>,
     },
-    /// More where nothing may follow.
+    /// Unexpected trailing octets.
     Trailing,
     /// Primitive where it must be constructed.
     NotConstructed,
     /// Constructed where it must be primitive.
     NotPrimitive,
-    /// A segment of a constructed string that is no string.
+    /// A segment of a constructed string that is not a string.
     Segment {
         /// The tag found.
         found: Tag,

@@ -62,7 +62,7 @@ impl Header {
 fn long_number(octets: &[u8]) -> Result<Option<(u32, &[u8])>, BerFault> {
     let mut number = 0_u32;
     for (index, &octet) in octets.iter().enumerate() {
-        // A leading zero group is forbidden (§8.1.2.4.2 c), and could go on without end.
+        // A leading zero group is forbidden (§8.1.2.4.2 c), and could be repeated without end.
         if number > u32::MAX >> 7 || (index == 0 && octet == 0x80) {
             return Err(BerFault::TagNumber);
         }

@@ -40,7 +40,7 @@ pub fn oid_text(octets: &[u8]) -> String {
     text
 }
 
-/// The octets of an object identifier given as numbers with dots; `None` if it is none.
+/// The octets of an object identifier from dotted numbers; `None` if invalid.
 #[must_use]
 pub fn oid_from_text(text: &str) -> Option<Vec<u8>> {
     let mut numbers = text.split('.').map(|part| {

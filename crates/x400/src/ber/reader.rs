@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
         Reader { input, at, depth }
     }
 
-    /// Nothing is left.
+    /// Returns true if all input is used up.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.input.is_empty()
@@ -90,10 +90,10 @@ impl<'a> Reader<'a> {
         if self.peek()? == Some(wanted) { self.any().map(Some) } else { Ok(None) }
     }
 
-    /// Nothing may be left.
+    /// Checks that all input is used up.
     ///
     /// # Errors
-    /// Something is.
+    /// Returns an error if octets are left.
     pub fn end(&self) -> Result<(), BerError> {
         if self.input.is_empty() { Ok(()) } else { Err(BerFault::Trailing.at(self.at)) }
     }

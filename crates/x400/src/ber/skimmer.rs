@@ -33,7 +33,7 @@ pub enum Skimmed {
     End {
         /// The element's.
         depth: usize,
-        /// The first octet behind it.
+        /// The offset after it.
         at: u64,
     },
     /// All octets are taken: feed more.
@@ -72,7 +72,7 @@ pub struct Skimmer {
     head: [u8; HEADER_BYTES_MAX],
     head_bytes: usize,
     open: Vec<ElementFrame>,
-    /// Contents to come that hold no element to look at.
+    /// Remaining contents without elements to examine.
     pass: u64,
 }
 

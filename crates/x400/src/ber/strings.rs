@@ -1,4 +1,4 @@
-//! Strings, which may come in segments that may come in segments (X.690 §8.6, §8.7, §8.23).
+//! Strings, possibly in nested segments (X.690 §8.6, §8.7, §8.23).
 
 use super::{BerError, BerFault, Class, Element, NESTING_MAX, Reader, Tag};
 use std::borrow::Cow;
@@ -9,11 +9,10 @@ pub(crate) fn is_string(tag: Tag) -> bool {
 }
 
 impl<'a> Element<'a> {
-    /// An OCTET STRING or a character string, of whatever tag: borrowed, or put together if it came in
-    /// segments.
+    /// An OCTET STRING or a character string, with any tag: borrowed, or joined if segmented.
     ///
     /// # Errors
-    /// A segment is broken or no string.
+    /// Returns an error if a segment is malformed or not a string.
     pub fn octets(&self) -> Result<Cow<'a, [u8]>, BerError> {
         collect(*self)
     }
@@ -39,7 +38,7 @@ impl<'a> Element<'a> {
     }
 }
 
-/// The pieces of a string in their order. Ends behind an error.
+/// The pieces of a string in order. Ends after an error.
 #[derive(Clone, Debug)]
 pub struct Segments<'a> {
     /// A string that is primitive, or has unopened segments.
@@ -149,7 +148,7 @@ impl<'a> Bits<'a> {
         self.octets.len().saturating_mul(8).saturating_sub(usize::from(self.unused))
     }
 
-    /// There is none.
+    /// Returns true if empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -162,7 +161,7 @@ impl<'a> Bits<'a> {
         bit < self.len() && octet & (0x80 >> (bit % 8)) != 0
     }
 
-    /// The octets; unused bits of the last are whatever came.
+    /// The octets; unused bits of the last one are undefined.
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         &self.octets

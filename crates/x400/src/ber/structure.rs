@@ -32,7 +32,7 @@ pub fn check_structure(octets: &[u8]) -> Result<(), BerError> {
             }
         }
         let rest = octets.get(at..open.limit).unwrap_or_default();
-        // Most elements are short values of which nothing is known here.
+        // Most elements are short values of unknown type.
         if let [first, length, ..] = *rest
             && (is_opaque(first) && length < 0x80 && usize::from(length) + 2 <= rest.len())
             && (!open.is_string && around.len() < NESTING_MAX)
@@ -119,7 +119,7 @@ fn contents<'a>(header: &Header, behind: &'a [u8]) -> Result<&'a [u8], BerFault>
     behind.get(..bytes).ok_or(BerFault::PastEnd { length, available })
 }
 
-/// The form of ASN.1's own types. Others are known where they stand only.
+/// Checks the form of ASN.1's universal types. The form of other types depends on their position.
 fn check_form(header: &Header, contents: &[u8]) -> Result<(), BerFault> {
     let (needs_primitive, needs_constructed) = match header.tag {
         Tag::BOOLEAN | Tag::INTEGER | Tag::ENUMERATED | Tag::NULL | Tag::OID => (true, false),

@@ -9,7 +9,7 @@ pub enum Class {
     Universal,
     /// One meaning in a whole application.
     Application,
-    /// One meaning where it stands.
+    /// Context-specific.
     Context,
     /// By agreement.
     Private,

@@ -9,7 +9,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Nothing yet.
+    /// An empty writer.
     #[must_use]
     pub const fn new() -> Self {
         Writer { octets: Vec::new() }
@@ -33,7 +33,7 @@ impl Writer {
         self.octets
     }
 
-    /// An element that consists of those that `contents` writes.
+    /// An element with the inner elements written by `contents`.
     pub fn constructed(&mut self, tag: Tag, contents: impl FnOnce(&mut Writer)) {
         self.identifier(tag, true);
         let start = self.octets.len();

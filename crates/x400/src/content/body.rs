@@ -27,7 +27,7 @@ pub enum BodyPart {
     Bilateral(Bytes),
     /// \[15\]: of a type with an object identifier.
     Extended(Extended),
-    /// Any other, as an element as it came.
+    /// Any other part, as an element as received.
     Other(Bytes),
 }
 
@@ -36,7 +36,7 @@ pub enum BodyPart {
 pub struct Forwarded {
     /// Time of delivery.
     pub delivery_time: Option<UtcTime>,
-    /// Its delivery envelope and later fields, as elements as they came.
+    /// Its delivery envelope and later fields, as elements as received.
     pub envelope: Vec<Bytes>,
     /// The message.
     pub ipm: Ipm,
@@ -60,7 +60,7 @@ pub struct Extended {
 pub enum ExtendedData {
     /// An element.
     Element(Bytes),
-    /// Octets: some write these where an OCTET STRING is meant (RFC 2157 §5.5).
+    /// Octets: some programs write these in place of an OCTET STRING (RFC 2157 §5.5).
     Octets(Bytes),
 }
 

@@ -94,7 +94,7 @@ impl FileTransfer {
             let part = part.ok()?;
             match part.tag.number {
                 0 => {
-                    // incomplete-pathname [0] or complete-pathname [APPLICATION 23] may stand around it, too.
+                    // It may be wrapped in incomplete-pathname [0] or complete-pathname [APPLICATION 23].
                     let mut inner = part;
                     while inner.constructed {
                         inner = inner.children().ok()?.next()?.ok()?;

@@ -108,7 +108,7 @@ pub struct RecipientSpecifier {
 pub struct HeadingExtension {
     /// The octets of its object identifier.
     pub oid: Bytes,
-    /// The element that is its value, as it came; `None` is NULL.
+    /// The element of its value, as received; `None` is NULL.
     pub value: Option<Bytes>,
 }
 

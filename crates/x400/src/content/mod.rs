@@ -120,7 +120,7 @@ fn shared_octets(
     Ok(share(whole, element.contents_at, element.contents))
 }
 
-/// An element as it came, shared with the content.
+/// An element as received, shared with the content.
 fn shared_element(element: &Element<'_>, whole: &Bytes) -> Bytes {
     share(whole, element.at, element.encoded)
 }
@@ -145,7 +145,7 @@ pub const FIELD_LIST: &[u8] = &[0x2b, 6, 1, 7, 1, 3, 2];
 pub const DSN_HEADER_LIST: &[u8] = &[0x2b, 6, 1, 7, 1, 3, 3];
 /// Fields of a DSN: 1.3.6.1.7.1.3.4.
 pub const DSN_FIELD_LIST: &[u8] = &[0x2b, 6, 1, 7, 1, 3, 4];
-/// The pseudo information type of a message that came through a gateway: 1.3.6.1.7.1.3.5.
+/// The pseudo information type of a message converted by a gateway: 1.3.6.1.7.1.3.5.
 pub const EIT_MIXER: &[u8] = &[0x2b, 6, 1, 7, 1, 3, 5];
 /// A message that was a multipart: 1.3.6.1.7.1.1.3 (RFC 2157 §6.6).
 pub const MULTIPART: &[u8] = &[0x2b, 6, 1, 7, 1, 1, 3];
@@ -159,7 +159,7 @@ pub const FILE_DATA: &[u8] = &[0x56, 1, 4, 12];
 pub const FILE_PARAMETERS: &[u8] = &[0x56, 1, 11, 12];
 /// Contents of a file that are octets: 1.0.8571.5.3 (ISO 8571-2).
 pub const UNSTRUCTURED_BINARY: &[u8] = &[0x28, 0xc2, 0x7b, 5, 3];
-/// An attachment of which nothing is known: 2.16.840.1.113694.2.2.1.1 (RFC 2157 §6.4).
+/// An attachment of unknown type: 2.16.840.1.113694.2.2.1.1 (RFC 2157 §6.4).
 pub const UNKNOWN_ATTACHMENT: &[u8] = &[0x60, 0x86, 0x48, 1, 0x86, 0xf8, 0x1e, 2, 2, 1, 1];
 /// An incomplete copy: 2.6.1.5.0 (X.420 annex A).
 pub const INCOMPLETE_COPY: &[u8] = &[0x56, 1, 5, 0];

@@ -46,7 +46,7 @@ pub enum IpnKind {
         /// The message.
         returned: Option<Box<Ipm>>,
     },
-    /// Something else, as an element as it came.
+    /// Any other kind, as an element as received.
     Other(Bytes),
 }
 

@@ -14,7 +14,7 @@ const OVERFLOW: [&str; 3] = ["RFC822C1", "RFC822C2", "RFC822C3"];
 /// Use of an internet address; it decides the gateway for an answer (RFC 2156 §4.3.4, stage II).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// The originator of the envelope: errors come back through this gateway.
+    /// The originator of the envelope: errors are returned through this gateway.
     Originator,
     /// A recipient, or an address of a heading: the gateway that suits it best.
     Other,
@@ -29,7 +29,7 @@ pub enum Reach {
     ByLocalPart(OrAddress),
     /// [`Gateway::would_come_back`].
     Back,
-    /// Nowhere: no O/R address can hold it, or it stands before the gateway's own domain and is none.
+    /// Unreachable: no O/R address can hold it, or it is in the gateway's own domain without being an O/R address.
     Nowhere,
 }
 
@@ -38,7 +38,7 @@ pub enum Reach {
 pub struct Gateway {
     /// The address of this gateway in X.400; addresses that have no mapping are put below it.
     pub address: OrAddress,
-    /// The domain of this gateway; addresses that have no mapping are put before it.
+    /// The domain of this gateway; unmapped addresses are placed in it.
     pub domain: Box<str>,
     /// The tables.
     pub mappings: Mappings,
@@ -92,8 +92,8 @@ impl Gateway {
         }
     }
 
-    /// The O/R address that stands for an internet address. `None`: it is longer than an O/R address can hold, has
-    /// characters other than ASCII, or [`Gateway::would_come_back`].
+    /// The O/R address of an internet address. `None` if it is too long for an O/R address, has non-ASCII characters,
+    /// or [`Gateway::would_come_back`].
     #[must_use]
     pub fn to_or_address(&self, mail: &str, usage: Use) -> Option<OrAddress> {
         let parsed = split(mail);
@@ -198,7 +198,7 @@ impl Gateway {
         (is_complete && is_bounded(&left)).then_some(left)
     }
 
-    /// The attributes that a domain stands for (§4.3.4, step 8).
+    /// The attributes of a domain (§4.3.4, step 8).
     fn of_domain(&self, domain: &str) -> Option<OrAddress> {
         let (levels, labels) = self.mappings.of_domain(domain)?;
         let mut levels = levels.clone();
@@ -276,7 +276,7 @@ fn is_mnemonic(address: &OrAddress) -> bool {
         && address.extensions.is_empty()
 }
 
-/// The address without its first so many levels.
+/// The address without its first `levels` levels.
 fn below(address: &OrAddress, levels: usize) -> OrAddress {
     let mut rest = address.clone();
     for level in 0..levels {
@@ -305,7 +305,7 @@ fn encapsulated(address: &OrAddress) -> Option<String> {
     for kind in OVERFLOW {
         text.push_str(address.domain_defined(kind).unwrap_or_default());
     }
-    // People write it without the encoding, too, where their programs let them.
+    // Users also write it without the encoding, where their programs allow.
     let decoded = printable::decode_or_keep(&text);
     (split(&decoded).is_some() && decoded.bytes().all(|b| (b' '..0x7f).contains(&b)))
         .then_some(decoded)
@@ -332,7 +332,7 @@ fn encapsulate(mail: &str, address: &mut OrAddress) -> Option<()> {
 /// Local part and domain.
 fn split(mail: &str) -> Option<(&str, &str)> {
     let (local, domain) = mail.rsplit_once('@')?;
-    // A source route is no address of this form (§4.3.4, stage I, step 1).
+    // A source route is not valid in this form (§4.3.4, stage I, step 1).
     (!local.is_empty() && !domain.is_empty() && !local.starts_with('@')).then_some((local, domain))
 }
 

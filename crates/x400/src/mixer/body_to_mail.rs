@@ -19,7 +19,7 @@ const HEADER_PART: &str = "rfc-822-headers:";
 pub(super) fn body(ipm: &Ipm, here: &ConversionContext<'_>) -> (MimePart, Vec<String>) {
     let mut parts = &ipm.body[..];
     let mut fields = Vec::new();
-    // A gateway to 1984 puts fields that have no place into a first part.
+    // A gateway to 1984 puts unmappable fields into a first part.
     if let [BodyPart::Ia5 { text, .. }, rest @ ..] = parts
         && begins(text, HEADER_PART)
     {
@@ -77,7 +77,7 @@ fn part(body_part: &BodyPart, here: &ConversionContext<'_>) -> MimePart {
     match body_part {
         BodyPart::Ia5 { text, .. } if begins(text, HARPOON) => harpoon(text),
         BodyPart::Ia5 { text, .. } => {
-            // Programs write Latin-1 into it, against the rules; that is still more than nothing.
+            // Programs write Latin-1 into it, against the rules; this is better than no text.
             let charset = if text.is_ascii() { "us-ascii" } else { "iso-8859-1" };
             MimePart::text(&format!("text/plain; charset={charset}"), text)
         }
@@ -224,7 +224,7 @@ fn file(file: &FileTransfer) -> MimePart {
     part
 }
 
-/// RFC 2157 §3.1.2; `None`: it is none.
+/// RFC 2157 §3.1.2; `None` if it is not one.
 fn mime_body_part(extended: &Extended) -> Option<MimePart> {
     if extended.oid != content::MIME_DATA {
         return None;

@@ -181,7 +181,7 @@ impl ConvertedBody {
         depth: usize,
     ) -> Result<BodyPart, NotConverted> {
         let mut mapped = heading_to_x400::map(inner, work);
-        // The date is no part of a heading: here it has no envelope to go to.
+        // The date is not part of a heading, and no envelope exists for it here.
         if let Some(date) = inner.field("Date") {
             mapped.rest.push(format!("Date: {date}"));
         }
@@ -192,7 +192,7 @@ impl ConvertedBody {
         Ok(BodyPart::Message(Box::new(Forwarded { ipm, ..Forwarded::default() })))
     }
 
-    /// A multipart within another is a message that is none (RFC 2157 §6.6).
+    /// A multipart within another becomes a pseudo message (RFC 2157 §6.6).
     fn multipart(
         &mut self,
         content_type: &ContentType,
@@ -260,7 +260,7 @@ impl ConvertedBody {
     }
 }
 
-/// A body part of X.400 that came through the internet as it is (RFC 2157 §3.2); `None`: it is none.
+/// A body part of X.400 tunnelled through the internet (RFC 2157 §3.2); `None` if it is not one.
 fn tunnelled(octets: Vec<u8>) -> Option<BodyPart> {
     let mut reader = Reader::new(&octets);
     let element = reader.any().ok()?;
@@ -307,7 +307,7 @@ fn file(entity: &Entity<'_>, data: Vec<u8>, application: &'static [u8]) -> FileT
     }
 }
 
-/// All fields that describe a part but its encoding, which is chosen anew.
+/// The fields that describe a part, except for its encoding, which is chosen anew.
 fn carried_fields(entity: &Entity<'_>) -> Vec<String> {
     let is_carried = |name: &str| {
         name.get(..8).is_some_and(|front| front.eq_ignore_ascii_case("content-"))

@@ -39,7 +39,7 @@ pub struct FromDsn {
     pub has_others: bool,
 }
 
-/// Converts a DSN that goes to this address. `None`: the message is none.
+/// Converts a DSN to this address. `None` if the message is not a DSN.
 #[must_use]
 pub fn dsn_to_report(
     here: &ConversionContext<'_>,

@@ -42,7 +42,7 @@ impl ContentType {
         ContentType { kind: "text".into(), subtype: "plain".into(), parameters: Vec::new() }
     }
 
-    /// Reads the value of a field; `None`: it is none.
+    /// Parses the value of a field; `None` if invalid.
     #[must_use]
     pub fn parse(value: &str) -> Option<ContentType> {
         let (full, parameters) = value.split_once(';').unwrap_or((value, ""));
@@ -71,7 +71,7 @@ impl ContentType {
     }
 }
 
-/// Parameters behind the first semicolon (RFC 2045 §5.1).
+/// Parameters after the first semicolon (RFC 2045 §5.1).
 #[must_use]
 pub fn parse_parameters(text: &str) -> Vec<(String, String)> {
     let mut parameters = Vec::new();
@@ -176,7 +176,7 @@ impl<'a> Entity<'a> {
                     if parts.len() >= PARTS_MAX {
                         return None;
                     }
-                    // The line end before a delimiter belongs to it (RFC 2046 §5.1.1).
+                    // The line end before a delimiter belongs to the delimiter (RFC 2046 §5.1.1).
                     let part = self.body.get(start..offset)?;
                     let part = part.strip_suffix(b"\n").unwrap_or(part);
                     parts.push(Entity::parse(part.strip_suffix(b"\r").unwrap_or(part)));
@@ -188,7 +188,7 @@ impl<'a> Entity<'a> {
             }
             offset += length;
         }
-        // A message that was cut: the last part goes to the end.
+        // A cut message: the last part extends to the end.
         let start = start?;
         parts.push(Entity::parse(self.body.get(start..).unwrap_or_default()));
         Some(parts)
@@ -218,7 +218,7 @@ fn base64(body: &[u8]) -> Vec<u8> {
         .copied()
         .filter(|b| b.is_ascii_alphanumeric() || *b == b'+' || *b == b'/')
         .collect();
-    // One digit alone is no octet.
+    // A single digit is not an octet.
     if digits.len() % 4 == 1 {
         digits.pop();
     }

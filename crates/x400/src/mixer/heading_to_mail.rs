@@ -90,7 +90,7 @@ pub(super) fn write(
     extensions(&heading.extensions, out);
 }
 
-/// Writes fields that came as text, but for those that are the gateway's or stand in `out` already.
+/// Writes fields carried as text, except for those of the gateway or already in `out`.
 pub(super) fn listed(list: &[String], is_nested: bool, out: &mut MimeHeader) {
     // Looked for once: the header may be long, and the list, too.
     let mut said = ONCE.map(|name| mail::header::find(&out.0, name).is_some());
@@ -158,7 +158,7 @@ fn simple(heading: &Heading, out: &mut MimeHeader) {
     }
 }
 
-/// The extensions that have a field, and the names of those that have none.
+/// Maps extensions to fields, and returns the names of unmapped ones.
 fn extensions(all: &[HeadingExtension], out: &mut MimeHeader) {
     let mut discarded = Vec::new();
     for extension in all {

@@ -55,7 +55,7 @@ pub(super) struct Mapped {
     has_sender: bool,
 }
 
-/// Maps all fields; those that have no place make the field list.
+/// Maps all fields; unmapped ones form the field list.
 pub(super) fn map(message: &Entity<'_>, work: &ConversionBudget<'_>) -> Mapped {
     let here = work.here;
     let mut mapped = Mapped {
@@ -253,7 +253,7 @@ impl Mapped {
             }
             "deferred-delivery" => put(&mut self.deferred, parse_date(value)),
             "latest-delivery-time" => put(&mut self.latest_delivery, parse_date(value)),
-            // The most recent comes first there, and last here.
+            // The most recent one is first there, and last here.
             "dl-expansion-history" => match dl_element(value, here) {
                 Some(element) if self.dl_history.len() < crate::mts::TRACE_MAX => {
                     self.dl_history.insert(0, element);

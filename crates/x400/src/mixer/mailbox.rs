@@ -26,13 +26,13 @@ pub fn parse_list(text: &str, max: usize) -> Option<Vec<ListedMailbox>> {
     Some(members.into_iter().map(listed).collect())
 }
 
-/// A mailbox as a field has it.
+/// A mailbox in the syntax of a field.
 #[must_use]
 pub fn write(display: Option<&str>, address: &str) -> String {
     let Some(display) = display.map(str::trim).filter(|display| !display.is_empty()) else {
         return address.to_owned();
     };
-    // Comments that came with the name stay ones, if every reader finds nothing else there.
+    // Comments as a name stay comments, if every reader parses them alike.
     if are_comments(display) {
         return format!("{address} {display}");
     }
@@ -58,7 +58,7 @@ fn are_comments(text: &str) -> bool {
     is_right && depth == 0
 }
 
-/// A phrase as a field has it.
+/// A phrase in the syntax of a field.
 #[must_use]
 pub fn written_phrase(text: &str) -> String {
     let encoded = super::words::encode(text);

@@ -94,7 +94,7 @@ impl ConversionContext<'_> {
         }
     }
 
-    /// The management domain that a host belongs to, by the tables.
+    /// The management domain of a host, by the tables.
     fn domain_of(&self, host: &str) -> Option<GlobalDomain> {
         let (levels, _) = self.gateway.mappings.of_domain(host)?;
         let mut levels = levels.iter().cloned();

@@ -48,7 +48,7 @@ pub struct MailTo {
     pub original: Option<String>,
 }
 
-/// Extensions that have a field, or mean nothing beyond the transfer system.
+/// Extensions with a field, or without a meaning outside the transfer system.
 const MAPPED: [u32; 11] = [1, 2, 3, 4, 5, 6, 23, 25, 26, 37, 38];
 
 /// Extensions that are named at most.
@@ -158,7 +158,7 @@ fn mail_to(index: usize, recipient: &Recipient, here: &ConversionContext<'_>) ->
     }
 }
 
-/// The addresses of those that have one.
+/// The addresses of recipients that have one.
 fn addresses(to: &[MailTo]) -> Vec<&str> {
     to.iter().filter_map(|to| to.address.as_deref()).collect()
 }
@@ -217,7 +217,7 @@ fn extension_fields(here: &ConversionContext<'_>, extensions: &Extensions, out: 
     if extensions.is_conversion_with_loss_prohibited() {
         out.field("Conversion-With-Loss", "Prohibited");
     }
-    // The most recent expansion comes first.
+    // The most recent expansion is first.
     for element in extensions.dl_expansion_history().unwrap_or_default().iter().rev() {
         if let Some(mailbox) = here.gateway.to_mail(&element.name.address) {
             out.field(

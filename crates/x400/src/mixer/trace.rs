@@ -31,7 +31,7 @@ const EITS: [&str; 10] = [
     "TIF1",
 ];
 
-/// The trace of a message that comes from the internet.
+/// The trace of a message from the internet.
 pub(super) struct Trace {
     pub external: Vec<TraceElement>,
     pub internal: Vec<InternalTraceElement>,
@@ -117,7 +117,7 @@ fn arrived(arrival: UtcTime) -> Supplied {
     Supplied { arrival, ..Supplied::default() }
 }
 
-/// A date of a field with its zone; comments behind it don't count.
+/// Parses a date of a field with its zone; comments after it are ignored.
 #[must_use]
 pub fn parse_date(text: &str) -> Option<UtcTime> {
     let plain = text.split('(').next()?.trim();

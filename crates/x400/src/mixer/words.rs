@@ -52,7 +52,7 @@ fn word_at(text: &str) -> Option<(String, usize)> {
         "Q" | "q" => quoted(encoded)?,
         _ => return None,
     };
-    // RFC 2231 §5: a language may stand behind the character set.
+    // RFC 2231 §5: a language may follow the character set.
     let charset = charset.split_once('*').map_or(charset, |(charset, _)| charset);
     let decoded = match charset.to_ascii_lowercase().as_str() {
         "utf-8" | "us-ascii" => String::from_utf8(octets).ok()?,

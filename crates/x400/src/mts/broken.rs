@@ -16,7 +16,7 @@ pub struct Broken {
     pub originator: Option<OrName>,
     /// The type of its content.
     pub content_type: Option<ContentType>,
-    /// The domains that it came through.
+    /// The domains it passed.
     pub trace: Vec<TraceElement>,
     /// The recipients that could be read.
     pub recipients: Vec<Recipient>,

@@ -34,7 +34,7 @@ impl fmt::Display for NotDowngraded {
 
 impl std::error::Error for NotDowngraded {}
 
-/// An envelope as 1984 has it.
+/// An envelope in the form of 1984.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Downgraded {
     /// With the recipients that have a place in it, under their numbers.
@@ -90,7 +90,7 @@ pub fn report_to_1984(
     let mut content = content.clone();
     content.extensions = Extensions::default();
     content.original_eits = content.original_eits.as_ref().map(eits);
-    // There is no field for it.
+    // No field exists for it.
     content.content_type = None;
     content.subject_trace = trace(&content.subject_trace);
     for recipient in &mut content.recipients {

@@ -55,7 +55,7 @@ pub struct TransferEnvelope {
     pub content_length: Option<u64>,
     /// Bilateral information of domains, as elements as received.
     pub bilateral: Vec<Bytes>,
-    /// The domains that it came through, the first one first.
+    /// The domains it passed, the first one first.
     pub trace: Vec<TraceElement>,
     /// Extensions in their order.
     pub extensions: Extensions,
@@ -69,7 +69,7 @@ impl Default for ContentType {
     }
 }
 
-/// Fields as they are found; which are mandatory is asked at the end.
+/// Fields as found; mandatory ones are checked at the end.
 #[derive(Default)]
 struct EnvelopeFields {
     identifier: Option<MtsIdentifier>,
@@ -112,7 +112,7 @@ impl TransferEnvelope {
         }
     }
 
-    /// Reads an envelope that is alone, as [`super::ApduEvent::Envelope`] gives it.
+    /// Reads a separate envelope, as in [`super::ApduEvent::Envelope`].
     ///
     /// # Errors
     /// As [`TransferEnvelope::decode`].
@@ -211,7 +211,7 @@ impl TransferEnvelope {
         });
     }
 
-    /// The MTAs that it came through; none if that extension can't be read.
+    /// The MTAs it passed; none if that extension is unreadable.
     #[must_use]
     pub fn internal_trace(&self) -> Vec<InternalTraceElement> {
         self.extensions.internal_trace().unwrap_or_default()

@@ -62,7 +62,7 @@ pub struct Extension {
     pub kind: ExtensionKind,
     /// Its criticality: bits of [`criticality`].
     pub criticality: Flags,
-    /// The element that is its value, as it came; `None` is NULL.
+    /// The element of its value, as received; `None` is NULL.
     pub value: Option<Bytes>,
 }
 

@@ -216,7 +216,7 @@ impl Flags {
 pub mod message_indicator {
     /// Recipients may be disclosed to each other.
     pub const DISCLOSE_RECIPIENTS: u8 = 0;
-    /// No conversion that the originator did not ask for.
+    /// No conversion without the originator's request.
     pub const IMPLICIT_CONVERSION_PROHIBITED: u8 = 1;
     /// Another recipient may be chosen by the recipient's domain.
     pub const ALTERNATE_RECIPIENT_ALLOWED: u8 = 2;
@@ -231,7 +231,7 @@ pub struct Eits {
     pub built_in: Flags,
     /// Octets of object identifiers.
     pub extended: Vec<Bytes>,
-    /// Parameters of fax, teletex and presentation, as elements as they came.
+    /// Parameters of fax, teletex and presentation, as elements as received.
     pub parameters: Vec<Bytes>,
 }
 

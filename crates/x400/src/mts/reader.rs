@@ -90,13 +90,13 @@ pub struct ApduReader {
     fields: ReportFields,
 }
 
-/// Octets of a report's content go on in pieces of so many at least, however small its elements are.
+/// Minimum length of the pieces of a report's content, however small its elements are.
 const PIECE_BYTES_MIN: usize = 4_096;
 
 const FIELD: &str = "mts-apdu";
 
 impl ApduReader {
-    /// Nothing has come yet.
+    /// A reader at the start of an APDU.
     #[must_use]
     pub fn new(limits: Limits) -> ApduReader {
         ApduReader {
@@ -205,7 +205,7 @@ impl ApduReader {
         }
         match self.state {
             State::Envelope => self.keep_envelope(octets),
-            // The header of a report's content belongs to it; it may come in pieces.
+            // The header of a report's content belongs to the content; it may come in pieces.
             State::BetweenParts { .. } => {
                 if is_header {
                     self.kept.extend_from_slice(octets);

@@ -13,7 +13,7 @@ pub struct RecipientIndicators(pub Flags);
 /// Kind of requested reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReportRequest {
-    /// Nothing.
+    /// No reports.
     #[default]
     None,
     /// On non-delivery.
@@ -100,7 +100,7 @@ impl RecipientIndicators {
 pub struct Recipient {
     /// Who.
     pub name: OrName,
-    /// Its number among those that the originator named, from 1.
+    /// Its number among the originator's recipients, from 1.
     pub number: u32,
     /// Responsibility and report requests.
     pub indicators: RecipientIndicators,

@@ -24,7 +24,7 @@ pub struct ReportEnvelope {
     pub identifier: MtsIdentifier,
     /// Addressee: the originator of the subject, or the owner of a list.
     pub destination: OrName,
-    /// The domains that the report came through, the first one first.
+    /// The domains that the report passed, the first one first.
     pub trace: Vec<TraceElement>,
     /// Extensions in their order.
     pub extensions: Extensions,
@@ -35,7 +35,7 @@ pub struct ReportEnvelope {
 pub struct ReportContent {
     /// The message or probe that it is about.
     pub subject: MtsIdentifier,
-    /// The domains that the subject came through.
+    /// The domains that the subject passed.
     pub subject_trace: Vec<TraceElement>,
     /// Information types of the subject's content.
     pub original_eits: Option<Eits>,
@@ -45,7 +45,7 @@ pub struct ReportContent {
     pub content_identifier: Option<Box<str>>,
     /// The content itself.
     pub returned_content: Option<Bytes>,
-    /// An element by agreement, as it came.
+    /// An element by agreement, as received.
     pub additional: Option<Bytes>,
     /// Extensions in their order.
     pub extensions: Extensions,
@@ -58,7 +58,7 @@ pub struct ReportContent {
 pub struct ReportedRecipient {
     /// The final recipient.
     pub actual: OrName,
-    /// Its number among those that the originator named.
+    /// Its number among the originator's recipients.
     pub number: u32,
     /// The indicators that the subject had.
     pub indicators: RecipientIndicators,
@@ -182,11 +182,10 @@ impl ReportContent {
         std::iter::once(&content.extensions).chain(of_recipients).try_for_each(Extensions::check)
     }
 
-    /// Reads the SET that is alone: the content octets of a report as [`super::ApduEvent::Content`] gives them, put
-    /// together.
+    /// Reads a separate SET: the joined content octets of a report from [`super::ApduEvent::Content`].
     ///
     /// # Errors
-    /// With the field that is wrong.
+    /// Returns the invalid field.
     pub fn read(octets: &[u8], limits: &Limits) -> Result<ReportContent, DecodeError> {
         const FIELD: &str = "report-content";
         let set = alone(octets, FIELD)?;

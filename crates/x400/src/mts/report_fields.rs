@@ -49,7 +49,7 @@ impl ReportFields {
         if self.passes { Ok(()) } else { self.push(octets, limits) }
     }
 
-    /// An element ends; its end-of-contents octets were kept, if it has them.
+    /// An element ends; its end-of-contents octets were kept, if any.
     pub(super) fn end(&mut self, depth: usize) {
         let head = self.head.split();
         if !self.passes {

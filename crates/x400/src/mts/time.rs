@@ -4,7 +4,7 @@ use crate::ber::{Element, Tag, Writer};
 use crate::decode::{DecodeError, Fault, InField};
 use mail::Wall;
 
-/// The first year that two digits mean (RFC 2156 §3.3.5: 1980 to 2079).
+/// The first year of the two-digit range (RFC 2156 §3.3.5: 1980 to 2079).
 const FIRST_YEAR: u64 = 1980;
 
 /// A time and the zone that it was given in, which a gateway keeps (RFC 2156 §3.3.5).
@@ -67,7 +67,7 @@ impl UtcTime {
         text
     }
 
-    /// As a header field has it, with its zone (RFC 5322 §3.3).
+    /// The form of a header field, with its zone (RFC 5322 §3.3).
     #[must_use]
     pub fn to_rfc5322(self) -> String {
         let text = self.there().rfc5322();
@@ -77,10 +77,10 @@ impl UtcTime {
         }
     }
 
-    /// Reads an element of whatever tag.
+    /// Reads an element with any tag.
     ///
     /// # Errors
-    /// It is no time.
+    /// Returns an error if it is not a time.
     pub fn decode(element: &Element<'_>, field: &'static str) -> Result<UtcTime, DecodeError> {
         let octets = element.octets().field(field)?;
         UtcTime::parse(&octets).ok_or_else(|| Fault::Value("not a time").of(field, element.at))
@@ -91,7 +91,7 @@ impl UtcTime {
         writer.text(tag, &self.to_text());
     }
 
-    /// The time on the clock in that zone, as if it were UTC.
+    /// The local time in that zone, as a UTC value.
     fn there(self) -> Wall {
         Wall(self.wall.0.saturating_add_signed(i64::from(self.ahead_minutes) * 60_000))
     }

@@ -1,4 +1,4 @@
-//! Trace: the domains and the MTAs that a message came through (X.411 §12.2.1.1.1, §12.3.1).
+//! Trace: the domains and the MTAs that a message passed (X.411 §12.2.1.1.1, §12.3.1).
 
 use super::fields::{EITS, GLOBAL_DOMAIN, text};
 use super::{Eits, Flags, GlobalDomain, MTA_NAME_BYTES_MAX, TRACE_MAX, UtcTime};

@@ -104,7 +104,7 @@ fn explicit_text(element: &Element<'_>, field: &'static str) -> Result<Box<str>,
 }
 
 fn standard_attributes(sequence: &Element<'_>, address: &mut OrAddress) -> Result<(), DecodeError> {
-    // Their order is fixed in the standard; nothing is gained by insisting on it.
+    // The standard fixes their order, but enforcing it has no benefit.
     for attribute in sequence.children().field("built-in-standard-attributes")? {
         let attribute = attribute.field("built-in-standard-attributes")?;
         let at = attribute.at;

@@ -112,7 +112,7 @@ fn is_blank(value: &Value) -> bool {
     value.to_text().is_none_or(|text| text.trim().is_empty())
 }
 
-/// An empty value is none.
+/// An empty value is ignored.
 fn push(all: &mut Vec<(Attribute, Box<[u8]>)>, attribute: Attribute, value: &Value) {
     let text = value.to_text().map(|text| fold(&text));
     all.extend(text.filter(|text| !text.is_empty()).map(|text| (attribute, text)));

@@ -28,8 +28,7 @@ pub const RFC_822: &str = "RFC-822";
 /// A value that may be written in two character sets: PrintableString, teletex, or both (X.402 §18.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Value {
-    /// As PrintableString. Programs put more into it than X.680 allows; any character of Latin-1 that is no
-    /// control stays as it came.
+    /// The PrintableString form. Programs exceed the set of X.680; any character of Latin-1 except controls is kept.
     pub printable: Option<Box<str>>,
     /// As TeletexString, octet for octet.
     pub teletex: Option<Bytes>,
@@ -62,7 +61,7 @@ pub struct DomainDefined {
 pub struct ExtensionAttribute {
     /// Number of the attribute (X.411, ExtensionAttributeTable).
     pub number: u32,
-    /// The BER of its value, as it came.
+    /// The BER of its value, as received.
     pub value: Bytes,
 }
 
@@ -100,7 +99,7 @@ pub struct OrAddress {
 pub struct OrName {
     /// The address.
     pub address: OrAddress,
-    /// The BER of the directory's Name (X.501), as it came.
+    /// The BER of the directory's Name (X.501), as received.
     pub directory_name: Option<Bytes>,
 }
 

@@ -66,7 +66,7 @@ impl OrAddress {
         ascii
     }
 
-    /// Takes universal strings as the attributes that they stand for; those that no other character set has stay.
+    /// Converts universal strings to their attributes; those without a form in another character set stay.
     fn read_universal(&mut self) {
         let person = !self.personal_name.is_empty();
         let (common, organization) = (&mut self.common_name, &mut self.organization);

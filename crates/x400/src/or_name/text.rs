@@ -44,7 +44,7 @@ impl std::str::FromStr for OrAddress {
     }
 }
 
-/// Puts attributes together.
+/// Collects attributes.
 #[derive(Default)]
 struct AddressReader {
     address: OrAddress,

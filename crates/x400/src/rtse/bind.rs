@@ -36,7 +36,7 @@ impl Mode {
     }
 }
 
-/// A password, which nothing prints.
+/// A password, which is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(pub Vec<u8>);
 
@@ -157,7 +157,7 @@ impl Credentials {
     /// Reads the result of a bind, likewise.
     ///
     /// # Errors
-    /// It is none.
+    /// Returns an error if it is malformed.
     pub fn read_result(value: Element<'_>) -> Result<Self, BerError> {
         Credentials::read(value, RESULT)
     }
@@ -226,10 +226,10 @@ fn write(out: &mut Writer, mode: Mode, wrapper: Tag, identity: &Identity) {
     if mode == Mode::Normal { out.constructed(wrapper, choice) } else { choice(out) }
 }
 
-/// Reads MTABindError. PP leaves out the bind's own tag.
+/// Reads MTABindError. PP omits the bind's own tag.
 ///
 /// # Errors
-/// It is none.
+/// Returns an error if it is malformed.
 pub fn read_error(value: Element<'_>) -> Result<BindError, BerError> {
     let value = if value.tag == ERROR { value.only_child()? } else { value };
     Ok(match value.integer()? {

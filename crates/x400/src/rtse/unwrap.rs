@@ -6,7 +6,7 @@ use crate::presentation::USER_DATA;
 use bytes::Bytes;
 use std::fmt;
 
-/// Something else than an APDU transferred by RTSE.
+/// The data is not an APDU transferred by RTSE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnwrapError {
     /// No BER.
@@ -51,7 +51,7 @@ enum Role {
     Content,
 }
 
-/// A context's number that comes in pieces.
+/// A context's number, received in pieces.
 #[derive(Clone, Copy, Debug, Default)]
 struct ContextId {
     value: i64,
@@ -171,7 +171,7 @@ enum ExternalPosition {
     Octets,
     /// In an APDU that is broken.
     Broken,
-    /// Behind it.
+    /// After the APDU.
     Behind,
 }
 

@@ -1,4 +1,4 @@
-//! SPDUs written: parameters in ascending order (X.225 §8.2.5), nothing that is not needed.
+//! Writing of SPDUs: parameters in ascending order (X.225 §8.2.5), only necessary ones.
 
 use super::{Accept, CONNECT_DATA_BYTES_MAX, Connect, Reference, Refuse, Serial, Spdu, pi, si};
 

@@ -11,7 +11,7 @@ const REFERENCE_BYTES_MAX: usize = 64;
 /// A session selector has 16 octets; X.225 allows no more, some send a few.
 const SELECTOR_BYTES_MAX: usize = 64;
 
-/// An SPDU that stands alone in its TSDU, or before one of category 2.
+/// An SPDU alone in its TSDU, or before one of category 2.
 pub(super) fn first(si: u8, octets: &[u8]) -> Result<Spdu, SessionError> {
     let parameters = Parameters::read(si, octets)?;
     let tokens = || Ok(parameters.octet(pi::TOKEN_ITEM)?.unwrap_or(0));

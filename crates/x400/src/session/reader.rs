@@ -1,4 +1,4 @@
-//! Finds SPDUs in TSDUs that come in pieces (X.225 §6.3.7, basic concatenation).
+//! Parsing of SPDUs in TSDUs that come in pieces (X.225 §6.3.7, basic concatenation).
 
 use super::{SPDU_BYTES_MAX, SessionError, Spdu, parameters, parse, si};
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use bytes::Bytes;
 /// An item of input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionItem {
-    /// An SPDU other than DATA; or please-tokens that stood before another.
+    /// An SPDU other than DATA; or please-tokens before a second SPDU.
     Spdu(Spdu),
     /// The next octets of user information.
     Data {
@@ -22,9 +22,9 @@ enum SpduPosition {
     /// Before the first SPDU, or in it.
     #[default]
     First,
-    /// Behind GIVE TOKENS or PLEASE TOKENS.
+    /// After GIVE TOKENS or PLEASE TOKENS.
     Second,
-    /// Behind an SPDU that must be the last.
+    /// After an SPDU that must be the last.
     End,
     /// In the user information of DATA.
     Data,
@@ -39,12 +39,12 @@ pub struct TsduReader {
     held: Option<Spdu>,
     /// DATA that ends its SSDU.
     ends_ssdu: bool,
-    /// An SSDU is open that further DATA go on with.
+    /// An SSDU is open, to be continued by further DATA.
     is_ssdu_open: bool,
 }
 
 impl TsduReader {
-    /// Data that a later DATA must go on with.
+    /// Returns true if a later DATA must continue the data.
     #[must_use]
     pub const fn is_ssdu_open(&self) -> bool {
         self.is_ssdu_open
@@ -100,7 +100,7 @@ impl TsduReader {
             .then_some(SessionItem::Data { octets, is_last: is_ssdu_end })
     }
 
-    /// The TSDU ends behind an SPDU that is no DATA.
+    /// The TSDU ends after an SPDU other than DATA.
     fn end(&mut self) -> Option<SessionItem> {
         self.place = SpduPosition::First;
         self.held.take().map(SessionItem::Spdu)

@@ -57,7 +57,7 @@ pub struct Connect {
     pub calling: Vec<u8>,
     /// The called selector.
     pub called: Vec<u8>,
-    /// More user data comes than fits.
+    /// More user data follows than fits.
     pub has_overflow: bool,
     /// The presentation's.
     pub user_data: Vec<u8>,
@@ -158,7 +158,7 @@ impl RefuseReason {
 pub struct Refuse {
     /// The answerer's reference.
     pub reference: Reference,
-    /// The transport connection goes, too.
+    /// The transport connection is closed too.
     pub releases_transport: bool,
     /// The functional units that it would take.
     pub requirements: Option<u16>,
@@ -173,11 +173,11 @@ pub struct Refuse {
 /// Reason why an activity ends without an APDU (X.225 §8.3.23, reason codes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExceptionReason {
-    /// No reason given.
+    /// No reason.
     Unspecified,
     /// Not now.
     TemporarilyUnable,
-    /// Something came out of its order.
+    /// An SPDU was out of order.
     SequenceError,
     /// A local error of the peer.
     LocalError,
@@ -254,7 +254,7 @@ pub enum Spdu {
         /// Token item bits.
         tokens: u8,
     },
-    /// PT: asks for tokens.
+    /// PT: requests tokens.
     PleaseTokens {
         /// Token item bits.
         tokens: u8,

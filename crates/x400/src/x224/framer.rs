@@ -54,7 +54,7 @@ impl Outbox {
     }
 }
 
-/// Cuts a TSDU of known length into DT TPDUs, in whatever pieces it comes.
+/// Splits a TSDU of known length into DT TPDUs, whatever the pieces of its input.
 #[derive(Clone, Copy, Debug)]
 pub struct Framer {
     /// Data in one TPDU.
@@ -66,14 +66,14 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// For TPDUs of at most so many octets, header included.
+    /// For TPDUs of at most this length, header included.
     #[must_use]
     pub fn new(tpdu_bytes: usize) -> Self {
         let payload_bytes_max = tpdu_bytes.saturating_sub(DATA_HEADER_BYTES).max(1);
         Framer { payload_bytes_max, tsdu_left: 0, tpdu_left: 0 }
     }
 
-    /// A TSDU of so many octets begins; the last must be complete.
+    /// Begins a TSDU of this length; the last one must be complete.
     pub fn begin(&mut self, tsdu_bytes: u64) {
         debug_assert!(self.is_idle(), "a TSDU within another");
         self.tsdu_left = tsdu_bytes;

@@ -34,7 +34,7 @@ pub enum TransportError {
     Tpkt(TpktError),
     /// A length indicator of 0, 255, or beyond the packet.
     HeaderLength(u8),
-    /// A TPDU that is broken, or none of class 0; its code.
+    /// A TPDU that is malformed or not of class 0; its code.
     Tpdu(u8),
     /// More user data than [`USER_DATA_BYTES_MAX`].
     UserData(usize),
@@ -58,9 +58,9 @@ impl std::error::Error for TransportError {}
 enum TpduPosition {
     /// In the TPKT's header and the TPDU's.
     Header,
-    /// In the user data of a TPDU that is no DT: so many octets to come.
+    /// In the user data of a TPDU other than DT, with this many octets outstanding.
     UserData(usize),
-    /// In a DT: so many octets to come, and whether they end the TSDU.
+    /// In a DT, with this many octets outstanding; true if they end the TSDU.
     Data(usize, bool),
 }
 

@@ -65,8 +65,7 @@ impl TpduSize {
         (TpduSize { code: Some(code), preferred: None }, 1 << code)
     }
 
-    /// The size in force when this was offered and that came back. A responder can't ask for more than was
-    /// offered.
+    /// The size in force for this offer and the given answer. A responder cannot exceed the offer.
     #[must_use]
     pub fn agreed(self, answer: TpduSize) -> usize {
         let offered = self.preferred.map_or(0, |units| (units as usize).saturating_mul(UNIT));
@@ -196,8 +195,8 @@ impl DisconnectReason {
 }
 
 impl Tpdu {
-    /// The TPDU with this code, header (behind its length indicator) and user data; `None` if it is none of
-    /// class 0 or broken.
+    /// The TPDU with this code, header (after its length indicator) and user data; `None` if it is not of class 0 or
+    /// malformed.
     #[must_use]
     pub fn parse(header: &[u8], user_data: &[u8]) -> Option<Tpdu> {
         let (&code, rest) = header.split_first()?;
