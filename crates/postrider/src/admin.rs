@@ -1,9 +1,7 @@
-//! What the world may ask over TCP: `/metrics` and `/healthz`, nothing else until there is
-//! authentication. Runs on a thread of its own, beside the control socket, so that a slow reader
-//! never holds up mail.
+//! The HTTP server for `/metrics` and `/healthz`; without authentication it serves nothing else. Runs on a separate
+//! thread with the control socket, so that a slow reader never delays mail.
 //!
-//! Which `Host` fields are answered: a browser that was led to this address by somebody's name
-//! server (DNS rebinding) says that somebody's name.
+//! Only some `Host` fields are answered: a browser directed here by DNS rebinding sends the attacker's host name.
 
 mod numbers;
 
@@ -28,16 +26,16 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Who asks is the operator's own.
+/// Clients are the operator's own.
 const LIMITS: ConnectionLimits =
     ConnectionLimits { connections_max: 64, life_max: Duration::from_secs(60) };
 
-/// How the server is, for load balancers and watchdogs.
+/// The server's health, for load balancers and watchdogs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Health {
     /// It is shutting down.
     pub(crate) stopping: bool,
-    /// What is wrong with it.
+    /// Current problems.
     pub(crate) problems: Vec<Problem>,
     /// A sentence about next hops that are left alone; no reason to send clients elsewhere.
     pub(crate) suspended: Option<String>,
@@ -46,7 +44,7 @@ pub(crate) struct Health {
 /// Asked at each `/healthz`.
 pub(crate) type HealthCheck = Arc<dyn Fn() -> Health + Send + Sync>;
 
-/// What the admin thread serves.
+/// The parts of the admin thread.
 pub(crate) struct AdminParts {
     /// The server's name, by which requests may be made.
     pub(crate) hostname: Arc<str>,
@@ -95,7 +93,7 @@ impl AdminServer {
         Ok(AdminServer { address, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Where HTTP is served; tells the port that was chosen for port 0.
+    /// The HTTP address, with the actual port if port 0 is configured.
     #[must_use]
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.address

@@ -1,5 +1,5 @@
-//! Where directories that an operator named and nobody made may be made: beside a spool, or in it. Where that is, its
-//! disk is mounted. What was written below an empty mount point would be hidden later.
+//! Creates missing configured directories only beside a spool, or in it: the spool shows that the disk is mounted.
+//! Files below an empty mount point would be hidden later.
 
 use crate::kept_secret::SPOOL_SALT;
 use rustix::fd::{AsFd, OwnedFd};
@@ -56,10 +56,10 @@ pub(crate) fn may_be_made(directory: &Path) -> bool {
     open(above(directory)).and_then(|above| has_a_spool(&above)).unwrap_or(false)
 }
 
-/// Makes a directory that is not there yet, if that may be.
+/// Creates a missing directory, if that is allowed.
 ///
 /// # Errors
-/// Its disk may not be mounted, or what the operating system says.
+/// Returns an error if its disk may not be mounted, or the operating system's error.
 pub(crate) fn make_if_missing(directory: &Path, mode: Mode) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());

@@ -218,7 +218,7 @@ pub(crate) struct ExplainArgs {
     #[arg(long, value_name = "ADDR", value_parser = parse_mailbox)]
     #[arg(value_hint = ValueHint::EmailAddress)]
     pub(crate) from: Option<Mailbox>,
-    /// The client's IP address. Default: an unauthenticated client of any address.
+    /// The client's IP address. Default: an unauthenticated client.
     #[arg(long, value_name = "IP")]
     pub(crate) client: Option<IpAddr>,
     /// The client's HELO or EHLO name, for access rules. Default: none.

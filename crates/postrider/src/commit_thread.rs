@@ -1,9 +1,7 @@
-//! Drives one log: a commit thread that gathers what all shards submit, writes and syncs it and
-//! tells them; a read thread for messages that are read back, which waits for no sync; and a bulk
-//! thread for blobs and preparing segments.
+//! Drives one log with three threads. The commit thread gathers requests of all shards, writes and syncs them, and
+//! notifies the shards. The read thread reads messages back. The bulk thread writes blobs and prepares segments.
 //!
-//! Reads messages back while the commit thread writes: a delivery that has to read its message first
-//! does not wait for a batch that others fill, nor for a segment that is being prepared.
+//! A delivery that must read its message first waits neither for a commit nor for the preparation of a segment.
 
 mod inbox;
 
@@ -17,10 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 use std::{io, mem, thread};
 
-/// How often the figures of a log are brought up to date and room is looked for.
+/// Interval of updates of a log's status, and of checks for free space.
 const STATUS_EVERY: Duration = Duration::from_millis(500);
 
-/// What is said of a log that has used all numbers of messages, on the console and as a problem.
+/// Text for the console and the list of problems if a log has used all message ids.
 pub(crate) const NO_IDS: &str =
     "no message ids are left in this log, it takes no mail: add a directory to paths";
 
@@ -40,7 +38,7 @@ pub(crate) struct Log {
     threads: Vec<thread::JoinHandle<()>>,
 }
 
-/// What the threads of a log share. Nobody holds the spool while it writes, syncs or reads.
+/// State shared by a log's threads. The spool's lock is not held during writes, syncs or reads.
 struct Core {
     spool: Mutex<Spool>,
     disk: Arc<dyn Disk>,
@@ -108,7 +106,7 @@ impl Inbound {
         let (reads, read_jobs) = mpsc::channel();
         let (post, read) = (Arc::clone(&mailbox), reads.clone());
         let send = move |request| match request {
-            // Whoever reads waits for no commit.
+            // Reads do not wait for a commit.
             Request::Load { .. } | Request::BlobRead { .. } => {
                 // A log that has stopped answers nobody.
                 let _ = read.send(ReadJob::Request(request));
@@ -236,7 +234,7 @@ impl Committer {
                     self.core.send_io(&mut spool);
                 }
                 self.port.condition.note(spool.live_count(), spool.is_full());
-                // What waits for room then waits for the next start.
+                // Requests that wait for free space then wait for the next start.
                 (completions_of(&mut spool), spool.is_idle() || spool.is_stalled())
             };
             self.core.tell_shards(completions);
@@ -360,7 +358,7 @@ const REQUESTS_MAX: usize = 64;
 /// Reads after which shards are told: each telling wakes them.
 const READS_TOLD: usize = 8;
 
-/// What the read thread is asked to do.
+/// Jobs of the read thread.
 enum ReadJob {
     /// A message, or a piece of one, is wanted.
     Request(Request),

@@ -11,19 +11,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
-/// How many lines of one kind and level there may be.
+/// Rate limit for lines of one kind and level.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     /// At once.
     burst: f64,
-    /// How many more each second.
+    /// Refill per second.
     per_second: f64,
 }
 
 /// Of most kinds.
 const USUAL: Allowance = Allowance { burst: 20.0, per_second: 1.0 };
-/// Whoever reads failed logins to keep clients out (fail2ban) must see each client a few times, however
-/// many there are. More than this are hardly checked in a second, as checking takes long on purpose.
+/// Programs that ban clients by failed logins (fail2ban) must see each client a few times, for any number of clients. A
+/// server hardly checks more than this per second, since password checks are slow on purpose.
 const OF_FAILED_LOGINS: Allowance = Allowance { burst: 1_000.0, per_second: 100.0 };
 
 impl Allowance {
@@ -37,7 +37,7 @@ pub(crate) const LISTENERS: &str = "listen";
 /// A line is cut here: a peer's words may be long.
 const LINE_BYTES_MAX: usize = 2_048;
 
-/// How lines begin.
+/// Prefix of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
     /// Time and level.
@@ -138,7 +138,7 @@ impl Console for ConsoleLog {
             return;
         }
         let mut inside = lock(&self.inside);
-        // Who turns on debugging wants all of it, and of listeners there are as many as the file has.
+        // Debug output is not limited, and the number of listeners is limited by the configuration.
         let suppressed = if level >= Level::Debug || kind == LISTENERS {
             0
         } else {

@@ -4,15 +4,14 @@ use rustls::CipherSuite;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use std::sync::{Arc, LazyLock};
 
-/// What TLS is done with: the same for all, as some connections have a configuration of their own.
+/// The TLS crypto provider, shared by all configurations, since some connections have their own.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ordered()));
     Arc::clone(&PROVIDER)
 }
 
-/// Of suites that are all good the ones with AES-128 go first: a handshake derives its keys by
-/// their SHA-256, for which processors have instructions that they lack for SHA-384, and mail sessions are mostly
-/// handshake.
+/// Puts AES-128 suites first among the strong ones. A handshake derives its keys by their SHA-256, which processors
+/// accelerate, unlike SHA-384. Mail sessions consist mostly of the handshake.
 fn ordered() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     let is_light = |suite: CipherSuite| {

@@ -1,4 +1,4 @@
-//! How many files the process may have open, and who gets how many of them.
+//! The limit of open files, and its division among their users.
 
 use crate::acme;
 use crate::world::resolver::SOCKETS_PER_LOOKUP;
@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 const HOUSE: u64 = 64;
 /// Segments and blobs of one log that are kept open.
 const LOG_FILES_MAX: u64 = 128;
-/// What a log opens for a moment.
+/// Short-lived files of a log.
 const LOG_SPARE: u64 = 16;
 /// DNS lookups have this part of all at most.
 const LOOKUPS_PART: u64 = 8;
@@ -18,7 +18,7 @@ const MAILBOXES_PART: u64 = 16;
 const MAILBOX_FILES_MAX: u64 = 1_024;
 /// Connections of stages (policy services, lookups of checks) have this part of all at most.
 const STAGES_PART: u64 = 8;
-/// Where certificates are ordered, strangers who come for none of it have this part of all at most.
+/// Maximum part for the ACME challenge port, which any client can connect to.
 const CHALLENGES_PART: u64 = 16;
 
 /// Fetches of MTA-STS policies have this part of all at most; each takes a lookup and a connection.
@@ -29,7 +29,7 @@ const FETCHES_MAX: u64 = 64;
 /// Those that come with a reload, of routes that were not there at the start: the house has room for them.
 const FETCHES_MIN: u64 = 2;
 
-/// What is wanted of the descriptors.
+/// The demand for descriptors.
 #[derive(Clone, Copy, Debug)]
 struct DescriptorDemand {
     logs: u64,
@@ -90,7 +90,7 @@ impl Descriptors {
 
     fn divide(limit: u64, wanted: DescriptorDemand) -> Descriptors {
         let logs = wanted.logs.max(1);
-        // Where there are few, everybody has less.
+        // With a low limit all shares shrink.
         let mailbox_files = (limit / MAILBOXES_PART).min(MAILBOX_FILES_MAX);
         let house = HOUSE + mailbox_files;
         let reserve = (house + logs * (LOG_FILES_MAX + LOG_SPARE)).min(limit / 2);

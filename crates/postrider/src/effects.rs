@@ -1,5 +1,4 @@
-//! What rules of shaping have set in force, kept in a small file in the first spool directory, so that it outlives
-//! the process: a provider that was angry is so after a restart, too.
+//! Effects of shaping rules, stored in a state file in the first spool directory, so that they survive a restart.
 
 use crate::console::ConsoleLog;
 use crate::kept_file::{StateFile, StoredEntries};
@@ -20,14 +19,14 @@ const NAME: &str = "shaping.json";
 pub(crate) struct EffectStore {
     shared: Arc<SharedState>,
     file: StateFile,
-    /// What stands in it.
+    /// The effects in the file.
     kept: Vec<Effect>,
     troubles: Conditions,
 }
 
 impl EffectStore {
-    /// Has what an earlier server kept in force again. Without it rules are heard again: what can't be read keeps
-    /// nobody from starting.
+    /// Restores the effects of an earlier process. An unreadable file does not prevent a start; the rules then start
+    /// anew.
     pub(crate) fn open(
         config: &Config,
         shared: &Arc<SharedState>,
@@ -50,14 +49,14 @@ impl EffectStore {
         self.shared.rules.follow()
     }
 
-    /// Writes what is in force, and what is remembered, if that is something else than what was written last.
-    /// What can't be written is in force all the same, and written at the next change.
+    /// Writes the effects in force and the remembered ones, if they differ from the last write. Effects that cannot be
+    /// written are in force all the same, and are written at the next change.
     pub(crate) fn keep(&mut self, console: &ConsoleLog) {
         let effects = self.shared.rules.effects();
         if effects == self.kept {
             return;
         }
-        // What peers say is long: where there is no room for all, the oldest are left out.
+        // Replies of peers are long: if not all effects fit, the oldest are left out.
         let mut newest: Vec<&Effect> = effects.iter().collect();
         newest.sort_by_key(|effect| std::cmp::Reverse(effect.renewed));
         let (about, now) = (format!("{} (written)", self.file.shown()), wall_now());
@@ -79,10 +78,10 @@ impl EffectStore {
         }
     }
 
-    /// Ends effects. Says what was done.
+    /// Lifts effects. Returns a report.
     ///
     /// # Errors
-    /// A sentence: there are none such.
+    /// Returns a sentence if no effect matches.
     pub(crate) fn lift(&self, lift: &Lift) -> Result<String, String> {
         match self.shared.rules.lift(lift) {
             0 => {

@@ -1,14 +1,13 @@
-//! The event log: shards push events into bounded queues, one thread formats and writes them.
+//! The event log: shards push events into bounded queues, and one thread formats and writes them.
 //!
-//! A push is a lock that is nearly never contended and a `Vec::push`; there is a system call only
-//! when the writer had nothing to do and sleeps (at most once in [`PACE`]). Nothing here ever
-//! holds up mail, nor a start or a stop: when the disk takes nothing more, hangs or is not there, events wait; when
-//! too many wait, further ones are dropped and counted, and a `lost` line names the first of them. What waits and what
-//! is dropped is counted by who emits it: the writer may hang.
+//! A push takes a lock with almost no contention and a `Vec::push`. It needs a system call only if the writer was idle
+//! and sleeps (at most once per [`PACE`]). The event log never delays mail, a start or a stop: while the disk is full,
+//! hangs or is missing, events wait. If too many wait, further events are dropped and counted, and a `lost` line names
+//! the first. Waiting and dropped events are counted by the emitting shard, since the writer may hang.
 //!
-//! Every line about a message carries the position of its spool record, so that a reader can tell
-//! one event from another. What a crash or an overflow kept out of the file is lost: the spool
-//! frees the records of messages that are settled and keeps none for this log.
+//! Every line about a message has the position of its spool record, so that a reader can distinguish events. Events
+//! that a crash or an overflow kept out of the file are lost: the spool frees the records of settled messages and keeps
+//! none for this log.
 
 mod file;
 
@@ -29,7 +28,7 @@ use std::time::{Duration, Instant};
 
 /// The writer gathers for so long before it writes again.
 const PACE: Duration = Duration::from_millis(10);
-/// How long the writer waits after a failed write.
+/// Pause of the writer after a failed write.
 const RETRY_PACE: Duration = Duration::from_secs(1);
 /// At a stop the writer may go on for as long as something is written every so often.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -49,7 +48,7 @@ pub(crate) struct EventLog {
     writer: Option<JoinHandle<()>>,
 }
 
-/// What the writer does, for others to see.
+/// Status of the writer, for other threads.
 #[derive(Debug)]
 pub(crate) struct EventWriterStatus {
     path: PathBuf,
@@ -100,7 +99,7 @@ impl ProblemKind for EventWriterStatus {
     }
 }
 
-/// What lets a shard wake the writer.
+/// Wakes the writer.
 #[derive(Debug, Default)]
 struct WriterWaker {
     /// The writer sleeps until woken.
@@ -152,8 +151,8 @@ impl EventSink for EventQueue {
             inside.events.push(event);
             inside.events.len()
         };
-        // The writer says that it is idle before it looks into the queues a last time, so either
-        // it sees this event or this sees its word: the lock lies between the two.
+        // The writer marks itself idle before its last look into the queues. So either it sees this event, or this
+        // thread sees the mark: the queue's lock orders the two.
         let idle =
             self.wake.idle.load(Ordering::Relaxed) && self.wake.idle.swap(false, Ordering::Relaxed);
         if idle || waiting == self.waiting_max.div_ceil(2) {
@@ -219,13 +218,13 @@ impl EventLog {
         self.queues.get(number).cloned()
     }
 
-    /// What the writer does, for whoever wants to know.
+    /// Status of the writer.
     pub(crate) fn writing(&self) -> Arc<EventWriterStatus> {
         Arc::clone(&self.writing)
     }
 
-    /// Writes what waits and ends the writer. Where the disk takes nothing, or hangs, what waits is lost: how many
-    /// events that are. `is_hanging`: a disk that may be the same does not answer.
+    /// Writes waiting events and ends the writer. If the disk is full or hangs, they are lost; returns their number.
+    /// `is_hanging` if a disk that may be the same one does not respond.
     pub(crate) fn finish(mut self, is_hanging: bool) -> u64 {
         let waits = self.writing.at_disk.under_way(self.writing.started.elapsed());
         let is_hanging = is_hanging || waits.is_some_and(|time| time >= HANGING_PATIENCE);
@@ -267,7 +266,7 @@ struct EventWriter {
     file: LogFile,
     /// Formatted lines that are not written yet.
     text: Vec<u8>,
-    /// How many events of each queue they stand for.
+    /// The number of events per queue in `text`.
     text_events: Vec<i64>,
     /// Swapped with a queue's own.
     batch: Vec<Event>,
@@ -278,7 +277,7 @@ struct EventWriter {
 
 impl EventWriter {
     fn run(&mut self) {
-        // What is wrong with it is said at once, and not with the first event.
+        // Open the file now, to report errors before the first event.
         self.open();
         loop {
             let stopping = self.wake.stop.load(Ordering::Acquire);

@@ -1,8 +1,8 @@
-//! The bytes of files that others write: databases and snapshots.
+//! Contents of files written by other programs: databases and snapshots.
 //!
-//! Such a file may be shortened, written over, unreadable or on a disk that hangs. So none is mapped into memory,
-//! where any of that would end or stop the process: it is read into memory while it is small, or else a piece at a
-//! time, on the thread that asks only where the system has the piece in memory already (`RWF_NOWAIT`).
+//! These files may be truncated, overwritten, unreadable or on a disk that hangs, each of which would kill or block the
+//! process if they were mapped into memory. So a small file is read into memory as a whole. A large one is read
+//! piecewise, on the calling thread only if the kernel has the piece in its page cache (`RWF_NOWAIT`).
 
 use lookup::database::{DatabaseBytes, Unread};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// Files up to this size are read whole: a lookup then asks the system for nothing.
 const WHOLE_BYTES_MAX: u64 = 64 << 20;
-/// And up to this one where the file system can't say what is in memory (FUSE, NFS).
+/// Maximum size of a file read as a whole if the file system does not support `RWF_NOWAIT` (FUSE, NFS).
 const WHOLE_AFAR_BYTES_MAX: u64 = 256 << 20;
 
 /// The bytes of a file as it is now. They stay those of this file after another was put in its place.
@@ -37,7 +37,7 @@ fn open_with(path: &Path, [near, afar]: [u64; 2]) -> io::Result<Arc<dyn Database
         return Ok(Arc::new(paged));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(meta.len()).unwrap_or(0));
-    // One that grows meanwhile is written in place; what it is for says that it is broken.
+    // A file that grows now is being written in place; its user detects the damage.
     paged.file.take(whole_max + 1).read_to_end(&mut bytes)?;
     Ok(Arc::new(bytes))
 }
@@ -49,7 +49,7 @@ struct PagedFile {
 }
 
 impl PagedFile {
-    /// Whether the file system reads without waiting.
+    /// Returns true if the file system supports reads that do not wait.
     fn knows_what_is_at_hand(&self) -> bool {
         let mut byte = [0];
         let read = self.pread_now(0, &mut byte);
@@ -76,7 +76,7 @@ impl DatabaseBytes for PagedFile {
     fn read_now(&self, offset: u64, into: &mut [u8]) -> Result<(), Unread> {
         match self.pread_now(offset, into) {
             Ok(count) if count == into.len() => Ok(()),
-            // Part of it is at hand, or the file ends there: who may wait finds out.
+            // Only a part is cached, or the file ends here; a read that may wait decides.
             Ok(_) | Err(_) => Err(Unread::Away),
         }
     }

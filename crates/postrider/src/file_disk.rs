@@ -17,16 +17,16 @@ use std::time::Duration;
 const SLICES_MAX: usize = 1024;
 /// Files kept open, unless the process can afford only fewer; blobs come and go.
 const OPEN_MAX: usize = 128;
-/// Whoever holds a lock on this file and on the directory owns the log: the file can be deleted
-/// while it is held, and not every file system (NFS) locks directories.
+/// The owner of the log locks this file and the directory. The file can be deleted while it is locked, and not every
+/// file system (NFS) locks directories.
 const LOCK_FILE: &str = "lock";
-/// What a file system may put into its root.
+/// A directory that a file system may have in its root.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// A directory of a spool is opened within this: what takes longer does not answer.
 pub(crate) const OPENED_WITHIN: Duration = Duration::from_secs(20);
 
-/// What is said of a disk that does not answer.
+/// The error of a disk that does not respond.
 pub(crate) fn no_answer() -> String {
     format!("its disk has not answered for {} s", OPENED_WITHIN.as_secs())
 }
@@ -56,8 +56,7 @@ struct OpenFiles {
 #[derive(Debug)]
 struct OpenFile {
     file: Arc<File>,
-    /// It was written and not synced since. If it were closed and left the memory of the system, an
-    /// error of writing it out would be told to nobody.
+    /// Written and not synced since. If it were closed and evicted from the page cache, a write error would be lost.
     dirty: bool,
 }
 
@@ -144,7 +143,7 @@ impl FileDisk {
             let Some((name, _)) = clean.or_else(|| open.by_name.iter().next()) else { return };
             let name = name.clone();
             let Some(closed) = open.by_name.remove(&name) else { return };
-            // Whoever uses it now has it by its own reference.
+            // Current users have their own reference.
             let must_sync = closed.dirty && self.syncs.load(Ordering::Relaxed);
             if must_sync && closed.file.sync_data().is_err() {
                 open.failed.insert(name);
@@ -215,7 +214,7 @@ impl FileDisk {
     }
 }
 
-/// What a sync that was begun has done is not known, for whatever reason it failed.
+/// The effect of a failed sync is unknown, whatever its error.
 fn sync_failed(error: DiskError) -> DiskError {
     match error.kind {
         DiskErrorKind::Scarce => DiskError { kind: DiskErrorKind::Failed, ..error },
@@ -266,8 +265,8 @@ fn lock(file: &File, how: FlockOperation, directory: &Path, must: bool) -> io::R
     }
 }
 
-/// Makes the spool's directory, but not what it lies in: with a disk that is not mounted an empty
-/// spool would be begun in its place, and the queue on it would be out of sight.
+/// Creates the spool's directory, but not its parents. Otherwise, while a disk is not mounted, a new empty spool would
+/// start in its place, and hide the queue on the disk.
 fn make(directory: &Path) -> io::Result<()> {
     let parent = above(directory);
     match fs::DirBuilder::new().mode(0o700).create(directory) {
@@ -278,8 +277,8 @@ fn make(directory: &Path) -> io::Result<()> {
                 // "File exists" would be true, but not what is wrong.
                 return Err(io::ErrorKind::NotADirectory.into());
             }
-            // A start that made it may have ended before its name was on the disk. Who may not read
-            // the parent did not make it.
+            // An earlier start may have ended before the name was durable. A process that may not read the parent did
+            // not create the directory.
             File::open(parent).map_or(Ok(()), |parent| parent.sync_all())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(no_parent(parent)),
@@ -311,7 +310,7 @@ fn no_parent(parent: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, text)
 }
 
-/// Whether a directory is a spool's, as far as its names tell.
+/// Returns true if a directory is a spool, judged by its file names.
 pub(crate) fn is_spool(directory: &Path) -> bool {
     directory.join(LOCK_FILE).exists()
 }

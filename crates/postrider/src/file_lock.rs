@@ -1,5 +1,4 @@
-//! Locks on files that may be replaced: who waits for one may come to hold it on a file that is in no
-//! directory any more.
+//! Locks on files that may be replaced: after the wait for a lock, the locked file may no longer be in the directory.
 
 use std::fs::{self, File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -7,8 +6,8 @@ use std::ops::Deref;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// An open file, and the lock on it: it ends with this value. Without a word of ours it would last as long as any
-/// descriptor, and a child that was forked and has not begun its program yet has them all.
+/// An open file with a lock, which is released when this value is dropped. Without an explicit release the lock would
+/// last as long as any descriptor, and a forked child that has not yet called exec has copies of all.
 #[derive(Debug)]
 pub(crate) struct LockedFile(File);
 
@@ -37,17 +36,17 @@ pub(crate) fn open(path: &Path, options: &OpenOptions) -> io::Result<LockedFile>
             TryLockError::WouldBlock => io::ErrorKind::WouldBlock.into(),
             TryLockError::Error(error) => error,
         })?;
-        // Who had the lock before may have put another in its place, or this one in another's.
+        // The previous holder may have replaced the file, or renamed it.
         if is_at(&file.metadata()?, path)? {
             return Ok(LockedFile(file));
         }
     }
 }
 
-/// Whether an open file is the one at this place.
+/// Returns true if an open file is the one at this path.
 ///
 /// # Errors
-/// When that can't be told.
+/// Returns an error if the path cannot be examined.
 pub(crate) fn is_at(own: &Metadata, path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -1,4 +1,4 @@
-//! Which file something was made of, so that it is noticed when the file changes.
+//! Identity of a source file, to detect changes.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// looks: it may be written still.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Which file it was that something was made of.
+/// The path and identity of a source file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     path: PathBuf,
@@ -27,7 +27,7 @@ impl Device {
     }
 }
 
-/// What tells a file from another, and from what it was before.
+/// Distinguishes a file from other files and from its earlier versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileIdentity {
     device: u64,
@@ -55,23 +55,23 @@ impl FileIdentity {
     }
 }
 
-/// What is looked at again and again, and taken up when it has changed and settled: it may be written still when the
-/// change is seen first.
+/// A value that is polled, and adopted after it has changed and settled: at the first sight of a change, writing may
+/// not be complete.
 #[derive(Debug, Default)]
 pub(crate) struct Settling<T> {
-    /// What was taken up, or was to be.
+    /// The value adopted, or found due, last.
     read: T,
-    /// What was seen at the last look.
+    /// The value at the last poll.
     last: T,
 }
 
 impl<T: Clone + PartialEq> Settling<T> {
-    /// Of what is taken up already.
+    /// Starts with an adopted value.
     pub(crate) fn on(read: T) -> Settling<T> {
         Settling { last: read.clone(), read }
     }
 
-    /// Takes what was seen at another look; whether it is to be taken up now.
+    /// Records a polled value. Returns true if it is due for adoption.
     pub(crate) fn look(&mut self, seen: T) -> bool {
         let is_settled = seen == self.last;
         let is_due = is_settled && seen != self.read;
@@ -82,7 +82,7 @@ impl<T: Clone + PartialEq> Settling<T> {
         is_due
     }
 
-    /// What was taken up last.
+    /// The value adopted last.
     pub(crate) fn read(&self) -> &T {
         &self.read
     }
@@ -97,9 +97,8 @@ pub(crate) struct StampWatch {
 }
 
 impl StampWatch {
-    /// Looks once more; whether files are others than these and are to be read. They may be written still
-    /// when a change is seen first: they are read at the next look, if nothing has changed by then. `before` is
-    /// called with each.
+    /// Checks the files again. Returns true if they differ from `stamps`, and are unchanged since the last check: at
+    /// the first sight of a change, writing may not be complete. `before` is called with each path.
     pub(crate) fn find_change(&mut self, stamps: &[Stamp], before: &mut dyn FnMut(&Path)) -> bool {
         let see = |stamp: &Stamp| {
             before(stamp.path());
@@ -115,7 +114,7 @@ impl StampWatch {
         self.settling.look(seen)
     }
 
-    /// Whether the last look has found what is in use.
+    /// Returns true if the last check found the files in use.
     pub(crate) fn is_same(&self) -> bool {
         self.is_same
     }
@@ -126,7 +125,7 @@ impl Stamp {
         Stamp { path: path.to_owned(), seen }
     }
 
-    /// Whether this is what was seen.
+    /// Returns true if the identity is equal.
     pub(crate) fn is(&self, seen: Option<FileIdentity>) -> bool {
         seen == Some(self.seen)
     }
@@ -139,7 +138,7 @@ impl Stamp {
         self.seen.device()
     }
 
-    /// Whether the file is still the same.
+    /// Returns true if the file is unchanged.
     pub(crate) fn is_current(&self) -> bool {
         FileIdentity::at(&self.path) == Some(self.seen)
     }

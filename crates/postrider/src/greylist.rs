@@ -1,5 +1,5 @@
-//! Which strangers came before (greylisting): in memory for all shards, and written to a file every few
-//! seconds, where files are looked at. Without the file all begin anew.
+//! Greylisting records of unauthenticated clients: in memory for all shards, and written to a file every few seconds by
+//! the file watch thread. Without the file all clients start anew.
 
 mod file;
 
@@ -23,7 +23,7 @@ use std::time::Duration;
 /// The file in the first spool directory.
 const NAME: &str = "greylist.records";
 
-/// What a file that can't be read is called from then on.
+/// New name of an unreadable file.
 const DAMAGED: &str = "greylist.records.damaged";
 
 /// A crash forgets no more than what came in so long.
@@ -38,7 +38,7 @@ const WRITTEN_AT_ONCE: usize = 50_000;
 /// Failed writes are told no more often.
 const COMPLAINTS_EVERY_MS: u64 = 600_000;
 
-/// What is known; clones are of one book.
+/// The greylisting records; clones share them.
 #[derive(Clone)]
 pub(crate) struct Greylisting(Arc<GreylistStore>);
 
@@ -46,15 +46,15 @@ struct GreylistStore {
     directory: PathBuf,
     book: Mutex<GreylistLedger>,
     keeps: Mutex<GreylistStorage>,
-    /// The file and what is to be written to it; locked while the disk is waited for.
+    /// The file with pending changes; locked during disk access.
     file: Mutex<Option<GreylistWriter>>,
     watch: Arc<FileWatch>,
-    /// What is wrong with the file.
+    /// Problems of the file.
     troubles: Conditions,
     console: Arc<ConsoleLog>,
 }
 
-/// Whether there is a file.
+/// The state of the file.
 #[derive(PartialEq, Eq)]
 enum GreylistStorage {
     /// Nobody has asked for greylisting yet.
@@ -67,7 +67,7 @@ enum GreylistStorage {
 /// The file, while it is written.
 struct GreylistWriter {
     file: File,
-    /// When the last failure was reported.
+    /// Time of the last failure report.
     told_at: Option<u64>,
     /// Changes that could not be written.
     unwritten: Changes,

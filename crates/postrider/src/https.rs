@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// What we call ourselves.
+/// Our User-Agent.
 pub(crate) const USER_AGENT_NAME: &str = concat!("postrider/", env!("CARGO_PKG_VERSION"));
 
 /// A connection to a web server.
@@ -27,10 +27,10 @@ pub(crate) trait HttpsStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<W: AsyncRead + AsyncWrite + Unpin + Send> HttpsStream for W {}
 
-/// What handshakes begin with: certificates are valid by these authorities, or by the roots of this machine.
+/// A TLS configuration that accepts certificates valid by these authorities, or by this machine's roots.
 ///
 /// # Errors
-/// There are none.
+/// Returns an error if no root is available.
 pub(crate) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
     let mut client = match ca_file {
         Some(path) => peer_tls::verifying_by(pem::roots(path)?),
@@ -53,11 +53,11 @@ pub(crate) async fn client_aside(ca_file: Option<PathBuf>) -> Result<ClientConfi
     aside(&what, move || client(ca_file.as_deref())).await
 }
 
-/// The addresses of a host that are tried, the families by turns: a machine without a way by one of them
-/// must come to the other before it gives up.
+/// The addresses of a host to try, alternating between families: a machine without a route for one family must reach
+/// the other before the timeout.
 ///
 /// # Errors
-/// None of them may be asked.
+/// Returns an error if none is allowed.
 pub(crate) fn candidates(
     addresses: Vec<IpAddr>,
     public_only: bool,
@@ -132,7 +132,7 @@ where
 
 /// The result of an exchange over a connection that moves only while it is polled.
 pub(crate) async fn driven<T>(exchange: impl Future<Output = T>, connection: impl Future) -> T {
-    // What the connection got before it ended is the exchange's to read.
+    // The exchange reads data received before the connection's end.
     let connection = async {
         connection.await;
         pending::<()>().await;

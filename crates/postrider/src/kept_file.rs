@@ -1,11 +1,10 @@
-//! Small files in the first spool directory that hold what must outlive the process: a list of entries, read at the start,
-//! and written anew, synced and put in place of the old one at each change.
+//! State files: small files in the first spool directory with state that must survive a restart. Each is a list of
+//! entries, read at the start, and rewritten, synced and renamed at each change.
 //!
-//! What can be written can be read again: the same bound holds for both. A file that can't be read keeps nobody from
-//! starting: it is put aside, and whoever kept it decides what is safe without.
+//! One size limit applies to reading and writing, so a written file can be read again. An unreadable file does not
+//! prevent a start: it is moved aside, and its owner decides the safe state without it.
 //!
-//! Files that the server writes for itself beside the spool: what was lost of one, and what can't be written, is a line
-//! on the console and a problem in the list. None of them keeps the server from starting.
+//! A lost file and a failed write are each logged and added to the list of problems.
 
 use crate::console::ConsoleLog;
 use crate::kept_secret::damaged;
@@ -23,20 +22,20 @@ use std::sync::Arc;
 /// A file is never longer.
 pub(crate) const BYTES_MAX: u64 = 8 << 20;
 
-/// Where something is kept.
+/// The location of a state file.
 #[derive(Debug)]
 pub(crate) struct StateFile {
     path: PathBuf,
-    /// What it is: "what is suspended".
+    /// Description of the contents: "what is suspended".
     what: &'static str,
 }
 
-/// What stood in a file.
+/// The contents of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoredEntries<T> {
-    /// What can be understood.
+    /// The valid entries.
     pub(crate) entries: Vec<T>,
-    /// Why that is not all: a sentence.
+    /// The reason why entries are missing, in a sentence.
     pub(crate) lost: Option<String>,
 }
 
@@ -45,7 +44,7 @@ impl StateFile {
         StateFile { path: directory.join(name), what }
     }
 
-    /// Where it is, as it is shown.
+    /// The path, for display.
     pub(crate) fn shown(&self) -> String {
         self.path.display().to_string()
     }
@@ -75,7 +74,7 @@ impl StateFile {
         }
         let (text, wrong) = match sealed_text::opened(&bytes) {
             SealedContent::Whole(text) | SealedContent::Without(text) => (text, None),
-            // Which of the entries it is nobody can know.
+            // Any of the entries may be the damaged one.
             SealedContent::Damaged(text) => (text, Some(sealed_text::DAMAGED.to_owned())),
         };
         let all: Vec<serde_json::Value> =
@@ -88,7 +87,7 @@ impl StateFile {
         Ok((entries, why.or(wrong)))
     }
 
-    /// Moves a file that can't be used out of the way. What it was and where it is now, in a sentence.
+    /// Moves an unusable file aside. Returns a sentence with its contents and its new path.
     fn put_aside(&self, why: &str) -> String {
         let aside = damaged(&self.path);
         let moved = match fs::rename(&self.path, &aside) {
@@ -98,10 +97,10 @@ impl StateFile {
         format!("cannot read {} from {}: {why}; {moved}", self.what, self.path.display())
     }
 
-    /// What a file with these entries has, for [`put`](Self::put).
+    /// The octets of a file with these entries, for [`put`](Self::put).
     ///
     /// # Errors
-    /// A sentence: it would be longer than files may be.
+    /// Returns a sentence if the file would exceed the size limit.
     pub(crate) fn content<T: Serialize>(&self, entries: &[T]) -> Result<Vec<u8>, String> {
         let (lines, left_out) = lines_of(entries.iter());
         if left_out > 0 {
@@ -110,10 +109,10 @@ impl StateFile {
         Ok(lines)
     }
 
-    /// Writes another file with as many entries as there is room for, the first before the others. How many were left out.
+    /// Writes a new file with as many of the first entries as fit. Returns the number left out.
     ///
     /// # Errors
-    /// A sentence; the old file is in place then.
+    /// Returns a sentence; the old file is then in place.
     pub(crate) fn write_first<'e, T: Serialize + 'e>(
         &self,
         entries: impl Iterator<Item = &'e T>,
@@ -145,7 +144,7 @@ fn lines_of<'e, T: Serialize + 'e>(entries: impl Iterator<Item = &'e T>) -> (Vec
     const END: &[u8] = b"\n]\n";
     let (mut out, mut left_out) = (b"[".to_vec(), 0);
     for entry in entries {
-        // What is kept are structs of texts and numbers, which can always be written.
+        // State consists of texts and numbers, which always serialize.
         let Ok(line) = serde_json::to_vec(entry) else { continue };
         let separator: &[u8] = if out.len() == 1 { b"\n" } else { b",\n" };
         let rest = separator.len() + line.len() + END.len() + SEAL_BYTES;
@@ -163,7 +162,7 @@ fn lines_of<'e, T: Serialize + 'e>(entries: impl Iterator<Item = &'e T>) -> (Vec
 /// The kind of these problems.
 const KIND: &str = "state_file";
 
-/// Where it is said; clones are of one.
+/// Reports problems of state files; clones share the list.
 #[derive(Clone, Debug)]
 pub(crate) struct StateFiles {
     conditions: Conditions,

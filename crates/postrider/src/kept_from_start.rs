@@ -1,4 +1,4 @@
-//! What of a configuration holds from one start to the next: a reload names it, and does all the rest.
+//! Settings that change only at a start: a reload names them, and applies all the rest.
 
 use config::Config;
 use mta::event::EventSettings;
@@ -33,7 +33,7 @@ fn listens(config: &Config) -> Vec<(Arc<str>, std::net::SocketAddr)> {
     config.listeners.iter().map(|l| (Arc::clone(&l.name), l.address)).collect()
 }
 
-/// What of a new configuration takes effect only at the next start, for the operator.
+/// The changes of a new configuration that take effect only at the next start, for the operator.
 pub(crate) fn kept_from_start(first: &Config, now: &Config) -> String {
     let kept = KEPT.iter().filter(|(_, is_same)| !is_same(first, now));
     let words: Vec<_> = kept.map(|(words, _)| *words).collect();

@@ -11,23 +11,22 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// What salts are made of for users of whom nothing is stored (SCRAM): with another secret at each start such
-/// users would be those whose salts change. Copied to other servers for the same users, they show the same
-/// salts.
+/// The secret behind the salts of unknown users (SCRAM). With a new secret at each start, unknown users would be
+/// recognizable by their changing salts. Copied to other servers with the same users, it produces the same salts.
 pub(crate) const LOGIN_SALTS: &str = "login-salts.secret";
-/// What makes names of this spool's messages in mailboxes unlike those of other servers: with another number
-/// after a crash a message would be there twice.
+/// Makes the names of this spool's messages in mailboxes different from those of other servers. With a new number after
+/// a crash, a message would be delivered twice.
 pub(crate) const SPOOL_SALT: &str = "spool-salt";
 
 /// One that was read or made.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct StoredSecret<const N: usize> {
     pub(crate) bytes: [u8; N],
-    /// Why it is not the one that was kept before, or not the one of the next start: a sentence.
+    /// The reason why it differs from the stored one, or will not survive this start, in a sentence.
     pub(crate) trouble: Option<String>,
 }
 
-/// What stands behind the numbers: their CRC-32C. Files of earlier versions have none.
+/// Size of the CRC-32C after the secret. Files of earlier versions have none.
 const CHECKSUM_BYTES: usize = 4;
 
 fn with_checksum(bytes: &[u8]) -> Vec<u8> {
@@ -79,7 +78,7 @@ fn read(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What salts are made of.
+/// The secret behind the salts of unknown users.
 pub(crate) fn login_salts(directory: &Path) -> StoredSecret<16> {
     kept(directory, LOGIN_SALTS, HashingThreads::new().secret())
 }
@@ -94,7 +93,8 @@ fn of_return_paths(login_salts: &[u8; 16]) -> [u8; 16] {
     secret
 }
 
-/// Has return paths made that are known again after a restart. Why those of earlier mail are not, in a sentence.
+/// Sets the secret of return paths, so that they are recognized after a restart. Returns the reason if those of earlier
+/// mail are not, in a sentence.
 pub(crate) fn keep_return_paths(config: &Config, directory: &Path) -> Option<String> {
     let gateway = config.of::<X400>()?.gateway.as_ref()?;
     let StoredSecret { bytes, trouble } = login_salts(directory);
@@ -102,7 +102,7 @@ pub(crate) fn keep_return_paths(config: &Config, directory: &Path) -> Option<Str
     trouble
 }
 
-/// Where a file that can't be used is put.
+/// The path for an unusable file.
 pub(crate) fn damaged(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".damaged");

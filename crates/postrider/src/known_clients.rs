@@ -1,6 +1,5 @@
-//! The file that says which clients were which users lately, so that a restart makes no stranger of anybody:
-//! written now and then, and at the end. It is advice: one that can't be read is put
-//! aside.
+//! The file of clients that logged in lately, so that they are known clients after a restart. It is written at
+//! intervals and at the stop. It is advisory: an unreadable one is moved aside.
 
 use crate::file_watch::FileWatch;
 use crate::kept_file::StateFiles;
@@ -15,7 +14,7 @@ use std::time::{Duration, Instant};
 
 /// The file in the first spool directory.
 const NAME: &str = "known-clients.text";
-/// What a file that can't be read is called from then on.
+/// New name of an unreadable file.
 const DAMAGED: &str = "known-clients.text.damaged";
 /// It is never longer: 65,536 users with a few clients each.
 const BYTES_MAX: usize = 4 << 20;
@@ -40,7 +39,7 @@ pub(crate) fn open(
     watch.follow(shared, move |shared| {
         let changes = shared.known_clients.changes();
         if changes != written && at.elapsed() >= WRITTEN_EVERY {
-            // What changes meanwhile is written the next time.
+            // Changes during the write belong to the next one.
             written = changes;
             write(&path, shared, &files);
             at = Instant::now();
@@ -51,7 +50,7 @@ pub(crate) fn open(
 /// Writes what is known at the end.
 pub(crate) fn close(directory: &Path, shared: &SharedState) {
     if shared.known_clients.changes() > 0 && directory.is_dir() {
-        // What was written before is in place otherwise.
+        // On failure the previous file stays in place.
         let _ = replace(&directory.join(NAME), shared);
     }
 }
@@ -88,7 +87,7 @@ fn write(path: &Path, shared: &SharedState, files: &StateFiles) {
 
 fn replace(path: &Path, shared: &SharedState) -> io::Result<()> {
     let text = shared.known_clients.written(BYTES_MAX - SEAL_BYTES);
-    // Who was where is nobody else's business.
+    // The addresses of users are private.
     let sealed = sealed_text::sealed(text.into_bytes());
     kept_secret::write(path.parent().unwrap_or(path), NAME, &sealed)
 }

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
-/// What connections may have.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
     /// At once.
@@ -41,7 +41,7 @@ impl Pool {
     }
 }
 
-/// Who may have a place.
+/// Admission of clients.
 enum ConnectionAdmission {
     /// The operator's own: further connections wait in the kernel's backlog.
     Ours(Arc<Semaphore>),

@@ -6,7 +6,8 @@ use std::time::Duration;
 use std::{io, thread};
 use tokio::sync::oneshot;
 
-/// What work came to; `None`: it has not come back for so long, or the system gives no thread.
+/// Runs work on a new thread with a time limit. Returns `None` after the limit, or if the system cannot create a
+/// thread.
 pub(crate) fn waited_for<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,5 +1,5 @@
-//! Which spool directories belong together. Each has a small file that names all that were in use
-//! with it, so that one that is taken out of `paths` is missed while there is mail in it.
+//! The set of spool directories. Each has a small file that names all directories used with it, so that one removed
+//! from `paths` is missed while it contains mail.
 
 use crate::console::ConsoleLog;
 use crate::file_disk::{FileDisk, OPENED_WITHIN, no_answer};
@@ -18,7 +18,7 @@ const NAME: &str = "logs.json";
 /// A file that is larger was not written here: paths are few and short.
 const BYTES_MAX: u64 = 2 << 20;
 
-/// What stands in one directory.
+/// Contents of one directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct LogDirectoryRecord {
     /// Its own path then: a directory that was moved is not missed under its old name.
@@ -33,7 +33,7 @@ pub(crate) struct LogSet {
     directories: Vec<PathBuf>,
     /// Not there, or not readable: told at each start.
     missed: BTreeSet<PathBuf>,
-    /// What stands in each of `directories`.
+    /// Contents of each of `directories`.
     known: Vec<Option<LogDirectoryRecord>>,
 }
 

@@ -1,7 +1,6 @@
-//! The logs of a node at its start. All are read first: then every number that was used is known, and
-//! shards can be put together. They queue what the logs hand over while it is read, so that no more
-//! than some batches of it are in memory beside the queue. Nothing is done about it, and nothing
-//! listens, until all logs are ready.
+//! The logs of a node at its start. All are read first, so that all used numbers are known, and shards can be built.
+//! Shards queue the messages while the logs are read, so only some batches are in memory besides the queue. Delivery
+//! and listening start only after all logs are ready.
 
 use crate::commit_thread::{Inbound, Log, LogStateReporter, mib};
 use crate::console::ConsoleLog;
@@ -28,7 +27,7 @@ const BATCH: usize = 256;
 /// Batches that wait for a shard at most.
 const BATCHES_MAX: usize = 4;
 
-/// What a shard gets before it runs.
+/// Input of a shard before it runs.
 pub(crate) enum RecoveryEvent {
     /// Messages that were queued when the server stopped.
     Messages(Vec<RecoveredMessage>),
@@ -36,7 +35,7 @@ pub(crate) enum RecoveryEvent {
     Ready,
 }
 
-/// Where a shard receives them.
+/// A shard's receiver of recovered messages.
 pub(crate) type RecoveredReceiver = std_mpsc::Receiver<RecoveryEvent>;
 
 /// Messages on their way from the logs to the shards that adopt them.
@@ -64,7 +63,7 @@ impl Distribution {
     fn send(&mut self, shard: usize) {
         let messages = std::mem::take(&mut self.waiting[shard]);
         if !messages.is_empty() {
-            // A shard that could not be started has dropped its end, and says why elsewhere.
+            // A shard that failed to start has dropped its receiver, and reports its error itself.
             let _ = self.shards[shard].send(RecoveryEvent::Messages(messages));
         }
     }
@@ -177,7 +176,7 @@ pub(crate) fn read_logs(
     progress: &dyn Fn(&str),
     (files, console): (&StateFiles, &ConsoleLog),
 ) -> Result<Vec<ReadLog>, String> {
-    // What is only in memory is missed nowhere.
+    // A spool in memory belongs to no set.
     let is_kept = config.spool.durability != config::Durability::Memory;
     let set = is_kept
         .then(|| LogSet::look(&config.spool.paths, progress, (files, console)))

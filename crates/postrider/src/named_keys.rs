@@ -29,7 +29,7 @@ pub(crate) struct NamedKeys {
     wait_max: Duration,
 }
 
-/// Who waits for each file that is read now.
+/// Waiting callers for each file that is being read.
 type KeyWaiters = BTreeMap<PathBuf, Vec<oneshot::Sender<ReadKey>>>;
 
 impl Default for NamedKeys {
@@ -44,7 +44,7 @@ impl NamedKeys {
         NamedKeys { waiting: Arc::default(), reads, wait_max }
     }
 
-    /// What `read` gives for a file, which is called unless somebody reads it already.
+    /// The result of `read` for a file; concurrent callers share one read.
     async fn read_once(
         self,
         path: PathBuf,
@@ -52,7 +52,7 @@ impl NamedKeys {
     ) -> ReadKey {
         let (sender, receiver) = oneshot::channel();
         if !self.wait_beside_others(&path, sender) {
-            // By a task: whoever asked may give up before its turn.
+            // In a separate task, since this caller may be dropped before its turn.
             tokio::spawn(self.clone().read_in_turn(path.clone(), read));
         }
         match timeout(self.wait_max, receiver).await {
@@ -95,7 +95,7 @@ impl NamedKeys {
     }
 }
 
-/// Whether anybody waits for it still; it is forgotten otherwise.
+/// Returns true if a caller still waits for the file; otherwise forgets it.
 fn is_waited_for(waiting: &Mutex<KeyWaiters>, path: &Path) -> bool {
     let mut waiting = lock(waiting);
     let is_waited = waiting.get(path).is_some_and(|all| all.iter().any(|one| !one.is_closed()));

@@ -34,17 +34,18 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// How long transactions may go on after a stop was asked for.
+/// Time for transactions to finish after a stop request.
 pub(crate) const GRACE_MS: u64 = 4_500;
 
-/// What is to be written at the end is waited for so long, where a disk does not answer.
+/// Timeout for the last writes to a disk that does not respond.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
 
-/// The same where it is known that the disk of a spool does not answer: what is left is done again after the next start.
+/// The same where it is known that the disk of a spool does not answer: what is left is done again after the next
+/// start.
 const HANGING_GRACE_MS: u64 = 2_000;
 const HANGING_CLOSE_MAX: Duration = Duration::from_millis(500);
 
-/// Why a relay can't be started.
+/// The reason why the server cannot start.
 pub(crate) enum StartError {
     /// There is no configuration, or what it names can't be used.
     Wrong(LoadError),
@@ -77,11 +78,11 @@ pub(crate) struct Node {
     logs: Vec<Log>,
     events: Option<EventLog>,
     stop_accepting: Watched<bool>,
-    /// Where it listens, in the order of the configuration.
+    /// The listening addresses, in the order of the configuration.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) metrics: NodeMetrics,
     pub(crate) started: Start,
-    /// What an operator has stopped, and rules of shaping have set in force.
+    /// Suspensions by operators, and effects of shaping rules.
     pub(crate) orders: Orders,
     shared: Arc<SharedState>,
     tables: Arc<Registry>,
@@ -107,7 +108,7 @@ impl Node {
         &self.tables
     }
 
-    /// Where the numbers of tables come from.
+    /// The source of table metrics.
     pub(crate) fn table_numbers(&self) -> TableNumbers {
         let tables = Arc::clone(&self.tables);
         TableNumbers::new(move || tables.numbers())
@@ -118,7 +119,7 @@ impl Node {
         self.warmups.sources()
     }
 
-    /// What rules of shaping have set in force.
+    /// Effects of shaping rules in force.
     pub(crate) fn effects(&self) -> Vec<Effect> {
         self.shared.rules.effects().into_iter().filter(Effect::is_in_force).collect()
     }
@@ -143,7 +144,7 @@ impl Node {
         self.logs.iter().map(count).sum()
     }
 
-    /// Finds what is wrong when called, for as long as anybody wants to know.
+    /// A function that finds the current problems.
     pub(crate) fn problem_finder(&self) -> ProblemFinder {
         self.problems.finder()
     }
@@ -153,7 +154,7 @@ impl Node {
         &self.shared.problems
     }
 
-    /// Waits until a log writes no more and it is time to start again: recovery makes one of it again. Why, in a
+    /// Waits until a log stops writing and a restart is due, so that recovery can repair it. Returns the reason in a
     /// sentence.
     pub(crate) fn end_of_logs(&self) -> impl Future<Output = String> + use<> {
         let logs = self.logs.iter().map(|log| Arc::clone(&log.status)).collect();
@@ -178,7 +179,7 @@ impl Node {
         &self.shared.pressures
     }
 
-    /// How long a stop lets transactions finish, and waits for what it closes.
+    /// The grace period for transactions, and the timeout for closing.
     fn patience(&self) -> (u64, Duration) {
         let now = self.started.elapsed();
         let hangs = |log: &Log| {
@@ -190,8 +191,8 @@ impl Node {
         }
     }
 
-    /// Stops: no new connections, transactions finish for a while, the rest gets 421, what was
-    /// delivered is settled, the logs are closed. Whatever hangs is left as it is after some seconds.
+    /// Stops the server: refuses new connections, lets transactions finish for a while, replies 421 to the rest,
+    /// settles deliveries and closes the logs. Work that hangs is abandoned after some seconds.
     pub(crate) async fn stop(self, console: &Arc<ConsoleLog>) {
         self.stop_accepting.set(true);
         let (grace_ms, close_max) = self.patience();

@@ -1,4 +1,4 @@
-//! What a node counts, by who counts it.
+//! The metrics of a node, grouped by their source.
 
 use mta::metrics::{
     ClassMetrics, EventMetrics, LogMetrics, MailboxMetrics, MetricSet, Metrics, PolicyMetrics,

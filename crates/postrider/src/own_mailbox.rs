@@ -1,5 +1,5 @@
-//! Looks now and then into the mailbox in the spool's directory that keeps the postmaster's mail: its
-//! quota follows what somebody reads and removes there.
+//! Measures the postmaster's mailbox in the spool directory at intervals: its quota follows messages that are read and
+//! removed there.
 
 use crate::console::ConsoleLog;
 use crate::file_watch::FileWatch;
@@ -10,12 +10,12 @@ use mta::shared::SharedState;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between two looks. What is accepted meanwhile counts as if it were in the mailbox.
+/// Interval of measurements. Messages accepted since the last one count as if they were in the mailbox.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Mail that nobody fetches is logged as often.
 const LOGGED_EVERY: Duration = Duration::from_secs(86_400);
 
-/// Looks for as long as there is anybody who wants to know.
+/// Measures the mailbox for as long as the shared state exists.
 pub(crate) fn watch(shared: &Arc<SharedState>, files: &FileWatch, console: &Arc<ConsoleLog>) {
     look(shared);
     let console = Arc::clone(console);
@@ -23,7 +23,7 @@ pub(crate) fn watch(shared: &Arc<SharedState>, files: &FileWatch, console: &Arc<
     files.follow(shared, move |shared| looks.go_on(shared, &console));
 }
 
-/// What of the mailbox was seen and logged.
+/// Times of the last measurement and the last log line.
 struct MailboxSightings {
     looked: Instant,
     logged: Option<Instant>,

@@ -1,4 +1,4 @@
-//! How connections to next hops are encrypted.
+//! TLS with next hops.
 
 mod dane;
 
@@ -16,8 +16,8 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// What handshakes with next hops begin with, for all shards: sessions are resumed on any of them. Each
-/// policy has sessions of its own, so that none begins with what another trusted.
+/// TLS client configurations for all shards, so that sessions resume on any shard. Each policy has its own sessions, so
+/// no session relies on the trust of a different policy.
 #[derive(Debug, Default)]
 pub(crate) struct PeerTls {
     anyone: Mutex<Option<Arc<ClientConfig>>>,
@@ -47,7 +47,7 @@ impl PeerTls {
         Ok(config)
     }
 
-    /// What judges certificates by this machine's roots.
+    /// A certificate verifier with this machine's roots.
     ///
     /// # Errors
     /// As [`PeerTls::client`].
@@ -64,8 +64,8 @@ impl PeerTls {
     }
 }
 
-/// For one connection. Each host's records are another trust, and whoever signs a zone can have as many as
-/// he likes: nothing is remembered of them, so handshakes with such hosts are whole ones.
+/// A configuration for one connection. Each host's TLSA records are a separate trust, and the owner of a signed zone
+/// can have any number. So no sessions are stored, and handshakes with these hosts are full ones.
 fn by_records(trust: &Arc<DaneTrust>) -> io::Result<Arc<ClientConfig>> {
     let mut config = judged_by(Dane(Arc::clone(trust)))?;
     config.resumption = Resumption::disabled();
@@ -85,10 +85,10 @@ fn judged_by(judge: impl PeerCertPolicy) -> io::Result<ClientConfig> {
     Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
 }
 
-/// What takes certificates that are valid by the roots of this machine.
+/// A configuration that accepts certificates valid by this machine's roots.
 ///
 /// # Errors
-/// There are none, or some can't be read for now ([`lack::is_ours`]).
+/// Returns an error if no root exists, or if some are temporarily unreadable ([`lack::is_ours`]).
 pub(crate) fn verifying() -> io::Result<ClientConfig> {
     verifying_by(roots()?)
 }
@@ -103,17 +103,17 @@ fn roots() -> io::Result<RootCertStore> {
     Ok(roots)
 }
 
-/// What takes certificates that are valid by these.
+/// A configuration that accepts certificates valid by these roots.
 ///
 /// # Errors
-/// When TLS can't be had.
+/// Returns an error if TLS is not available.
 pub(crate) fn verifying_by(roots: RootCertStore) -> io::Result<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(crypto::provider());
     let builder = builder.with_safe_default_protocol_versions().map_err(io::Error::other)?;
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// Whose certificate will do.
+/// Decides which peer certificates are acceptable.
 trait PeerCertPolicy: fmt::Debug + Send + Sync + 'static {
     /// The peer has to show that it has the key of its certificate.
     const WITH_ITS_KEY: bool = true;
@@ -129,10 +129,10 @@ trait PeerCertPolicy: fmt::Debug + Send + Sync + 'static {
     ) -> Result<(), Error>;
 }
 
-/// Takes whatever certificate there is: encryption alone keeps those out who only listen (RFC 7435). It need
-/// not even be one that can be read, nor the peer have its key: whoever is between could show one of his own,
-/// and have its key, so asking for that would only send more mail in clear. What is said stays secret by the
-/// ephemeral keys, which no certificate has a part in.
+/// Accepts any certificate: encryption alone protects against passive listeners (RFC 7435). The certificate need not
+/// even be readable, nor the peer have its key. A man in the middle could present its own certificate and key, so this
+/// check would only send more mail in clear text. The session is kept secret by ephemeral keys, independent of the
+/// certificate.
 #[derive(Debug)]
 struct AnyPeerCertificate;
 
@@ -150,7 +150,7 @@ impl PeerCertPolicy for AnyPeerCertificate {
     }
 }
 
-/// What the judge says of the certificate, and whether the peer has its key.
+/// Applies a policy to the certificate, and checks the proof of its key.
 #[derive(Debug)]
 struct PeerCertVerifier<J> {
     judge: J,

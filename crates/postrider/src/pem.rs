@@ -51,10 +51,10 @@ pub(crate) fn key_in(text: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     PrivateKeyDer::from_pem_slice(text).map_err(|error| error.to_string())
 }
 
-/// The roots of this machine. What is no certificate among them, or may not be read, leaves the others.
+/// The roots of this machine. Invalid or forbidden files are skipped.
 ///
 /// # Errors
-/// Some could not be read for lack of something that passes: those that were must not be taken for all.
+/// Returns an error if a temporary exhaustion of resources made some unreadable: the rest must not pass for all.
 pub(crate) fn native_roots() -> io::Result<Vec<CertificateDer<'static>>> {
     let found = rustls_native_certs::load_native_certs();
     match found.errors.iter().find(|error| is_passing(&error.kind)) {
@@ -80,7 +80,7 @@ pub(crate) fn roots(path: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// What is wrong with a file.
+/// An error with the file's path.
 pub(crate) fn about(path: &Path, error: impl Display) -> String {
     format!("{}: {error}", path.display())
 }

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a server without a log that writes goes on: what is under way is answered, and watchdogs see why.
+/// Time for which a server without a writing log continues: requests in progress are answered, and watchdogs see the
+/// reason.
 pub(crate) const GRACE: Duration = Duration::from_secs(20);
-/// How often it is looked at.
+/// Interval of the checks.
 pub(crate) const LOOKED_EVERY: Duration = Duration::from_secs(1);
 /// The file by which a disk is tried.
 const TRIAL: &str = "trial";
@@ -52,7 +53,7 @@ pub(crate) async fn wait(
     }
 }
 
-/// Whether a disk takes what is written to it.
+/// Tests that a disk accepts writes.
 fn try_out(directory: &Path) -> io::Result<()> {
     let path = directory.join(TRIAL);
     let tried = File::create(&path).and_then(|mut file| {

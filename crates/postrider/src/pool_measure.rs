@@ -1,5 +1,6 @@
-//! How a pool is measured that lives in the program: a hundred networks of strangers press on it; of a hundred
-//! requests of others none is refused, 95 are served soon, and the list of problems names the pool meanwhile.
+//! Load test of a pool in this program. A hundred networks of unauthenticated clients fill it. Of a hundred requests
+//! from well-behaved clients none is refused, 95 are served promptly, and the list of problems names the pool under
+//! load.
 
 use mail::{Mono, Wall};
 use mta::pools::{POOLS, PoolId};
@@ -39,7 +40,7 @@ impl PoolGauge {
         PoolGauge { word: pool.word(), pools, problems, started: Instant::now() }
     }
 
-    /// What `status` says of its pressure, if it names the pool.
+    /// The pool's problem in `status`, if any.
     pub(crate) fn shown(&self) -> Option<Problem> {
         let elapsed = self.started.elapsed();
         let wall = Wall(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
@@ -64,7 +65,7 @@ impl PoolGauge {
     }
 }
 
-/// How long it takes, in milliseconds of tokio's clock.
+/// Duration in milliseconds of tokio's clock.
 pub(crate) async fn millis<T>(asked: impl Future<Output = T>) -> (T, u64) {
     let began = Instant::now();
     let answer = asked.await;

@@ -1,6 +1,6 @@
-//! Another configuration while the server runs. Its files are read on a thread of its own: one of them may lie on a
-//! disk that hangs, and orders, questions and signals are answered meanwhile. All is read, then all is put in force,
-//! or nothing is.
+//! Reloads the configuration while the server runs. Files are read on a separate thread, since one may lie on a disk
+//! that hangs; commands, lookups and signals are handled in that time. All files are read first, then all changes take
+//! effect, or none.
 
 use crate::commands::load;
 use crate::console::ConsoleLog;
@@ -21,12 +21,12 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
-/// Who asked for a reload is answered by then, done or not.
+/// Timeout for the answer to a reload request, complete or not.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Reloads that wait for files which do not answer. A further one has to wait for them.
 const HANGING_MAX: usize = 4;
 
-/// What a reload changes.
+/// The state that a reload changes.
 pub(crate) struct Reloadable {
     /// The configuration that the server was started with.
     pub(crate) first: Arc<Config>,
@@ -45,8 +45,8 @@ impl Reloadable {
         prepared.map_err(|mistakes| load::one_line(&mistakes))
     }
 
-    /// Reads the configuration again and puts it in force, or keeps the old one and says why; `None`: it was given up
-    /// meanwhile.
+    /// Reads the configuration and adopts it, or keeps the old one and returns the reason; `None` if the reload was
+    /// abandoned.
     fn reload(
         &self,
         file: Option<&Path>,
@@ -78,11 +78,11 @@ impl Reloadable {
     }
 }
 
-/// How far a reload is.
+/// Progress of a reload.
 #[derive(Debug, Default)]
 struct ReloadStep {
     stage: AtomicU8,
-    /// What it reads.
+    /// The file that it reads.
     what: Mutex<String>,
 }
 
@@ -99,12 +99,12 @@ impl ReloadStep {
         lock(&self.what).clone()
     }
 
-    /// Whether what was read is to be put in force.
+    /// Returns true if the configuration may be adopted.
     fn begin_adoption(&self) -> bool {
         self.end_reading(ADOPTS)
     }
 
-    /// Whether nothing is put in force any more, whatever is read yet.
+    /// Abandons the reload; false if its adoption has begun.
     fn give_up(&self) -> bool {
         self.end_reading(IS_GIVEN_UP)
     }
@@ -121,14 +121,14 @@ pub(crate) struct Reloads {
     file: Option<PathBuf>,
     console: Arc<ConsoleLog>,
     current: Option<PendingReload>,
-    /// A signal came meanwhile: what is read now may be older than what it was about.
+    /// A signal arrived during the reload, which may have read older files.
     is_wanted_again: bool,
     /// Those that were given up, and wait for files still.
     hanging: Vec<thread::JoinHandle<()>>,
     late: Arc<LateReload>,
 }
 
-/// The reload that is under way, for others to see: since when, and how far it is.
+/// The current reload, for the list of problems: its start and its progress.
 #[derive(Debug, Default)]
 struct LateReload(Mutex<Option<(Instant, Arc<ReloadStep>)>>);
 
@@ -159,7 +159,7 @@ struct PendingReload {
     step: Arc<ReloadStep>,
     done: oneshot::Receiver<OrderResult>,
     thread: thread::JoinHandle<()>,
-    /// Who waits for it; `None`: nobody, or it was answered.
+    /// The pending answer; `None` if there is none, or it was sent.
     answer: Option<NodeAnswer>,
     is_late: bool,
 }
@@ -184,8 +184,8 @@ impl Reloads {
         }
     }
 
-    /// Begins one, unless one is under way. What comes of it is on the console, and the answer. One that waits for
-    /// files since long makes room for another.
+    /// Begins a reload, unless one is running. The result is logged and answered. A reload that has waited long for
+    /// files is abandoned in favour of the new one.
     pub(crate) fn begin(&mut self, answer: Option<NodeAnswer>) {
         match self.start() {
             Ok(current) => self.current = Some(PendingReload { answer, ..current }),
@@ -230,7 +230,7 @@ impl Reloads {
         Ok(PendingReload { began, step, done, thread, answer: None, is_late })
     }
 
-    /// Waits for what comes of the one that is under way, and answers. May be dropped and called again.
+    /// Waits for the end of the current reload, and answers. May be dropped and called again.
     pub(crate) async fn answered(&mut self) {
         let Some(current) = &mut self.current else { return std::future::pending().await };
         let late = current.began + ANSWER_MAX;

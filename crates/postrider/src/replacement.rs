@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The mode of a file that nobody said anything about.
+/// Default mode of a new file.
 const MODE: u32 = 0o644;
 
 /// A file that is written beside `target`, as `target.new`, under a lock: one build at a time. Without
@@ -24,11 +24,11 @@ pub(crate) struct Replacement {
 }
 
 impl Replacement {
-    /// Begins with an empty file. It gets the owner and mode of the file whose place it takes; where
-    /// there is none, the mode of `source` as far as reading and its owner's writing go.
+    /// Creates an empty file. It gets the owner and mode of the file to replace; if none exists, the mode of `source`,
+    /// limited to reading and to writing by its owner.
     ///
     /// # Errors
-    /// A sentence.
+    /// Returns a sentence.
     pub(crate) fn create(target: &Path, source: Option<&fs::Metadata>) -> Result<Self, String> {
         // Of a link, the file that it leads to is replaced, not the link.
         let target = match fs::canonicalize(target) {
@@ -77,17 +77,17 @@ impl Replacement {
         Arc::clone(&self.file)
     }
 
-    /// Where the file is until it is placed.
+    /// The path of the new file before it is placed.
     pub(crate) fn path(&self) -> &Path {
         &self.fresh
     }
 
-    /// What went wrong, with the file's name.
+    /// An error with the file's name.
     pub(crate) fn wrong(&self, error: &dyn std::fmt::Display) -> String {
         format!("{}: {error}", self.fresh.display())
     }
 
-    /// A file beside it for what is needed meanwhile. It has no name: nothing of it stays.
+    /// A temporary file beside it, without a name, so that it disappears when closed.
     pub(crate) fn scratch(&self) -> io::Result<File> {
         let mut path = self.fresh.clone().into_os_string();
         path.push(".scratch");
@@ -98,10 +98,10 @@ impl Replacement {
         Ok(file)
     }
 
-    /// Makes it durable, then puts it in the place of the old one in one step, then makes that durable.
+    /// Syncs the file, renames it over the old one, and syncs the directory.
     ///
     /// # Errors
-    /// A sentence. Where only the last failed the file is in its place, and a crash may put the old one back.
+    /// Returns a sentence. If only the last sync failed, the file is in its place, and a crash may restore the old one.
     pub(crate) fn place(mut self) -> Result<(), String> {
         let placed = || {
             self.file.sync_all()?;

@@ -11,11 +11,11 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What peers' refusals mean, and the rules of shaping that listen for them. Providers that rules name are looked for
-/// if the shaping files could be read (`is_shaped`).
+/// Reads the reply classes, and the shaping rules that use them. Providers in rules are looked up only if the shaping
+/// files could be read (`is_shaped`).
 ///
 /// # Errors
-/// All mistakes, each at the key that names its file.
+/// Returns all errors, each at the key that names its file.
 pub(crate) fn read_with_rules(
     config: &Config,
     is_shaped: bool,

@@ -3,7 +3,7 @@
 const BEGIN: &[u8] = b"{\"crc32c\":\"";
 const END: &[u8] = b"\"}\n";
 
-/// What the line takes.
+/// Size of the seal line.
 pub(crate) const SEAL_BYTES: usize = BEGIN.len() + 8 + END.len();
 
 /// Text without the line.
@@ -17,7 +17,7 @@ pub(crate) enum SealedContent<'t> {
     Damaged(&'t [u8]),
 }
 
-/// What is said of text that is not what was written.
+/// The error for text that differs from the written one.
 pub(crate) const DAMAGED: &str = "its checksum is wrong";
 
 /// The line of a text, which ends with a line end.
@@ -43,10 +43,10 @@ pub(crate) fn opened(file: &[u8]) -> SealedContent<'_> {
     if line == seal_of(text) { SealedContent::Whole(text) } else { SealedContent::Damaged(text) }
 }
 
-/// The text, where it may have been written by an earlier version.
+/// The text, possibly written by an earlier version without a seal.
 ///
 /// # Errors
-/// It is not what was written, in words.
+/// Returns an error if it differs from the written text.
 pub(crate) fn checked(file: &[u8]) -> Result<&[u8], &'static str> {
     match opened(file) {
         SealedContent::Whole(text) | SealedContent::Without(text) => Ok(text),

@@ -1,5 +1,5 @@
-//! Where a secret stands that the configuration names: in a file, in one that systemd hands over
-//! (`$CREDENTIALS_DIRECTORY/NAME`), or in the environment (`env:NAME`).
+//! Locations of secrets in the configuration: a file, a systemd credential (`$CREDENTIALS_DIRECTORY/NAME`), or an
+//! environment variable (`env:NAME`).
 
 use crate::under_way::WorkRegistry;
 use std::borrow::Cow;
@@ -11,24 +11,24 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use zeroize::Zeroizing;
 
-/// What systemd hands over stands below the directory that it names in this variable.
+/// The environment variable with systemd's directory of credentials.
 const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 
-/// What a variable of the environment is named by.
+/// Prefix of environment variables.
 const VARIABLE: &[u8] = b"env:";
 
 /// Reads of one place at once. One that hangs keeps its thread, and all that is done aside shares those.
 const READS_MAX: usize = 4;
 
-/// What is read aside, all of the process.
+/// All reads on separate threads in this process.
 static READS: LazyLock<WorkRegistry> = LazyLock::new(WorkRegistry::default);
 
-/// What is read aside now, for the list of problems.
+/// Current reads on separate threads, for the list of problems.
 pub(crate) fn reads() -> WorkRegistry {
     READS.clone()
 }
 
-/// Where it stands.
+/// The location of a secret.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum SecretLocation<'a> {
     File(Cow<'a, Path>),
@@ -53,10 +53,10 @@ impl<'a> SecretLocation<'a> {
         Ok(SecretLocation::File(Cow::Owned(PathBuf::from(directory).join(name))))
     }
 
-    /// What stands there; of what is longer than `bytes_max` one byte more.
+    /// Reads the secret, up to `bytes_max` plus one byte, which shows an excess.
     ///
     /// # Errors
-    /// It can't be read, or there is no such variable.
+    /// Returns an error for an unreadable file or a missing variable.
     pub(crate) fn read(&self, bytes_max: u64) -> io::Result<Zeroizing<Vec<u8>>> {
         let mut content = Zeroizing::new(Vec::new());
         let most = bytes_max.saturating_add(1);
@@ -74,11 +74,11 @@ impl<'a> SecretLocation<'a> {
     }
 }
 
-/// The first line of what stands at a place, which may have so many bytes; `key` names the place in what is
-/// said of it. Read for each use, so that a new one needs no reload.
+/// Reads the first line at a location, up to `bytes_max`; `key` names the location in errors. It is read for each use,
+/// so that a new secret needs no reload.
 ///
 /// # Errors
-/// Why there is none, with the place.
+/// Returns the reason and the location if there is no secret.
 pub(crate) fn first_line(
     key: &str,
     written: &Path,
@@ -100,10 +100,10 @@ pub(crate) fn first_line(
     Ok(Zeroizing::new(line.to_owned()))
 }
 
-/// The same, on a thread of its own: the file may hang, and others have something to do meanwhile.
+/// As [`first_line`], on a separate thread, because the file may hang.
 ///
 /// # Errors
-/// Why there is none, with the place.
+/// Returns the reason and the location if there is no secret.
 pub(crate) async fn first_line_aside(
     key: &'static str,
     written: &Path,
@@ -114,10 +114,10 @@ pub(crate) async fn first_line_aside(
     aside(&what, move || first_line(key, &written, bytes_max)).await
 }
 
-/// What `work` gives, on a thread where it may wait for a disk; `what` names the place.
+/// Runs `work` on a thread that may wait for a disk; `what` names the location.
 ///
 /// # Errors
-/// As `work` says, or the place hangs.
+/// Returns the error of `work`, or a timeout.
 pub(crate) async fn aside<T: Send + 'static>(
     what: &str,
     work: impl FnOnce() -> Result<T, String> + Send + 'static,

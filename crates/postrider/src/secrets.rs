@@ -90,7 +90,7 @@ fn read_srs(config: &mut Config) -> Result<(), String> {
     Ok(())
 }
 
-/// Who may not read a secret: all others than its owner and its group.
+/// Mode bits for users other than the owner and the group, which a secret must not have.
 const OTHERS: u32 = 0o007;
 
 /// Reads what a route logs in with: the file has one line.
@@ -152,7 +152,7 @@ pub(crate) fn read_base64url(path: &Path) -> Result<Secret, String> {
 pub(crate) struct WatchedSecrets {
     console: Arc<ConsoleLog>,
     watch: Arc<FileWatch>,
-    /// Why files that have changed are not used.
+    /// The reasons why changed files are not used.
     pub(crate) troubles: Conditions,
     /// Looks at them.
     pub(crate) under_way: WorkRegistry,
@@ -200,7 +200,7 @@ impl WatchedSecrets {
         }
     }
 
-    /// Looks at one of them; whether anybody needs it still.
+    /// Checks one secret. Returns true if it is still in use.
     fn look(&self, watched: &mut WatchedSecret) -> bool {
         let Some(file) = watched.file.upgrade() else {
             watched.reported.iter().for_each(|source| self.troubles.clear(source));

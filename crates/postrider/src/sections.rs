@@ -1,5 +1,4 @@
-//! What may stand in the configuration of this program: what the floors below know, and a line for each section
-//! that something of the program's own has.
+//! The configuration sections of this program: those of the crates below, and a line for each section of its own.
 
 #[cfg(test)]
 mod tests;

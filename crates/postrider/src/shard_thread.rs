@@ -39,17 +39,17 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-/// What every shard thread is given alike.
+/// The common context of all shard threads.
 #[derive(Clone)]
 pub(crate) struct ShardContext {
     pub(crate) config: Arc<Config>,
     pub(crate) ports: Vec<Arc<LogPort>>,
     pub(crate) shared: Arc<SharedState>,
     pub(crate) shards: Vec<ShardSender<AcceptedSocket>>,
-    /// What an operator has suspended.
+    /// Suspensions by operators.
     pub(crate) suspensions: Arc<[Suspension]>,
     pub(crate) console: Arc<ConsoleLog>,
-    /// When the process was started: all shards speak of the same moments.
+    /// Start of the process, the origin of time for all shards.
     pub(crate) started: Start,
     pub(crate) store: MailboxFiles,
     pub(crate) resolver: Resolver,
@@ -64,26 +64,26 @@ pub(crate) struct ShardContext {
     pub(crate) books: PersistentState,
 }
 
-/// What one shard thread is given.
+/// The context of one shard thread.
 pub(crate) struct ShardSeed {
     pub(crate) number: u16,
     pub(crate) common: ShardContext,
     pub(crate) inbox: mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>,
-    /// What the logs held.
+    /// Messages recovered from the logs.
     pub(crate) recovered: RecoveredReceiver,
-    /// What takes its events.
+    /// Receivers of its events.
     pub(crate) events: Vec<EventTaker>,
     pub(crate) metrics: Arc<Metrics>,
     /// Shard 0 listens for all.
     pub(crate) acceptor: Option<AcceptorSeed>,
 }
 
-/// Where acceptors listen, or why they can't.
+/// The listening addresses, or the error of binding.
 pub(crate) type BoundAddresses = io::Result<Vec<SocketAddr>>;
 
-/// What the shard that listens is given.
+/// The context of the shard that listens.
 pub(crate) struct AcceptorSeed {
-    /// Where to tell the addresses, or why one of them can't be had.
+    /// Receives the addresses, or the error of binding.
     pub(crate) bound: std_mpsc::Sender<BoundAddresses>,
     pub(crate) stop: Watcher<bool>,
 }
@@ -188,7 +188,7 @@ fn adopt_all(shard: &Rc<Shard<Real>>, recovered: &RecoveredReceiver) -> bool {
     }
 }
 
-/// What the acceptors of all listeners need.
+/// The context of all acceptors.
 struct AcceptorContext<'a> {
     world: &'a Real,
     config: &'a Config,
@@ -256,7 +256,7 @@ impl Console for SharedConsole {
     }
 }
 
-/// What takes a shard's events: the event log's queue, and services that want to know.
+/// The receivers of a shard's events: the event log's queue, and services.
 struct SharedEvents(Vec<EventTaker>);
 
 impl EventSink for SharedEvents {

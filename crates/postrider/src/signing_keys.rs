@@ -45,7 +45,7 @@ struct WatchedKeyFile {
 
 struct ReadFile {
     stamps: Vec<Stamp>,
-    /// Why the file is not used as it is now.
+    /// The reason why the current file is not used.
     unread: Option<String>,
 }
 
@@ -103,7 +103,7 @@ impl SigningKeys {
         if looks.find_change(&stamps, &mut before) {
             self.read_anew(key, &mut before);
         } else if looks.is_same() {
-            // What could not be used is gone, and what is in use is there again.
+            // The unusable file is gone, and the one in use is back.
             lock(&key.read).unread = None;
         }
     }

@@ -1,5 +1,5 @@
-//! What an operator has suspended, kept in a small file in the first spool directory: a suspension
-//! stands until it is resumed, whatever restarts in between.
+//! Suspensions by operators, stored in a state file in the first spool directory, so that they survive restarts until
+//! they are resumed.
 
 use crate::kept_file::{StateFile, StoredEntries};
 use mail::Wall;
@@ -21,13 +21,13 @@ const NAME_BYTES_MAX: usize = 1_024;
 pub(crate) struct Suspensions {
     file: StateFile,
     all: Vec<Suspension>,
-    /// Why the file does not have all: a sentence.
+    /// The reason why the file is incomplete, in a sentence.
     unkept: Option<String>,
 }
 
 impl Suspensions {
-    /// Reads what an earlier server kept in `directory`. Where that can't be read, all delivery is suspended until
-    /// it is resumed: what was suspended must not go out because of that. Why it is, in a sentence.
+    /// Loads the suspensions of an earlier process from `directory`. If the file is unreadable, all delivery is
+    /// suspended until it is resumed, so that suspended mail stays suspended. Returns the reason in a sentence.
     pub(crate) fn open(directory: &Path, now: Wall) -> (Suspensions, Option<String>) {
         let file = StateFile::new(directory, NAME, "what is suspended");
         let StoredEntries { entries, lost } = file.read();
@@ -44,7 +44,7 @@ impl Suspensions {
         (suspensions, lost)
     }
 
-    /// Where they are kept.
+    /// The path of the file.
     pub(crate) fn shown(&self) -> String {
         self.file.shown()
     }
@@ -54,7 +54,7 @@ impl Suspensions {
         self.all.iter().filter(|s| s.until.is_none_or(|until| until > now)).cloned().collect()
     }
 
-    /// Why what is in force is not what a restart will find: a sentence, until the file can be written.
+    /// The reason why a restart would lose suspensions in force, in a sentence, until the file can be written.
     pub(crate) fn unkept(&self) -> Option<&str> {
         self.unkept.as_deref()
     }
@@ -66,11 +66,11 @@ impl Suspensions {
         }
     }
 
-    /// Suspends, or changes the reason and end of what is suspended. Says what was done. An order is in force though
-    /// its file can't be written: whoever stops mail that must not go out does not wait for room on a disk.
+    /// Adds a suspension, or changes the reason and end of an existing one. Returns a report. A suspension is in force
+    /// even if its file cannot be written: stopping mail must not depend on disk space.
     ///
     /// # Errors
-    /// A sentence; nothing has changed then.
+    /// Returns a sentence; nothing has changed then.
     pub(crate) fn suspend(&mut self, mut new: Suspension, now: Wall) -> Result<String, String> {
         if new.until.is_some_and(|until| until <= now) {
             return Err("it would have ended already".to_owned());

@@ -1,7 +1,7 @@
-//! What strangers wrote must neither drive the operator's terminal nor change how it reads.
+//! Text from unauthenticated clients must neither control the operator's terminal nor disguise its contents.
 
-/// Whether a character is not to be shown: controls, and those that show nothing but turn, join or
-/// hide the text around them (Unicode's category Cf, and its line and paragraph separators).
+/// Returns true if a character must be hidden: controls, and invisible characters that turn, join or hide the text
+/// around them (Unicode's category Cf, and its line and paragraph separators).
 pub(crate) fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,

@@ -1,5 +1,4 @@
-//! Work on files that is under way: whoever asks sees what has not come back for long, from outside the thread
-//! that hangs.
+//! A registry of running file operations: other threads can see operations that have been running for long.
 
 use crate::mutex::lock;
 use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
@@ -37,10 +36,10 @@ impl WorkRegistry {
         WorkGuard { under_way: self.clone(), number }
     }
 
-    /// Begins some, unless as much of the same is under way: what hangs must not take all threads.
+    /// Begins an operation, unless `most` of the same kind are running: a hanging disk must not use all threads.
     ///
     /// # Errors
-    /// A sentence about the oldest of it.
+    /// Returns a sentence about the oldest operation.
     pub(crate) fn begin_at_most(&self, most: usize, what: &str) -> Result<WorkGuard, String> {
         let (count, oldest) = {
             let all = lock(&self.0);

@@ -13,14 +13,14 @@ use prometheus_client::registry::Unit;
 use std::sync::Arc;
 use std::{fmt, slice};
 
-/// Where the numbers come from.
+/// Sources of metrics.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers {
     pub(crate) node: NodeMetrics,
     pub(crate) pools: Arc<Pressures>,
-    /// Those of tables whose answers come from elsewhere, or are copies of what is there.
+    /// Metrics of remote tables and of copied directories.
     pub(crate) tables: TableNumbers,
-    /// When the server started.
+    /// Start of the server.
     pub(crate) started: Start,
 }
 
@@ -49,7 +49,7 @@ impl Collector for Numbers {
     }
 }
 
-/// What one metric says, and the labels that tell it from others of its name.
+/// One value of a metric, with its labels.
 struct Row<'a> {
     name: &'static str,
     help: &'static str,
@@ -143,7 +143,7 @@ fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-/// What every server says about its own process.
+/// Common metrics of a server process.
 fn encode_process(encoder: &mut DescriptorEncoder<'_>, started: Start) -> fmt::Result {
     let uptime = started.elapsed().0 / 1_000_000;
     encoder

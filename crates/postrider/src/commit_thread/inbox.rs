@@ -1,17 +1,17 @@
-//! What waits for the commit thread, and how long a batch waits for more of it.
+//! The queue of the commit thread, and the group commit delay of a batch.
 
 use spool::{IoDone, Request};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a batch waits at most for as many as the last one had. A sync costs the processor
-/// about as much as ten messages do: under load it should carry many.
+/// Maximum time that a batch waits for the size of the last one. A sync costs as much processor time as about ten
+/// messages, so under load it should commit many.
 const GATHER: Duration = Duration::from_millis(1);
 /// From so many requests in a batch on there is a crowd worth waiting for.
 const CROWD: usize = 6;
 /// More are never waited for.
 const CROWD_MAX: usize = 128;
-/// How many have to be there after [`GATHER`] for the batch to wait on, step by step.
+/// Minimum number of requests after [`GATHER`] for a batch to wait further steps.
 const THRONG: usize = 16;
 /// A step of that further wait; it ends with the first step in which nobody came.
 const STEP: Duration = Duration::from_micros(250);
@@ -20,13 +20,13 @@ const STEPS_MAX: u32 = 8;
 /// After a first step in which nobody came, so many batches don't wait for more.
 const PAUSE: u32 = 4;
 
-/// How many requests to wait for, after a batch of `last`: the crowd that was there, and some
-/// more, so that batches grow with the load. Few clients never wait for each other.
+/// Number of requests to wait for after a batch of `last`: half as many again, so that batches grow with the load. A
+/// few clients never wait for each other.
 fn gather_count(last: usize) -> usize {
     if last < CROWD { 0 } else { (last + last / 2).min(CROWD_MAX) }
 }
 
-/// What came in and was not taken yet.
+/// Waiting input of the commit thread.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) requests: Vec<Request>,
@@ -91,7 +91,7 @@ impl Mailbox {
 pub(super) struct GroupCommitDelay {
     /// Requests in the last batch.
     last: usize,
-    /// So many more batches don't wait beyond [`GATHER`].
+    /// Number of further batches without a wait beyond [`GATHER`].
     pause: u32,
 }
 
@@ -117,7 +117,7 @@ impl GroupCommitDelay {
         inbox
     }
 
-    /// How many further steps this batch may wait at most.
+    /// Maximum number of further steps for this batch.
     fn steps(&mut self) -> u32 {
         if self.pause == 0 {
             return STEPS_MAX;
@@ -126,7 +126,7 @@ impl GroupCommitDelay {
         0
     }
 
-    /// How many of `steps` are left after one in which somebody came, or nobody did.
+    /// Number of steps left after one with or without a new request.
     fn steps_after(&mut self, steps: u32, came: bool) -> u32 {
         if came {
             return steps - 1;

@@ -12,7 +12,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often the path is looked at: someone else (logrotate) may have moved the file.
+/// Interval of checks of the path: logrotate may have moved the file.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// An open event log.
@@ -23,7 +23,7 @@ pub(super) struct LogFile {
     /// Device and inode of `file`.
     identity: (u64, u64),
     file_bytes: u64,
-    /// When its first line was written.
+    /// Time of its first line.
     begun: Wall,
     looked: Wall,
     /// Bytes at the start of the caller's text that are in the file already.

@@ -4,7 +4,7 @@ use crate::record_file::{RecordFile, Unreadable};
 use auth::greylist::{Changes, Key, Record};
 use std::path::Path;
 
-/// What a file holds: keys, and records as far as they are some.
+/// Contents of a file: keys with their records; `None` for an invalid record.
 type GreylistRecords = Vec<(Key, Option<Record>)>;
 
 /// An open file.
@@ -15,7 +15,7 @@ impl File {
     pub(super) fn open(path: &Path) -> Result<(File, GreylistRecords), Unreadable> {
         let mut held = GreylistRecords::new();
         let file = RecordFile::open(path, |key, record| {
-            // Of what else there may be nothing is known, and nothing removed.
+            // Unknown keys are ignored, and not removed.
             if let Ok(key) = Key::try_from(key) {
                 held.push((key, Record::read(record)));
             }
@@ -29,7 +29,7 @@ impl File {
         self.0.write(changes.map(|(key, record)| (key, record.map(Record::to_bytes))))
     }
 
-    /// Whether half a batch at its end was left out, as a kill leaves it.
+    /// Returns true if a partial batch at its end was skipped, the result of a kill.
     pub(super) fn has_rest(&self) -> bool {
         self.0.has_rest()
     }

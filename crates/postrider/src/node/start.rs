@@ -48,7 +48,7 @@ use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
 use tokio::sync::mpsc;
 
-/// Where a shard takes what others send it.
+/// Receives the messages of other threads to a shard.
 type Inbox = mpsc::UnboundedReceiver<ShardMessage<AcceptedSocket>>;
 
 impl Node {
@@ -94,7 +94,7 @@ impl Node {
         common.store.watch(&watch);
         let others = ServiceContext { secrets: &secrets, files: &files, acme: &named.acme };
         let beside = beside(&common, &others);
-        // What they bind, or ask the system for, is no mistake of the file.
+        // Errors of binding and of system calls are not errors of the file.
         beside.start(config, progress).map_err(|errors| load::one_line(&errors))?;
         let (stop_accepting, when_bound, acceptor) = acceptors();
         let (distribution, receivers) = Distribution::new(shards);
@@ -128,7 +128,7 @@ impl Node {
     }
 }
 
-/// What a start has made for the shards alone.
+/// Resources created at the start for the shards only.
 struct ShardResources {
     ports: Vec<Arc<LogPort>>,
     shared: Arc<SharedState>,
@@ -137,7 +137,7 @@ struct ShardResources {
     started: Start,
 }
 
-/// What all shards are given.
+/// The context of all shards.
 fn common(
     config: &Arc<Config>,
     named: &FileServices,
@@ -193,13 +193,13 @@ fn hanging(
     kinds
 }
 
-/// Where mail is kept, for people.
+/// The spool directories, for people.
 fn spools(config: &Config) -> String {
     let paths: Vec<_> = config.spool.paths.iter().map(|path| path.display().to_string()).collect();
     format!("the spool in {}", paths.join(", "))
 }
 
-/// What acceptors are started with, how they are stopped, and where they say what they are bound to.
+/// The seed of the acceptors, their stop flag, and the channel for their bound addresses.
 fn acceptors() -> (Watched<bool>, std_mpsc::Receiver<BoundAddresses>, AcceptorSeed) {
     let stop_accepting = Watched::new(false);
     let stop = stop_accepting.follow();
@@ -207,12 +207,12 @@ fn acceptors() -> (Watched<bool>, std_mpsc::Receiver<BoundAddresses>, AcceptorSe
     (stop_accepting, when_bound, AcceptorSeed { bound, stop })
 }
 
-/// A way into each shard, and what it takes from there.
+/// The sender and the inbox of each shard.
 fn ways_in(shards: u16) -> (Vec<ShardSender<AcceptedSocket>>, Vec<Inbox>) {
     (0..shards).map(|_| mpsc::unbounded_channel()).unzip()
 }
 
-/// Where the first shard listens, once it does.
+/// The addresses of the first shard, once it listens.
 fn bound_addresses(
     when_bound: &std_mpsc::Receiver<BoundAddresses>,
 ) -> Result<Vec<SocketAddr>, String> {
@@ -220,8 +220,8 @@ fn bound_addresses(
     when_bound.recv().map_err(ended)?.map_err(|error| error.to_string())
 }
 
-/// Has users of whom nothing is stored shown the same salts at each start, and messages in mailboxes the
-/// same names. What can't be kept is for this start.
+/// Keeps the salts of unknown users and the names of messages in mailboxes equal over restarts. Values that cannot be
+/// stored are valid for this start only.
 fn keep_salts(
     config: &Config,
     shared: SharedState,
@@ -252,8 +252,7 @@ fn keep_salts(
     Ok(shared)
 }
 
-/// What an operator has suspended, and what rules of shaping do. Where the first can't be known all delivery is
-/// suspended.
+/// Loads suspensions and effects of shaping rules. If the suspensions cannot be loaded, all delivery is suspended.
 fn open_kept(
     config: &Config,
     shared: &Arc<SharedState>,
@@ -272,7 +271,7 @@ fn open_kept(
     (suspensions, EffectStore::open(config, shared, console))
 }
 
-/// What all shards share.
+/// The state shared by all shards.
 fn shared(
     config: &Config,
     clock: ClockDoubt,
@@ -339,14 +338,13 @@ fn start_shards(
     (0..).zip(&metrics.shards).zip(received).map(start).collect()
 }
 
-/// What takes the events of a shard: services, and the event log.
+/// The receivers of a shard's events: services, and the event log.
 fn event_takers((services, log): (&Services, Option<&EventLog>), shard: u16) -> Vec<EventTaker> {
     let queue = log.and_then(|log| log.queue(usize::from(shard)));
     services.events(shard).chain(queue.map(|queue| queue as EventTaker)).collect()
 }
 
-/// Compares the clock with the newest record of the spool: the moment at which a file of it was
-/// last written to.
+/// Compares the clock with the spool's newest record: the last modification time of its files.
 fn doubt_clock(config: &Config, console: &ConsoleLog) -> ClockDoubt {
     let is_record = |entry: &std::fs::DirEntry| {
         let name = entry.file_name();
@@ -374,8 +372,8 @@ fn doubt_clock(config: &Config, console: &ConsoleLog) -> ClockDoubt {
     doubt
 }
 
-/// After the spool is open, and shows that it is one: the log usually lies in its directory, which only the spool may
-/// make, with its mode, and whose errors are told as the spool's; or in one beside it.
+/// Runs after the spool is open: the log usually lies in the spool's directory, or in one beside it. Only the spool may
+/// create its directory, with its mode, and errors there are reported as the spool's.
 fn start_events(
     config: &Config,
     metrics: &NodeMetrics,

@@ -1,7 +1,7 @@
-//! Certificates that a host's TLSA records are about (RFC 7672 §3.1, §3.2).
+//! Verifies certificates by a host's TLSA records (RFC 7672 §3.1, §3.2).
 //!
-//! That a peer has the key of its certificate, whatever else that says: rustls would have a certificate of X.509
-//! version 3 for it, but a TLSA record may be about any (RFC 7672 §3.1.1).
+//! Also verifies the proof of the certificate's key. rustls requires X.509 version 3 for that, but a TLSA record may
+//! match any certificate (RFC 7672 §3.1.1).
 
 use super::PeerCertPolicy;
 use auth::tlsa;
@@ -33,7 +33,7 @@ impl Dane {
         let mut anchors = RootCertStore::empty();
         for certificate in chain.iter().take(CHAIN_MAX) {
             if records().any(|record| record.matches(certificate)) {
-                // What can't be read vouches for nothing.
+                // An unreadable anchor is ignored.
                 let _ = anchors.add(certificate.clone().into_owned());
             }
         }

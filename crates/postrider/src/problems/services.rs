@@ -1,4 +1,4 @@
-//! Problems of external services: the clock, name servers, undamaged memory and files.
+//! Problems of the environment: a wrong clock, name servers that do not answer, unreadable messages of X.400 peers.
 
 use config::quantity::write_size;
 use mta::problems::{ClockReading, DetectedProblem, ProblemKind};

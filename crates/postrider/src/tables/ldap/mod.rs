@@ -1,8 +1,8 @@
 //! Tables in LDAP directories.
 //!
 //! The protocol is implemented in `crates/ldap`. Public client libraries panic on malformed responses (`ldap3` 0.12 in
-//! its decoder and where it reads results), and here a panic ends the process: a broken directory server would take
-//! down the mail switch. They also accept messages of any length.
+//! its decoder and where it reads results). A panic ends this process, so a broken directory server would take down the
+//! mail switch. These libraries also accept messages of any length.
 
 mod backend;
 mod connection;

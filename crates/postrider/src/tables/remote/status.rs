@@ -67,7 +67,7 @@ pub(crate) enum Health {
         kind: &'static str,
         /// In the server's words.
         why: Box<str>,
-        /// So many requests failed that the server gets only occasional probes.
+        /// True if the server failed so often that it gets only occasional probes.
         is_silent: bool,
     },
 }
