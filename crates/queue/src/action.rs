@@ -19,25 +19,25 @@ pub enum Action {
     /// Check at once if this suspension is still in force, and answer with [`crate::Queue::suspend`] or
     /// [`crate::Queue::suspend_ready`].
     Standstill(SuspendedQueue),
-    /// Find the next hop of each of these recipients and answer with [`crate::Queue::handle_located`].
+    /// Look up the next hop of each of these recipients and answer with [`crate::Queue::handle_located`].
     Locate(HopLookup),
-    /// Open one more connection for this ready queue (its slot is taken); report with
-    /// `handle_opened`, `handle_open_failed`, and in the end `handle_closed`.
+    /// Open one more connection for this ready queue; its slot is already taken. Report the result with `handle_opened`
+    /// or `handle_open_failed`, and the end with `handle_closed`.
     Open(ReadyId),
     /// Work and an idle connection exist: wake one. It counts as busy from now on and must call [`crate::Queue::take`],
     /// which may close it.
     Wake(ReadyId),
-    /// The entry is too old. It is out of every queue; settle it as expired and report it.
+    /// The entry has expired and is in no queue any more: settle it as expired and send a bounce.
     Expired(EntryDetail),
-    /// The next hop was refused for good. The entry is out of every queue; settle it as failed.
+    /// The next hop was refused permanently. The entry is in no queue any more: settle it as failed.
     Failed(EntryDetail, Arc<Failure>),
-    /// An operator removed the entry while it was in flight, and it came back undelivered. It is
-    /// out of every queue; settle it as removed.
+    /// An operator removed the entry while it was in flight, and it was not delivered. It is in no queue any more:
+    /// settle it as removed.
     Removed(EntryDetail),
     /// Send the sender a delay notice for these recipients of one message, at least one. The entries stay and are not
     /// returned again.
     Warn(Vec<EntryDetail>),
-    /// A next hop is left alone after failures; one for each step of the back-off.
+    /// A next hop is suspended after failures. Returned once per step of the back-off.
     Suspended(SuspendedHop),
     /// The next hop accepts mail again (`recovered`), or no mail waits for it any more.
     Resumed {
@@ -49,14 +49,14 @@ pub enum Action {
     /// [`crate::Queue::handle_allowance`] or [`crate::Queue::handle_no_allowance`]. Asked once until answered.
     Allowance {
         ready: ReadyId,
-        /// As many as wait, at least 1.
+        /// The number of waiting recipients, at least 1.
         recipients: u32,
     },
     /// This ready queue does not need this many of its allowed recipients.
     Spare { ready: ReadyId, recipients: u32 },
     /// This unused ready queue was dropped. Other state kept for its number can be dropped too.
     Forgotten(ReadyId),
-    /// Send this to another shard's queue, which takes it with [`crate::Queue::handle_lease`].
+    /// Send this to another shard's queue, to be passed to [`crate::Queue::handle_lease`] there.
     Lease {
         /// Shard to send it to.
         shard: u16,

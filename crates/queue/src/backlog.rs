@@ -45,7 +45,7 @@ struct Flow {
     /// Bit n: class n has entries.
     filled: u16,
     len: u32,
-    /// Of these, entries that go along with the one before them.
+    /// Of these, entries delivered in the same transaction as the entry before them.
     followers: u32,
     /// Takes since a lower class had its turn, and which that was.
     turn: u8,
@@ -84,7 +84,7 @@ pub(crate) struct Pick {
 }
 
 impl Backlog {
-    /// Entries that may go: those of parked tenants are not among them.
+    /// Entries that can be sent; those of parked tenants are not counted.
     pub(crate) fn len(&self) -> u32 {
         self.len
     }
@@ -94,7 +94,7 @@ impl Backlog {
         self.len + self.parked_len
     }
 
-    /// Transactions that the entries will take, roughly: recipients of one message go together.
+    /// Estimated number of transactions for the entries, with recipients of the same message combined.
     pub(crate) fn transactions(&self, recipients_per_message: u32) -> u32 {
         if self.len == 0 {
             return 0;
@@ -106,7 +106,7 @@ impl Backlog {
         (self.len - self.followers + along).clamp(1, self.len)
     }
 
-    /// The entries of a tenant, and whether it is parked.
+    /// The entries of a tenant; true if it is parked.
     fn flow(&mut self, payer: Payer) -> (&mut Flow, bool) {
         let Payer { tenant, weight } = payer;
         let quantum = QUANTUM * i64::from(weight);

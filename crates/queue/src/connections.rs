@@ -16,32 +16,32 @@ const SIBLINGS_MAX: u32 = 1024;
 /// Instruction to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
-    /// Send this message to these recipients; report each with [`Queue::handle_outcome`].
+    /// Deliver this message to these recipients; report each result with [`Queue::handle_outcome`].
     Work(TransactionWork),
     /// No work now: report [`Queue::handle_idle`] and wait for [`crate::Action::Wake`]; after a long wait, close with
     /// [`CloseReason::Idle`].
     Wait,
-    /// Close: it has carried enough, or another needs its slot.
+    /// Close the connection: it has sent its maximum of messages, or another ready queue needs its slot.
     Close,
 }
 
 /// The work of one transaction: recipients of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionWork {
-    /// The message that they are recipients of.
+    /// The message of these recipients.
     pub id: MessageId,
-    /// Its recipients: entry, index in the envelope, attempts made so far.
+    /// Its recipients: entry, index in the envelope, previous attempts.
     pub entries: SmallVec<[(EntryId, u32, u16); 1]>,
     /// Origin of the message.
     pub origin: Origin,
     /// Since when it waited for a connection that is free.
     pub since: Mono,
-    /// The allowance that they were taken of; 0: none was needed.
+    /// Serial of the allowance that they were charged to; 0 if none was needed.
     pub allowance: u32,
 }
 
 impl TransactionWork {
-    /// Others of the same, of which these are a part.
+    /// A transaction of the same message with only these recipients.
     #[must_use]
     pub fn part(&self, entries: SmallVec<[(EntryId, u32, u16); 1]>) -> TransactionWork {
         TransactionWork { entries, ..*self }
@@ -55,13 +55,13 @@ pub enum CloseReason {
     Normal,
     /// It was idle (reported with [`Queue::handle_idle`] and not woken since), whichever side closed it.
     Idle,
-    /// It broke while it was at work.
+    /// It broke in a transaction.
     Lost,
 }
 
 impl Queue {
-    /// Entries that wait at a ready queue which has all the connections that it may have; `None`: it has not, or
-    /// nothing waits.
+    /// Entries waiting at a ready queue that uses all connections allowed to it; `None` if it has fewer connections or
+    /// no entry waits.
     #[must_use]
     pub fn behind_connections(&self, ready: ReadyId) -> Option<u32> {
         let queue = self.ready.get(ready.0)?;
@@ -144,7 +144,7 @@ impl Queue {
         }
     }
 
-    /// Takes an entry and those of the same message that may go along out of the ready queue.
+    /// Takes an entry out of the ready queue, and with it those of the same message that fit into the transaction.
     fn gather(&mut self, now: Mono, first: u32) -> TransactionWork {
         let entry = &self.slab[first];
         let (id, ready, origin) = (entry.id, entry.ready, self.slab.origin(first));
@@ -204,7 +204,8 @@ impl Queue {
         self.mark(ready.0);
     }
 
-    /// A connection could not be opened: the ready queue backs off, its messages are not touched.
+    /// Handles a connection that could not be opened: the ready queue backs off, the state of its messages is
+    /// unchanged.
     pub fn handle_open_failed(&mut self, now: Mono, ready: ReadyId, failure: Arc<Failure>) {
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         queue.opening = queue.opening.saturating_sub(1);
@@ -263,7 +264,7 @@ impl Queue {
             .is_some_and(|queue| queue.backlog.len() > 0 && queue.connections() <= queue.allowed())
     }
 
-    /// The ready queue of an entry that waits in one or is in flight.
+    /// The ready queue of an entry that is ready or in flight.
     #[must_use]
     pub fn ready_id_of(&self, entry: EntryId) -> Option<ReadyId> {
         let entry = self.slab.get(entry)?;
@@ -277,7 +278,7 @@ impl Queue {
         self.slab.get(entry).map(|entry| ScheduledId(entry.scheduled))
     }
 
-    /// Returns true if a scheduled queue has entries that are in a ready queue, in flight or being located.
+    /// Returns true if a scheduled queue that leads to `ready` has entries that are ready, in flight or being located.
     #[must_use]
     pub fn has_some_at(&self, scheduled: ScheduledId, ready: ReadyId) -> bool {
         self.scheduled.get(scheduled.0).is_some_and(|queue| {
@@ -285,8 +286,8 @@ impl Queue {
         })
     }
 
-    /// An open connection is gone. (One that was still being opened when its task was broken off
-    /// may be reported here too.)
+    /// Handles the end of an open connection. A connection that was aborted while it was being opened may also be
+    /// reported here.
     pub fn handle_closed(&mut self, now: Mono, ready: ReadyId, reason: CloseReason) {
         let jitter = self.random.around_zero();
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
@@ -316,7 +317,7 @@ impl Queue {
         self.touched(now, ready);
     }
 
-    /// The peer took a message: it is fine, and can perhaps take more.
+    /// Handles an accepted message: the peer works, and can perhaps take more connections.
     pub fn handle_accepted(&mut self, now: Mono, ready: ReadyId) {
         let Some(queue) = self.ready.get_mut(ready.0) else { return };
         queue.used = now;
@@ -329,9 +330,9 @@ impl Queue {
         }
     }
 
-    /// The peer refused a transaction as a whole, for now (4yz): to MAIL or to the content, or to
-    /// each of the recipients (`of_recipients`). It gets fewer connections, on account of recipients from the
-    /// second in a row on; after many in a row it is left alone.
+    /// Handles a transaction that was refused temporarily (4yz) as a whole: at MAIL, at the content, or for each of the
+    /// recipients (`of_recipients`). The connection window shrinks; refused recipients shrink it from the second
+    /// refusal in a row. After many refusals in a row the next hop is suspended.
     pub fn handle_refused(
         &mut self,
         now: Mono,

@@ -18,7 +18,7 @@ pub struct ReadyId(pub u32);
 pub struct EntryId {
     /// Its place in the queue's slab.
     pub slot: u32,
-    /// Told apart from earlier users of the slot.
+    /// Distinguishes the entry from earlier ones in the same slot.
     pub generation: u32,
 }
 
@@ -34,9 +34,9 @@ pub struct ScheduledKey {
     pub campaign: Arc<str>,
     /// Route the operator chose; empty: by configuration.
     pub route: Arc<str>,
-    /// The pool of sources that its messages name; empty: the route's.
+    /// The pool of egress sources named by its messages; empty: the route's.
     pub pool: Arc<str>,
-    /// The hours in which its messages may be sent, as they name them; empty: at any time.
+    /// The sending window named by its messages; empty: at any time.
     pub window: Arc<str>,
     /// TLS requirement of its messages (REQUIRETLS).
     pub require_tls: mail::RequireTls,
@@ -49,8 +49,8 @@ pub struct ScheduledKey {
 pub struct ReadyKey {
     /// Egress source; empty for the default.
     pub source: Arc<str>,
-    /// Canonical text of the channel, the route, and the hosts in the order in which they are
-    /// tried: `mx:careful:mx1.example:25>mx2.example:25`.
+    /// Canonical text of the channel, the route and the hosts in order of preference:
+    /// `mx:careful:mx1.example:25>mx2.example:25`.
     pub next_hop: Arc<str>,
     /// TLS requirement; empty if none.
     pub tls: Arc<str>,
@@ -61,7 +61,7 @@ pub struct ReadyKey {
 /// A recipient to be queued.
 #[derive(Clone, Debug)]
 pub struct NewEntry {
-    /// The message that it is a recipient of.
+    /// The message of this recipient.
     pub id: MessageId,
     /// Index in its envelope.
     pub recipient: u32,
@@ -86,12 +86,12 @@ pub struct NewEntry {
     pub origin: Origin,
 }
 
-/// An entry as seen from outside.
+/// Public description of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EntryDetail {
     /// Its name in the queue.
     pub entry: EntryId,
-    /// The message that it is a recipient of.
+    /// The message of this recipient.
     pub id: MessageId,
     /// Its index in the envelope.
     pub recipient: u32,
@@ -99,14 +99,14 @@ pub struct EntryDetail {
     pub scheduled: ScheduledId,
     /// Attempts made so far.
     pub attempts: u16,
-    /// Age of the message at the time of asking.
+    /// Age of the message at the time of the query.
     pub age: Duration,
     /// The deadline set by its sender has passed.
     pub is_overdue: bool,
     /// The last failure of this entry, or the failure that keeps its next hop closed, if still known. Never a failure
     /// of another entry.
     pub last_failure: Option<Arc<Failure>>,
-    /// Another recipient of the same message that is queued, if there is one.
+    /// Another queued recipient of the same message, if any.
     pub sibling: Option<EntryId>,
 }
 

@@ -78,9 +78,8 @@ impl Queue {
         self.keeps_all
     }
 
-    /// The entries in a chunk that came before `before` are younger than was thought, or older:
-    /// the clock that their age was taken from was wrong by `wrong_us`. For chunks from 0 to
-    /// [`Queue::chunk_count`].
+    /// Corrects the ages of the entries in a chunk that were received before `before`: the clock was wrong by
+    /// `wrong_us`. To be called for the chunks from 0 to [`Queue::chunk_count`].
     pub fn correct_ages(&mut self, chunk: u32, before: Mono, wrong_us: i64) {
         let before = i64::try_from(before.0).unwrap_or(i64::MAX);
         let slots: Vec<u32> = self.slab.slots(chunk).collect();

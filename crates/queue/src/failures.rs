@@ -5,7 +5,7 @@ use mail::Failure;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Remembered at most; the oldest go first. At some 200 bytes each that is 3 MB.
+/// Maximum number of stored failures; the oldest are dropped first. At about 200 bytes each that is 3 MB.
 const FAILURES_MAX: u32 = 16_384;
 
 /// The last failures of this shard.

@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// Result of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldResult {
-    /// It was not held before.
+    /// The message was not on hold before.
     New,
-    /// It was, for another reason.
+    /// The message was on hold for another reason.
     Again,
     /// It was, for this reason.
     Already,
@@ -20,8 +20,8 @@ pub enum HoldResult {
 }
 
 impl Queue {
-    /// Holds a message, named by one of its recipients: they are not tried until
-    /// [`Queue::release`] and do not expire; those in flight are held when they come back.
+    /// Holds the message of an entry: its recipients are not tried before [`Queue::release`] and do not expire. Those
+    /// in flight are held when they return.
     pub fn hold(&mut self, entry: EntryId, reason: &Arc<str>) -> HoldResult {
         if self.slab.get(entry).is_none() {
             return HoldResult::Gone;

@@ -36,7 +36,7 @@ impl KnownHours {
         self.hours.is_open && now < self.hours.until
     }
 
-    /// Until when none may go, if that is known.
+    /// End of the time without sending, if known.
     pub(crate) fn closed_until(&self, now: Mono) -> Option<Mono> {
         (!self.hours.is_open && now < self.hours.until).then_some(self.hours.until)
     }

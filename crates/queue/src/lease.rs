@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// Time after which a borrower returns an unused slot or token.
 pub(crate) const SPARE_AFTER: Duration = Duration::from_millis(500);
-/// With fewer slots than borrowers that want one, how long each keeps its turn.
+/// Duration of a borrower's turn if there are fewer slots than borrowers that want one.
 pub(crate) const TURN: Duration = Duration::from_secs(1);
 
 /// Message between the queues of two shards about a ready queue's or tenant's share of a named limit.
@@ -53,17 +53,17 @@ pub(crate) struct Borrower {
 /// Request, grant, return or recall of slots and tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum LeaseOp {
-    /// To the owner: so much is still wanted, and that is the limit as this shard knows it.
+    /// To the owner: the slots and tokens still wanted, and the limit as this shard knows it.
     Ask { slots: u32, extra: u32, tokens: u32, terms: LimitTerms },
     /// To a borrower: additional slots and tokens.
     Grant { slots: u32, tokens: u32 },
-    /// To the owner: not needed any more, or recalled.
+    /// To the owner: slots and tokens that are no longer needed, or were recalled.
     Return { slots: u32, tokens: u32 },
     /// To a borrower: return this many slots as soon as their transactions end.
     Recall { slots: u32 },
 }
 
-/// The shared limits, and how new they are: each reload counts one up on every shard.
+/// The shared limits and their epoch, which each reload increments on every shard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LimitTerms {
     pub(crate) epoch: u32,
@@ -81,7 +81,7 @@ impl LimitTerms {
     }
 }
 
-/// FNV-1a of a name: the same in every process.
+/// FNV-1a hash of a name: equal in all processes.
 pub(crate) fn hash_of(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -105,7 +105,7 @@ pub(crate) struct Share {
     /// Rate tokens held.
     pub(crate) tokens: u32,
     pub(crate) tokens_asked: u32,
-    /// Since when something lies unused; `None` while all is in use.
+    /// Start of the time with unused slots; `None` while all are in use.
     pub(crate) spare_since: Option<Mono>,
 }
 
@@ -158,7 +158,7 @@ struct Party {
     /// Taken gladly if it is free, once.
     extra: u32,
     tokens_wanted: u32,
-    /// Since when it holds a slot.
+    /// Time since which it holds a slot.
     since: Mono,
 }
 
@@ -207,7 +207,7 @@ impl OwnedLimit {
     }
 
     pub(crate) fn adopt(&mut self, now: Mono, terms: LimitTerms) {
-        // A shard that has not reloaded yet must not bring the old limits back.
+        // A shard that has not reloaded yet must not restore the old limits.
         if terms.epoch < self.terms.epoch {
             return;
         }
@@ -359,7 +359,7 @@ impl OwnedLimit {
         }
     }
 
-    /// Slots each may count on: an equal part of the limit.
+    /// The number of slots guaranteed to each borrower: an equal share of the limit.
     fn fair(&self) -> u32 {
         let active = self.parties.iter().filter(|p| p.lent > 0 || p.wants > 0).count() as u32;
         (self.terms.connections_max / active.max(1)).max(1)
@@ -404,7 +404,7 @@ impl OwnedLimit {
         }
     }
 
-    /// Recalls `count` slots from those that hold the most, as long as they hold more than `keep`.
+    /// Recalls `count` slots from the borrowers that hold most, but none from those that hold no more than `keep`.
     fn recall_most(&mut self, mut count: u32, keep: u32, orders: &mut Orders) {
         while count > 0 {
             // Ties go to the lowest number, so that two runs agree.

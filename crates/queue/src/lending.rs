@@ -48,8 +48,8 @@ impl Queue {
         }
     }
 
-    /// Takes a message that another shard's queue gave out as [`Action::Lease`]. Those of one
-    /// shard must come in the order in which they were given out, and none may be lost.
+    /// Handles a message returned by another shard's queue as [`Action::Lease`]. Messages of a shard must arrive in
+    /// order and without loss.
     pub fn handle_lease(&mut self, now: Mono, from_shard: u16, message: LeaseMessage) {
         let LeaseMessage { limit, place, op } = message;
         match op {

@@ -19,12 +19,12 @@ pub struct ReadyLimits {
     pub adaptive: bool,
 }
 
-/// A limit that ready queues share by its name, over all shards together. 0 means no limit.
+/// A limit shared by ready queues under its name, over all shards. 0 means no limit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NamedLimit {
-    /// Its name, as `why` shows it.
+    /// Its name, as shown by `why`.
     pub name: Arc<str>,
-    /// Connections at once, those included that are being opened.
+    /// Concurrent connections, including those being opened.
     pub connections_max: u32,
     /// Messages per second over all shards.
     pub messages_per_second: f64,
@@ -40,7 +40,7 @@ pub(crate) struct Rate {
     arrival_ns: u64,
 }
 
-/// One message a year is as slow as a limit gets.
+/// The lowest rate of a limit: one message a year.
 const INTERVAL_NS_MAX: f64 = 365.0 * 86_400.0 * 1e9;
 
 impl Rate {
@@ -119,7 +119,7 @@ pub(crate) struct Gate {
     pub(crate) shut: bool,
     /// The retry policy of the route from which mail came last.
     pub(crate) retry: Option<Arc<RetryPolicy>>,
-    /// Failures since the last success, those of one burst counted once.
+    /// Failures since the last success; a burst counts as one.
     pub(crate) step: u16,
     /// The step reported last, by [`crate::Action::Suspended`].
     pub(crate) told: u16,
@@ -127,8 +127,8 @@ pub(crate) struct Gate {
     pub(crate) since: Mono,
     /// Connections lost since the last success.
     losses: u32,
-    /// Transactions in a row that were refused as a whole, in cohorts: as many as there may be
-    /// connections make one.
+    /// Transactions refused as a whole in a row, in cohorts: a cohort is as many transactions as the allowed
+    /// connections.
     refused: f64,
 }
 
@@ -155,8 +155,8 @@ impl Gate {
         }
     }
 
-    /// Counts a failure; those that arrive while the gate is closed belong to the same burst
-    /// (fifty connections that break together are one event).
+    /// Counts a failure. Failures that arrive while the gate is closed belong to the same burst: fifty connections that
+    /// break together are one event.
     pub(crate) fn fail(&mut self, now: Mono, failure: Option<Arc<Failure>>, jitter: f64) {
         if failure.is_some() {
             self.failure = failure;
@@ -177,8 +177,8 @@ impl Gate {
         self.open_after = now + delay;
     }
 
-    /// A transaction was refused as a whole, for now: of the sender or the content, or of the
-    /// recipients alone. `window` is how many connections there may be.
+    /// Counts a transaction that was refused temporarily as a whole, or for its recipients only. `window` is the number
+    /// of allowed connections.
     pub(crate) fn refuse(
         &mut self,
         now: Mono,
@@ -206,8 +206,8 @@ impl Gate {
         self.shut && now < self.open_after
     }
 
-    /// A connection broke at work. One that the peer closed while it was idle looks just so when
-    /// it is used again, so the first ones do not count.
+    /// Counts a connection that broke in a transaction. The first ones are ignored: a connection that the peer closed
+    /// while it was idle looks the same when it is used again.
     pub(crate) fn lose(&mut self, now: Mono, jitter: f64) {
         self.losses += 1;
         if self.losses > 2 {
@@ -226,7 +226,7 @@ impl Gate {
         self.failed_at = None;
     }
 
-    /// The operator wants it tried now.
+    /// Opens the gate at an operator's request.
     pub(crate) fn lift(&mut self) {
         self.open_after = Mono(0);
     }
@@ -288,12 +288,12 @@ impl Window {
         self.size as u32
     }
 
-    /// Part of one shard of `shards`: all together start as one would alone.
+    /// Divides the window among `shards` shards, so that their sum starts as one shard would.
     pub(crate) fn divide(&mut self, shards: u16) {
         self.size = (self.size / f64::from(shards.max(1))).max(1.0);
     }
 
-    /// The peer greets no more than `open` connections: that is all for a while.
+    /// Limits the window to `open` connections for some time: the peer greets no more.
     pub(crate) fn crowd(&mut self, now: Mono, open: u32) {
         self.crowded = Some((open.max(1), now + CROWDED_FOR));
         self.slow_start = false;

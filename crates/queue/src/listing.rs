@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Number of entries by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
-    /// Waiting for their time or for their next hop.
+    /// Waiting for their due time or their next hop.
     pub scheduled: usize,
     /// Waiting for a connection.
     pub ready: usize,
@@ -28,20 +28,20 @@ pub struct QueueCounts {
 /// A scheduled queue, for lists.
 #[derive(Clone, Debug)]
 pub struct ScheduledCounts<'a> {
-    /// Its id, good as long as it is known.
+    /// Its id, valid while the queue exists.
     pub id: ScheduledId,
     /// Properties common to its entries.
     pub key: &'a ScheduledKey,
     /// Entries in any state.
     pub entries: usize,
-    /// Entries waiting for their time or for their next hop.
+    /// Entries waiting for their due time or their next hop.
     pub waiting: usize,
 }
 
 /// A ready queue, for lists.
 #[derive(Clone, Debug)]
 pub struct ReadyCounts<'a> {
-    /// Its id, good as long as it is known.
+    /// Its id, valid while the queue exists.
     pub id: ReadyId,
     /// Properties common to its entries.
     pub key: &'a ReadyKey,
@@ -60,19 +60,19 @@ pub struct ReadyCounts<'a> {
 pub struct Glance {
     /// Its name in the queue.
     pub entry: EntryId,
-    /// The message that it is a recipient of.
+    /// The message of this recipient.
     pub id: MessageId,
     /// Its index in the envelope.
     pub recipient: u32,
     /// Its scheduled queue.
     pub scheduled: ScheduledId,
-    /// Its ready queue, if it is in one or was taken from one.
+    /// Its ready queue if it is ready or in flight.
     pub ready: Option<ReadyId>,
     /// The kind of queue it is in.
     pub state: GlanceState,
     /// Age of the message, in microseconds.
     pub age_us: u64,
-    /// Of the recipients of one message exactly one has this.
+    /// Set for exactly one of the recipients of a message.
     pub is_first: bool,
     /// No other recipient of its message is queued.
     pub is_alone: bool,
@@ -81,7 +81,7 @@ pub struct Glance {
 /// State of an entry in listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlanceState {
-    /// Waits for its time or for its next hop.
+    /// Waits for its due time or its next hop.
     Scheduled,
     /// Waits for a connection.
     Ready,
@@ -128,7 +128,7 @@ impl Queue {
         })
     }
 
-    /// Chunks of entries there are, for [`Queue::glances`].
+    /// Number of chunks of entries, for [`Queue::glances`].
     #[must_use]
     pub fn chunk_count(&self) -> u32 {
         self.slab.chunk_count()
@@ -182,7 +182,7 @@ impl Queue {
         slots.into_iter().map(|slot| self.detail(now, slot)).collect()
     }
 
-    /// One entry; `None` if it is gone.
+    /// Details of an entry; `None` if it no longer exists.
     #[must_use]
     pub fn entry(&self, now: Mono, entry: EntryId) -> Option<EntryDetail> {
         self.slab.get(entry)?;

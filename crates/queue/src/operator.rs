@@ -18,7 +18,7 @@ const LOOKED_JUST_NOW: Duration = Duration::from_secs(1);
 pub enum Retried {
     /// It is due now.
     Due,
-    /// It is on hold, and stays there.
+    /// It is on hold and stays held.
     Held,
     /// It is being tried anyway.
     InFlight,
@@ -27,8 +27,7 @@ pub enum Retried {
 }
 
 impl Queue {
-    /// One recipient of each message with this id in a chunk; for chunks from 0 to
-    /// [`Queue::chunk_count`].
+    /// An entry of each message with this id in a chunk; to be called for the chunks from 0 to [`Queue::chunk_count`].
     #[must_use]
     pub fn find(&self, chunk: u32, id: MessageId) -> Option<EntryId> {
         let slot = self.slab.slots(chunk).find(|slot| self.slab[*slot].id == id)?;
@@ -46,8 +45,8 @@ impl Queue {
         Some(self.leave_with_detail(now, entry.slot))
     }
 
-    /// Takes an entry out of every queue, to be settled by the caller; `None` if it is in flight,
-    /// where it stays, or gone.
+    /// Removes an entry from every queue; the caller settles it. `None` if it is in flight, which is not changed, or no
+    /// longer exists.
     pub fn take_out(&mut self, now: Mono, entry: EntryId) -> Option<EntryDetail> {
         let state = self.slab.get(entry)?.state();
         (state != State::InFlight).then(|| self.leave_with_detail(now, entry.slot))
@@ -87,7 +86,7 @@ impl Queue {
         }
     }
 
-    /// Has an entry tried now, whatever it waits for, unless it is held.
+    /// Makes an entry due now, whatever it waits for, unless it is on hold.
     pub fn retry(&mut self, now: Mono, entry: EntryId) -> Retried {
         let Some(found) = self.slab.get(entry) else { return Retried::Gone };
         match found.state() {
@@ -275,9 +274,9 @@ impl Queue {
 /// Result of [`Queue::transfer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transferred {
-    /// It waits there now, or is on hold there.
+    /// It is now in the other queue, waiting or on hold.
     Done,
-    /// It is being tried, and stays where it is.
+    /// It is being delivered; nothing was changed.
     InFlight,
     /// The entry no longer exists.
     Gone,

@@ -14,7 +14,7 @@ pub enum EntryOutcome {
     Settled,
     /// The attempt failed; another one is worthwhile.
     Deferred(Arc<Failure>),
-    /// Not tried after all: no attempt is counted, and it keeps its place at the front.
+    /// Not tried: no attempt is counted, and the entry keeps its place at the front.
     Untried,
     /// Not tried, and not sent to any peer: the allowance ([`crate::Work::allowance`]) is refunded.
     Unnamed(u32),
@@ -23,7 +23,7 @@ pub enum EntryOutcome {
 /// Result of a deferral.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deferred {
-    /// Attempts made, this one included.
+    /// Number of attempts, including this one.
     pub attempts: u16,
     /// Due time of the next attempt.
     pub next_try: Mono,
@@ -57,7 +57,7 @@ impl Queue {
                 if let EntryOutcome::Unnamed(allowance) = outcome {
                     self.refund_allowance(ready, allowance);
                 }
-                // It was not tried: however old it is, it has its last try before it.
+                // An entry that was not tried does not expire here, however old it is: its last attempt is still due.
                 if self.slab[entry.slot].has(REMOVED) {
                     let detail = self.leave_with_detail(now, entry.slot);
                     self.actions.push_back(Action::Removed(detail));
@@ -146,8 +146,7 @@ impl Queue {
         true
     }
 
-    /// The ticket of a failure; the same failure over and over in one scheduled queue is kept
-    /// once.
+    /// The ticket of a failure. Repetitions of the same failure in a scheduled queue are stored once.
     fn ticket(&mut self, slot: u32, failure: Arc<Failure>) -> u32 {
         let queue = &mut self.scheduled[self.slab[slot].scheduled];
         if let Some((last, ticket)) = &queue.last_failure

@@ -52,7 +52,7 @@ impl QueueConfig {
     }
 }
 
-/// Everything that waits on one shard.
+/// All queued messages of a shard.
 pub struct Queue {
     pub(crate) config: QueueConfig,
     pub(crate) random: Random,
@@ -115,7 +115,7 @@ impl std::fmt::Debug for Queue {
 }
 
 impl Queue {
-    /// A queue without entries, which knows no other queues yet.
+    /// A queue without entries and without other shards' queues.
     #[must_use]
     pub fn new(config: QueueConfig) -> Queue {
         Queue {
@@ -181,7 +181,7 @@ impl Queue {
         ScheduledId(number)
     }
 
-    /// One copy of each policy, however many queues follow it.
+    /// A shared copy of the policy: one for all queues that use it.
     pub(crate) fn policy(&mut self, retry: &RetryPolicy) -> Arc<RetryPolicy> {
         if let Some(known) = self.policies.iter().find(|known| ***known == *retry) {
             return Arc::clone(known);
@@ -209,8 +209,7 @@ impl Queue {
         self.ready_names.get(key).copied().map(ReadyId)
     }
 
-    /// Queues a recipient. It goes straight on to its ready queue if it is due and the next hop
-    /// is known.
+    /// Queues a recipient. A due entry with a known next hop goes directly to its ready queue.
     ///
     /// # Panics
     /// If `scheduled` was dropped (see [`Queue::scheduled`]).
@@ -245,7 +244,7 @@ impl Queue {
         self.schedule(slot);
     }
 
-    /// Puts an entry that is in no list into the heap of its scheduled queue.
+    /// Inserts an entry that is in no list into the heap of its scheduled queue.
     pub(crate) fn schedule(&mut self, slot: u32) {
         let number = self.slab[slot].scheduled;
         self.moved(slot, State::Scheduled);
@@ -275,7 +274,7 @@ impl Queue {
         self.mark(ready.0);
     }
 
-    /// Takes an entry out of the list it is in, if it is in one.
+    /// Removes an entry from its list, if any.
     pub(crate) fn detach(&mut self, slot: u32) {
         let number = self.slab[slot].scheduled;
         match self.slab[slot].state() {
@@ -361,8 +360,8 @@ impl Queue {
         of_ready.or(own).or(of_resolution)
     }
 
-    /// Connections, or questions where to, that failed while an entry waited for them: attempts
-    /// at its delivery that were made once for all that wait together.
+    /// Number of connections or next-hop lookups that failed while an entry waited for them. Each counts as an attempt
+    /// of all entries that waited for it.
     fn attempts_in_vain(&self, slot: u32) -> u16 {
         let entry = &self.slab[slot];
         let waits_since = |began: Mono| entry.moment_at_age(0) <= began;
@@ -416,7 +415,7 @@ impl Queue {
             .min(self.next_sweep())
     }
 
-    /// Does one piece of work, if there is one.
+    /// Performs one piece of work, if any is due.
     fn work(&mut self, now: Mono) -> bool {
         // Before any other work.
         if let Some((at, slot)) = self.deadline_timers.peek()
@@ -514,7 +513,7 @@ impl Queue {
         self.loses_leases = true;
     }
 
-    /// The slots of the recipients of one message, beginning with `slot`.
+    /// The slots of a message's recipients, starting with `slot`.
     pub(crate) fn slots_of_message(&self, slot: u32) -> Vec<u32> {
         let mut slots = vec![slot];
         let mut at = self.slab[slot].sibling_next;

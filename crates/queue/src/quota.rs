@@ -53,7 +53,8 @@ impl Quota {
         }
     }
 
-    /// The answer: so many recipients, until then. It is another allowance if that ends at another time: `serial`.
+    /// Adds an allowance of this many recipients until `until`. A new end starts a new allowance with the number
+    /// `serial`.
     pub(crate) fn grant(&mut self, now: Mono, recipients: u32, until: Mono, serial: u32) {
         let before = self.left(now);
         let serial = if until == self.until { self.serial } else { serial };

@@ -93,7 +93,7 @@ impl Ready {
         suspension.or_else(|| self.used_up(now))
     }
 
-    /// The allowance of its source is used up.
+    /// The pause of its source's allowance, if it is used up.
     pub(crate) fn used_up(&self, now: Mono) -> Option<Blocker> {
         let closed = self.quota.as_ref()?.closed(now)?;
         Some(Blocker::Allowance { why: Arc::clone(&closed.why), until: closed.until })

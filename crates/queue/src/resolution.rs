@@ -30,7 +30,7 @@ pub struct WeightedPath {
 pub enum Resolution {
     /// Resolved.
     Ready {
-        /// The ready queues that its mail is spread over, at least one.
+        /// The ready queues that its mail is distributed over, at least one.
         ways: Vec<WeightedPath>,
         /// Entries that fall due after this need a new answer.
         fresh_until: Mono,
@@ -116,7 +116,7 @@ impl Queue {
         entered
     }
 
-    /// One scheduled queue less names these ready queues.
+    /// Removes the reference of a scheduled queue to these ready queues.
     pub(crate) fn drop_reference(&mut self, now: Mono, known: &RoutingState) {
         let RoutingState::Ready(ways, _) = known else { return };
         for ready in ways.iter() {
@@ -127,7 +127,7 @@ impl Queue {
         }
     }
 
-    /// The ready queue that an entry goes to, if the answer is of this epoch and not too old.
+    /// The ready queue for an entry, if the routing state is of this epoch and has not expired.
     pub(crate) fn way_of(&self, now: Mono, slot: u32) -> Option<ReadyId> {
         let entry = &self.slab[slot];
         let ways = self.scheduled[entry.scheduled].fresh(now, self.epoch)?;

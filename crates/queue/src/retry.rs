@@ -13,7 +13,7 @@ pub struct RetryPolicy {
     pub factor: f64,
     /// Never longer than this.
     pub longest: Duration,
-    /// ± this share of the delay, from the seeded generator (0.0 to 0.5).
+    /// Share of the delay by which it varies at random, up or down (0.0 to 0.5); from the seeded generator.
     pub jitter: f64,
     /// Age at which a message expires.
     pub give_up_after: Duration,
@@ -31,13 +31,13 @@ pub(crate) struct LastDeferred {
     pub(crate) next_try: Mono,
 }
 
-/// Failures of a next hop before it is left alone by the retry policy.
+/// Steps of a suspension with delays that double from one second, before the delays of the retry policy apply.
 const QUICK_STEPS: u16 = 6;
-/// Even a policy of all zeroes must not spin.
+/// Lower limit of all delays: a policy of zeros must not cause a busy loop.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 impl RetryPolicy {
-    /// The longest that any of its delays may be, jitter included.
+    /// The longest of its delays, including jitter.
     #[must_use]
     pub fn longest_delay(&self) -> Duration {
         let seconds = self.longest.as_secs_f64() * (1.0 + self.jitter_share());
@@ -53,7 +53,7 @@ impl RetryPolicy {
         self.scattered(self.steady(attempts), random.around_zero())
     }
 
-    /// The same in seconds, without its jitter.
+    /// The same in seconds, without jitter.
     fn steady(&self, attempts: u16) -> f64 {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let grown = self.first.as_secs_f64() * factor.powi(i32::from(attempts.max(1)) - 1);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(crate) enum RoutingState {
     /// Not resolved yet.
     Nothing,
-    /// To one of these ready queues, until then.
+    /// Ready queues for its entries, valid until this time.
     Ready(Ways, Mono),
     /// The lookup failed; retry at this time.
     Trouble(Arc<Failure>, Mono),
@@ -51,7 +51,7 @@ pub(crate) struct Scheduled {
     pub(crate) each_since: Option<(u32, Mono)>,
     /// Time at which one of its entries was located last.
     pub(crate) located: Option<Mono>,
-    /// It waits for its turn to have entries located.
+    /// It is in the list of queues that wait for lookups of their entries.
     pub(crate) in_line: bool,
     /// An operator stopped it.
     pub(crate) standstill: SuspensionState,
@@ -59,7 +59,7 @@ pub(crate) struct Scheduled {
     pub(crate) hours: Option<KnownHours>,
     /// Last use, for dropping it.
     pub(crate) used: Mono,
-    /// The last failure of any of its entries, with its ticket.
+    /// The last failure of any of its entries, and its ticket.
     pub(crate) last_failure: Option<(Arc<Failure>, u32)>,
 }
 
@@ -142,8 +142,8 @@ impl DueHeap {
     /// Adds an entry and sets its state.
     pub(crate) fn push(&mut self, slab: &mut Slab, slot: u32) {
         if self.0.len() == self.0.capacity() {
-            // Half again instead of double: a million entries in one queue must not peak at
-            // twice their size. Vec's own amortised growth would double.
+            // Grows by half instead of doubling: a million entries in one queue must not take twice their size at the
+            // peak. Vec's own amortised growth would double.
             self.0.reserve_exact((self.0.len() / 2).max(2));
         }
         slab[slot].set_state(State::Scheduled);

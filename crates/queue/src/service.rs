@@ -23,7 +23,7 @@ struct Demand {
 /// A ready queue's outstanding request for a limit.
 struct LeaseRequest {
     slots: u32,
-    /// More slots, if they are free.
+    /// Slots wanted in addition, if free.
     extra: u32,
     tokens: u32,
 }
@@ -72,7 +72,7 @@ impl Spare {
 }
 
 impl Queue {
-    /// Decides everything about one ready queue and sets its timer.
+    /// Serves a ready queue: decides on its connections, leases and state, and sets its timer.
     pub(crate) fn service(&mut self, now: Mono, number: u32) {
         let Some(queue) = self.ready.get_mut(number) else { return };
         queue.dirty = false;
@@ -105,7 +105,7 @@ impl Queue {
         standstill.worth_a_look().unwrap_or(Mono::NEVER)
     }
 
-    /// Tells of each step of a back-off, once, and of its end.
+    /// Reports each step of a back-off once, and its end.
     fn tell_suspended(&mut self, now: Mono, number: u32) {
         let queue = &mut self.ready[number];
         let gate = &mut queue.gate;
@@ -194,7 +194,7 @@ impl Queue {
         Demand { unserved, unconnected: runnable - wakes, gated_until }
     }
 
-    /// Opens connections as far as all limits allow.
+    /// Opens connections up to the limits.
     fn open(&mut self, now: Mono, number: u32, demand: &mut Demand) {
         let queue = &mut self.ready[number];
         if demand.gated_until.is_some() {

@@ -10,7 +10,7 @@ use mail::Mono;
 pub enum Siblings {
     /// No other recipient of the message is queued.
     None,
-    /// They wait for something further off.
+    /// Others wait for a later event.
     Waiting,
     /// One is due, or too old, by then.
     Due,

@@ -18,15 +18,14 @@ const CHUNK_BITS: u32 = 10;
 pub(crate) const HELD: u8 = 1;
 /// The delay notice went out.
 pub(crate) const WARNED: u8 = 2;
-/// In a ready queue right behind another recipient of the same message: counts as one
-/// transaction with it.
+/// In a ready queue directly after another recipient of the same message: counts as one transaction with it.
 pub(crate) const FOLLOWER: u8 = 4;
 /// Removed by an operator while in flight: leaves on its return.
 pub(crate) const REMOVED: u8 = 8;
 /// Set on exactly one recipient of each message; the number of messages is counted by it.
 pub(crate) const FIRST: u8 = 16;
 
-/// Its sender has set deadlines: they are kept beside the slab.
+/// It has deadlines set by its sender; they are stored outside of the slab.
 pub(crate) const TIMED: u8 = 32;
 
 /// State of an entry.
@@ -46,7 +45,7 @@ pub(crate) enum State {
     Locating = 5,
 }
 
-/// As many states there are.
+/// The number of states.
 pub(crate) const STATES: usize = 6;
 
 #[derive(Clone, Debug)]
@@ -61,9 +60,9 @@ pub(crate) struct QueueEntry {
     pub(crate) ready: u32,
     /// Scheduled: place in the heap. Ready: the next in the list. Free: the next free slot.
     pub(crate) link: u32,
-    /// Ready: the one before in the list. With [`HELD`]: the number of the reason, or `NONE`.
+    /// Ready: the previous entry in the list. With [`HELD`]: the number of the reason, or `NONE`.
     pub(crate) previous: u32,
-    /// Ring of the recipients of one message (of those pushed one after the other).
+    /// Ring of a message's recipients that were pushed one after the other.
     pub(crate) sibling_next: u32,
     pub(crate) sibling_previous: u32,
     /// Ticket of the last failure, 0 for none.
@@ -155,7 +154,7 @@ impl QueueEntry {
 struct Chunk {
     /// Empty while the chunk has no memory.
     entries: Box<[QueueEntry]>,
-    /// Of each entry, beside it.
+    /// The origins of the entries, by slot.
     origins: Box<[Origin]>,
     free: u32,
     live: u32,
@@ -163,7 +162,7 @@ struct Chunk {
     generation: u32,
 }
 
-/// The entries of one shard.
+/// All entries of a shard.
 #[derive(Default)]
 pub(crate) struct Slab {
     chunks: Vec<Chunk>,
@@ -171,7 +170,7 @@ pub(crate) struct Slab {
     open: BinaryHeap<Reverse<u32>>,
     live: usize,
     loaded: u32,
-    /// The entry pushed last: its siblings mostly follow at once.
+    /// The entry pushed last: most siblings are pushed directly after each other.
     last: u32,
 }
 
@@ -219,7 +218,7 @@ impl Slab {
         })
     }
 
-    /// Stores a new entry; its state is `Held`, which means in no list.
+    /// Stores a new entry in the state `Held`, which means that it is in no list.
     pub(crate) fn insert(&mut self, scheduled: u32, new: &NewEntry) -> u32 {
         let index = match self.open.peek() {
             Some(Reverse(index)) => *index,
@@ -284,7 +283,7 @@ impl Slab {
             self[slot].set(FIRST, true);
             return;
         }
-        // A ring of one is written as NONE on both sides.
+        // A ring of one entry has NONE on both sides.
         let first = match self[last].sibling_next {
             NONE => last,
             next => next,
@@ -295,7 +294,7 @@ impl Slab {
         self[first].sibling_previous = slot;
     }
 
-    /// Forgets an entry, which must be in no list.
+    /// Frees an entry, which must be in no list.
     pub(crate) fn remove(&mut self, slot: u32) {
         let (next, previous) = (self[slot].sibling_next, self[slot].sibling_previous);
         if next != NONE {
@@ -371,7 +370,7 @@ impl IndexMut<u32> for Slab {
     }
 }
 
-/// A table of boxed rows: it grows by eight bytes a row, whatever the row's size.
+/// A table of boxed rows, which grows by eight bytes per row whatever the size of a row.
 pub(crate) struct Table<T> {
     rows: Vec<Option<Box<T>>>,
     /// The number that was freed first is used first, so that a stale one lives long unused.

@@ -52,7 +52,7 @@ pub(crate) struct SuspensionState {
 }
 
 impl SuspensionState {
-    /// The suspension, if it has not ended.
+    /// The suspension, if it is still in force.
     pub(crate) fn get(&self) -> Option<&Arc<Suspension>> {
         self.suspension.as_ref()
     }

@@ -12,9 +12,9 @@ use crate::{Action, ReadyId};
 use mail::Mono;
 use std::time::Duration;
 
-/// Time for one pass over all chunks of a big queue; a small one takes a second per chunk.
+/// Duration of a pass over all chunks of a big queue; a small one takes a second per chunk.
 const PASS: Duration = Duration::from_secs(30);
-/// Between two passes over the queues, and between the pieces of one.
+/// Interval between two passes over the queues, and between the steps of a pass.
 const TIDY_EVERY: Duration = Duration::from_secs(60);
 const TIDY_STEP: Duration = Duration::from_millis(100);
 /// Queues checked in one step.
@@ -27,7 +27,7 @@ impl Queue {
         chunks.min(if queues == 0 { Mono::NEVER } else { self.sweep.tidy_at })
     }
 
-    /// Does the next piece of the sweep, if it is time.
+    /// Performs the next step of the sweep, if due.
     pub(crate) fn sweep_a_piece(&mut self, now: Mono) -> bool {
         if self.next_sweep() > now {
             return false;
@@ -95,8 +95,8 @@ impl Queue {
         !self.keeps_all && !entry.has(WARNED) && late_at <= now && late_at != Mono::NEVER
     }
 
-    /// Sees to it that a ready entry is where its mail goes, though the answer that brought it
-    /// there has become old.
+    /// Checks that a ready entry is in one of the current ready queues of its mail, even if the routing state has
+    /// expired.
     fn check_way(&mut self, now: Mono, slot: u32) {
         let (number, ready) = (self.slab[slot].scheduled, ReadyId(self.slab[slot].ready));
         let queue = &self.scheduled[number];

@@ -19,7 +19,7 @@ pub struct TenantTerms {
     pub weight: u32,
     /// Rates of this tenant alone; connections are ignored.
     pub rates: Vec<NamedLimit>,
-    /// Its recipients that are queued, on all shards; counted here.
+    /// Number of its queued recipients on all shards; updated here.
     pub queued: Arc<AtomicU64>,
 }
 
@@ -34,13 +34,13 @@ pub(crate) struct Tenant {
     pub(crate) name: Arc<str>,
     terms: TenantTerms,
     pub(crate) borrows: Borrows,
-    /// Scheduled queues of its mail.
+    /// Number of scheduled queues for its mail.
     pub(crate) references: u32,
     /// Its entries in any state.
     entries: u32,
     /// Its entries in ready queues.
     pub(crate) waiting: u32,
-    /// Ready queues in which it is parked.
+    /// Ready queues in which its entries are parked.
     pub(crate) parked: VecDeque<u32>,
     /// Tokens arrived since the last check: parked ready queues may resume.
     pub(crate) tokens_came: bool,
@@ -92,7 +92,7 @@ impl Tenant {
     }
 }
 
-/// The tenants of one shard.
+/// All tenants of a shard.
 #[derive(Default)]
 pub(crate) struct Tenants {
     pub(crate) table: crate::slab::Table<Tenant>,
@@ -115,7 +115,7 @@ impl Tenants {
         }
     }
 
-    /// The number of the tenant of a new scheduled queue.
+    /// Returns a tenant's number for a new scheduled queue.
     pub(crate) fn refer(&mut self, name: &Arc<str>) -> u32 {
         let number = match self.names.get(name) {
             Some(number) => *number,
@@ -162,7 +162,7 @@ impl Tenants {
         }
     }
 
-    /// A message of a tenant goes: it takes a token of each of its rates.
+    /// Charges a message to a tenant: takes a token of each of its rates.
     pub(crate) fn spend(&mut self, number: u32) {
         let tenant = &mut self.table[number];
         if tenant.borrows.is_empty() {

@@ -1,4 +1,4 @@
-//! A heap of deadlines for things that are numbered densely: one deadline each, changed in place.
+//! A heap of deadlines, one for each of the densely numbered items, changed in place.
 
 use mail::Mono;
 
@@ -26,7 +26,7 @@ impl Timers {
         }
     }
 
-    /// Sets the deadline of `number`; [`Mono::NEVER`] takes it out.
+    /// Sets the deadline of `number`; [`Mono::NEVER`] removes it.
     pub(crate) fn set(&mut self, number: u32, at: Mono) {
         let place = self.places.get(number as usize).copied().unwrap_or(ABSENT);
         match (place, at) {
@@ -51,7 +51,7 @@ impl Timers {
         }
     }
 
-    /// Brings the deadline of `number` forward to `at`, if it is later.
+    /// Moves the deadline of `number` forward to `at` if it is later.
     pub(crate) fn hasten(&mut self, number: u32, at: Mono) {
         if at < self.get(number) {
             self.set(number, at);

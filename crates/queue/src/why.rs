@@ -1,4 +1,4 @@
-//! The one thing that each queued message waits for.
+//! The reason why a queued message waits.
 
 use crate::Suspension;
 use mail::{Culprit, Domain, Failure, Mono};
@@ -11,7 +11,7 @@ pub(crate) const PLACE_MAX: u32 = 1_000;
 /// Reason for a pause of all egress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pause {
-    /// As many delivered recipients as are allowed wait for their settle to be synced.
+    /// The limit of delivered recipients with an unsynced settle is reached.
     Unsettled,
     /// The spool cannot be written: deliveries could not be settled.
     Poisoned,
@@ -37,7 +37,7 @@ pub enum Blocker {
     Scheduled {
         /// The due time.
         due: Mono,
-        /// It was not tried yet.
+        /// True for an entry without attempts.
         first: bool,
     },
     /// Outside the sending window named by its sender.
@@ -59,32 +59,32 @@ pub enum Blocker {
     },
     /// All connections that are allowed are in use.
     ConnectionSlots {
-        /// The next hop, as events and lists name it.
+        /// The next hop as named in events and lists.
         next_hop: Arc<str>,
-        /// In use, over all shards as far as this one knows.
+        /// Connections in use over all shards, as known to this shard.
         used: u32,
-        /// As many as the limit allows over all shards.
+        /// The limit over all shards.
         max: u32,
-        /// Entries before it in its own list, counted up to 1,000.
+        /// Entries before it in its list, counted up to 1,000.
         before: u32,
     },
-    /// As many connections are in use as the peer was found to bear.
+    /// The connection window of the next hop is used up.
     Window {
-        /// The next hop, as events and lists name it.
+        /// The next hop as named in events and lists.
         next_hop: Arc<str>,
-        /// The window: as many connections as the next hop takes at present.
+        /// The window: the number of connections that the next hop takes at present.
         bears: u32,
-        /// Entries before it in its own list, counted up to 1,000.
+        /// Entries before it in its list, counted up to 1,000.
         before: u32,
     },
     /// A connection is being opened.
     Opening {
-        /// The next hop, as events and lists name it.
+        /// The next hop as named in events and lists.
         next_hop: Arc<str>,
     },
     /// The last connections failed; the next is opened later.
     OpenBackoff {
-        /// The next hop, as events and lists name it.
+        /// The next hop as named in events and lists.
         next_hop: Arc<str>,
         /// The last failure, if known.
         failure: Option<Arc<Failure>>,
@@ -93,9 +93,9 @@ pub enum Blocker {
     },
     /// The limit on messages per second is used up.
     Rate {
-        /// The next hop, as events and lists name it.
+        /// The next hop as named in events and lists.
         next_hop: Arc<str>,
-        /// Entries before it in its own list, counted up to 1,000.
+        /// Entries before it in its list, counted up to 1,000.
         before: u32,
         /// Expected time of its turn, as far as this shard knows.
         until: Mono,
@@ -109,11 +109,11 @@ pub enum Blocker {
     },
     /// A request to the shard that owns the limit is pending.
     LeaseWait {
-        /// The next hop, as events and lists name it.
+        /// The next hop as named in events and lists.
         next_hop: Arc<str>,
         /// Number of the shard that owns the limit.
         owner: u16,
-        /// Entries before it in its own list, counted up to 1,000.
+        /// Entries before it in its list, counted up to 1,000.
         before: u32,
     },
     /// An operator holds it.
@@ -127,11 +127,11 @@ pub enum Blocker {
     Paused(Pause),
     /// It is being delivered.
     InFlight,
-    /// Connections are at work on those before it.
+    /// Open connections deliver the entries before it.
     Turn {
-        /// The next hop, as events and lists name it.
+        /// The next hop as named in events and lists.
         next_hop: Arc<str>,
-        /// Entries before it in its own list, counted up to 1,000.
+        /// Entries before it in its list, counted up to 1,000.
         before: u32,
     },
 }

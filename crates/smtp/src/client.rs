@@ -30,13 +30,13 @@ use std::time::Duration;
 pub struct ClientConfig {
     /// Our name in EHLO or LHLO (RFC 5321 §4.1.1.1).
     pub hostname: String,
-    /// The peer as failures name it: `mx.example.com[192.0.2.1]:25`.
+    /// The peer as named in failures: `mx.example.com[192.0.2.1]:25`.
     pub peer: Box<str>,
     /// Speak LMTP: LHLO, and a final reply for each recipient (RFC 2033).
     pub lmtp: bool,
     /// Use STARTTLS: off, when offered, or not without.
     pub starttls: StartTls,
-    /// The connection is encrypted from its beginning (RFC 8314 §3.3).
+    /// The connection uses TLS from its start (RFC 8314 §3.3).
     pub is_encrypted: bool,
     /// Terms for logging in before the first transaction.
     pub login: LoginTerms,
@@ -48,7 +48,7 @@ pub struct ClientConfig {
     /// accepted. RFC 3030 §2 forbids this: use it only with a peer known to discard refused chunks.
     /// [`ClientSession::start`] may then be called before `Ready`.
     pub unasked_content: bool,
-    /// 8-bit content towards a peer without 8BITMIME goes as it is, instead of failing with 5.6.3.
+    /// 8-bit content is sent unchanged to a peer without 8BITMIME, instead of failing with 5.6.3.
     pub eight_bit_as_is: bool,
     /// A reply line with its CRLF; a longer one is a protocol error. The limit of RFC 5321 §4.5.3.1.5 is 512.
     pub reply_line_bytes_max: usize,
@@ -64,8 +64,8 @@ pub struct ClientConfig {
     pub content_timeout: Duration,
     /// The reply after the final dot: 10 minutes.
     pub final_timeout: Duration,
-    /// A whole transaction, from MAIL to the last reply, however steadily it goes on; with
-    /// [`SLOWEST_BYTES_PER_SECOND`] it is the longer the more there is to send.
+    /// Time for a whole transaction, from MAIL to the last reply, whatever progress it makes. Large contents get more
+    /// time, by [`SLOWEST_BYTES_PER_SECOND`].
     pub transaction_timeout: Duration,
 }
 
@@ -101,7 +101,7 @@ pub enum Lesser {
 pub enum LoginTerms {
     /// It does not.
     Off,
-    /// It does, once the connection is encrypted, and ends with 4.7.11 where it is not.
+    /// Log in once the connection is encrypted; without encryption the session fails with 4.7.11.
     Encrypted,
     /// In clear too.
     Anyway,
@@ -113,7 +113,7 @@ pub enum RequireTls {
     /// It has not.
     #[default]
     Off,
-    /// If the peer offers it in an encrypted session (§5: of reports).
+    /// If the peer offers it in an encrypted session (§5: for reports).
     WhereOffered,
     /// A peer without it is sent no command: 5.7.30.
     Always,
@@ -142,9 +142,9 @@ pub struct Outgoing {
     pub envid: Option<Envid>,
     /// Facts of the stored body.
     pub facts: ContentFacts,
-    /// Some octet of its header is 0x80 or more; needed only where `smtputf8` is set.
+    /// The header contains octets of 0x80 or more; used only with `smtputf8`.
     pub header_is_8bit: bool,
-    /// 8-bit content goes as it is even if the peer doesn't offer 8BITMIME, as with
+    /// 8-bit content is sent unchanged even if the peer does not offer 8BITMIME, as with
     /// [`ClientConfig::eight_bit_as_is`].
     pub eight_bit_as_is: bool,
     /// Time at which the message is too old to be delivered; content not sent by then is not sent.
@@ -155,7 +155,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    /// Of no content, to one recipient.
+    /// A transaction with one recipient and no content.
     fn without_content(reverse_path: Option<Mailbox>, recipient: Mailbox) -> Outgoing {
         let notify = Notify::UNSPECIFIED;
         Outgoing {
@@ -177,7 +177,7 @@ impl Outgoing {
     }
 }
 
-/// One recipient of an [`Outgoing`].
+/// A recipient of an [`Outgoing`].
 #[derive(Clone, Debug)]
 pub struct OutgoingRecipient {
     /// The address that RCPT names.
@@ -198,20 +198,20 @@ pub enum Output {
         /// The end offset.
         end: usize,
     },
-    /// The prefix and the body as they are (BDAT; or DATA with no line that begins with a dot).
+    /// Prefix and body unchanged (BDAT, or DATA with no line that starts with a dot).
     Content,
-    /// The prefix as it is and the body with a dot before each line that begins with one.
+    /// Prefix unchanged, and body with dot stuffing.
     ContentStuffed,
 }
 
 /// A property of the peer learnt from the replies to a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostQuirk {
-    /// It offers CHUNKING and doesn't know BDAT.
+    /// It offers CHUNKING but does not know BDAT.
     BdatUnusable,
     /// Maximum number of recipients in a transaction (RFC 5321 §4.5.3.1.10).
     RecipientsMax(usize),
-    /// It takes recipients of no more domains than this in a transaction (RFC 9422 §4.3).
+    /// Maximum number of recipient domains in a transaction (RFC 9422 §4.3).
     DomainsMax(usize),
 }
 
@@ -228,16 +228,16 @@ pub enum ClientEvent {
     Challenge(Vec<u8>),
     /// The peer accepted the login: [`ClientSession::handle_logged_in`] or [`ClientSession::give_up_login`].
     LoggedIn,
-    /// The transaction is over, the first that was started of those in flight; one outcome per
-    /// recipient in order. `Ready` follows when another can start, `Closed` if none can.
+    /// The oldest transaction in flight has ended, with one outcome per recipient in order. `Ready` follows if another
+    /// can start, otherwise `Closed`.
     Done {
         /// Per recipient: accepted by the peer with this reply, or failed.
         outcomes: Vec<Result<Reply, Failure>>,
-        /// The whole content was sent and the answer to it never came: those recipients that
-        /// failed for that reason may have been accepted (RFC 1047).
+        /// The whole content was sent, but no reply arrived: recipients that failed for this reason may have been
+        /// accepted (RFC 1047).
         doubtful: bool,
-        /// The peer has replied to one of its commands. If it hasn't, a kept connection that
-        /// broke had died before, and another one may be tried at once.
+        /// The peer replied to one of the commands. If not, a kept connection was probably dead before, and another one
+        /// can be tried at once.
         answered: bool,
         /// The failed recipients, in order, that failed only because of this transaction: they may be sent to the peer
         /// at once in another one.

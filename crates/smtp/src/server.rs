@@ -89,7 +89,7 @@ pub enum Need {
     /// Answer with [`ServerSession::answer_rcpt`], at once or later: this recipient is then open, and `handle_input`
     /// continues with the following commands. An empty domain means bare `<postmaster>`.
     Rcpt {
-        /// Names it in the answer. Each transaction counts from 0.
+        /// Identifies it in the answer. Counts from 0 in each transaction.
         number: u32,
         /// As RCPT gave it.
         recipient: Recipient,
@@ -110,12 +110,11 @@ pub enum Need {
     /// A DATA was refused without a need. If input came with it, answer with [`ServerSession::end_early_content`];
     /// otherwise call `handle_input` again.
     DataRefused,
-    /// The content is complete and clean; it is all in the sink. Answer with
-    /// [`ServerSession::answer_message`] when it is durable.
+    /// The content is complete, valid and entirely in the sink. Answer with [`ServerSession::answer_message`] once it
+    /// is durable.
     Message(Box<Transaction>),
-    /// The transaction ended without a message (RSET, EHLO, refused content, size): whatever the
-    /// sink holds and whatever was reserved must be dropped. Needs no answer: call
-    /// `handle_input` again.
+    /// The transaction ended without a message (RSET, EHLO, refused content, size): drop the content of the sink and
+    /// any reservation. Needs no answer: call `handle_input` again.
     Abandon,
     /// Answer with [`ServerSession::answer_starttls`]. If TLS may start, flush the output, upgrade, then call
     /// [`ServerSession::handle_tls_started`]. All input was consumed, and input after STARTTLS is dropped.

@@ -11,7 +11,7 @@ pub const BY_SECONDS_MIN: i64 = 4;
 pub struct DeliveryOptions {
     /// Priority of the message.
     pub priority: Option<Priority>,
-    /// It is not sent before.
+    /// The message is held until then.
     pub hold: Option<Hold>,
     /// Delivery deadline.
     pub deliver_by: Option<ByParameter>,
@@ -95,7 +95,7 @@ impl ByParameter {
         self.mode == ByMode::Notify || self.seconds >= least.max(BY_SECONDS_MIN)
     }
 
-    /// As a client writes it.
+    /// Appends it in the syntax of the parameter.
     pub(crate) fn write_to(self, out: &mut Vec<u8>) {
         let mode = match self.mode {
             ByMode::Return => 'R',

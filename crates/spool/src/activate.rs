@@ -89,7 +89,7 @@ fn make_shorter(
     }
 }
 
-/// The disk is full: takes a segment that nothing is needed of, if there is one.
+/// Reuses a segment without needed records, if any, because the disk is full.
 fn reuse(
     disk: &dyn Disk,
     config: &SpoolConfig,

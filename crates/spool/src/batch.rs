@@ -18,21 +18,21 @@ pub(crate) struct BatchHeader {
     /// An index batch: repeats the records of earlier batches of the segment, for a quick start.
     pub is_index: bool,
     pub records_count: u32,
-    /// Rises by one from batch to batch.
+    /// Increases by one per batch.
     pub sequence: u64,
-    /// Number of its first record in the log.
+    /// Log position of its first record.
     pub position: u64,
-    /// All of this segment before here was made durable before this batch was written.
+    /// Everything in this segment before this offset was synced before the batch was written.
     pub synced_offset: u64,
-    /// Bytes of its records, without this header and without padding.
+    /// Size of its records in bytes, without this header and padding.
     pub payload_bytes: u64,
-    /// From the beginning of this batch to that of the next.
+    /// Distance in bytes from the start of this batch to the next.
     pub total_bytes: u64,
     /// Message sequences from here on were never used.
     pub next_sequence: u64,
     /// Blob numbers from here on were never used.
     pub next_blob: u64,
-    /// Index batches: where the one before begins, 0 for none.
+    /// For index batches, the offset of the previous one; 0 for none.
     pub previous_index: u64,
     /// CRC-32C over the checksums of the records.
     pub records_crc: u32,
@@ -66,7 +66,7 @@ impl BatchHeader {
         out
     }
 
-    /// `None` when no batch of this segment begins here.
+    /// Returns `None` if no batch of this segment starts here.
     pub(crate) fn decode(bytes: &[u8], key: SegmentKey, offset: u64) -> Option<BatchHeader> {
         let bytes = bytes.get(..BATCH_HEADER_BYTES)?;
         if !bytes.starts_with(MAGIC) || u16_at(bytes, 4)? != VERSION {
@@ -113,13 +113,13 @@ pub(crate) struct BatchBuilder {
 /// Position of a written record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placed {
-    /// From the beginning of the segment, in bytes.
+    /// Offset in the segment, in bytes.
     pub offset: u64,
     /// In bytes, header included.
     pub length: u32,
 }
 
-/// Inline bodies in pieces of at least this size are written from where they are.
+/// Minimum size of a piece of an inline body that is written without being copied.
 const COPY_BYTES_MAX: usize = 4 << 10;
 
 impl BatchBuilder {

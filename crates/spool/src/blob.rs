@@ -1,4 +1,4 @@
-//! Bodies in files of their own, from the first piece to the accept that names them.
+//! Bodies in separate files, from the first piece to the accept that names them.
 
 use crate::disk::{DiskError, DiskErrorKind};
 use crate::io::Op;
@@ -70,7 +70,7 @@ impl Blobs {
         self.open.len() as u64
     }
 
-    /// The next thing to do.
+    /// Returns the next action.
     pub(crate) fn poll_step(&mut self) -> Option<BlobAction> {
         self.steps.pop_front()
     }
@@ -80,7 +80,7 @@ impl Blobs {
         self.open.get(&blob.0).is_some_and(|blob| blob.sealed && !blob.dropped)
     }
 
-    /// An accept names it: from now on it lives and dies with its message.
+    /// Marks a blob as named by an accept: from now on it is kept as long as its message.
     pub(crate) fn attach(&mut self, blob: BlobId) {
         self.close(blob);
     }
@@ -102,7 +102,7 @@ impl Blobs {
         self.steps.push_back(BlobAction::Complete(ticket, Completion::Refused(refusal)));
     }
 
-    /// Takes the next piece of a body; the first one makes the file.
+    /// Takes the next piece of a body; the first one creates the file.
     pub(crate) fn handle_append(&mut self, blob: BlobId, ticket: Ticket, data: Bytes) {
         if !self.open.contains_key(&blob.0) && self.is_used(blob) {
             return self.refuse(ticket, Refusal::Misuse("a blob number was used twice"));

@@ -1,6 +1,6 @@
 //! Blocks: the write unit of disks, and the decoding of numbers.
 
-/// The only format version there is.
+/// The only format version.
 pub(crate) const VERSION: u16 = 1;
 /// The write unit of disks; headers and footers have this size.
 pub(crate) const SECTOR_BYTES: u64 = 512;

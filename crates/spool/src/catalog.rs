@@ -10,7 +10,7 @@ use crate::name::SegmentKey;
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     entries: Vec<CatalogEntry>,
-    /// Record bodies, one after another.
+    /// Concatenated record bodies.
     bytes: Vec<u8>,
 }
 

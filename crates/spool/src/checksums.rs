@@ -11,7 +11,7 @@ use bytes::Bytes;
 /// Bytes of a body per checksum: the unit of reading for delivery.
 pub const PIECE_BYTES: usize = 256 << 10;
 
-/// Gathers the checksums of a body while it is written.
+/// Collects the checksums of a body while it is written.
 #[derive(Clone, Debug, Default)]
 pub struct BodyChecksums {
     /// Of the pieces that are complete.

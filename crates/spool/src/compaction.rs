@@ -132,7 +132,7 @@ impl Compaction {
         None
     }
 
-    /// All is written: the segment can go, unless something went wrong.
+    /// Ends the compaction of a segment: it can be freed unless something failed.
     fn finish(&mut self, live: &mut Live) {
         let Some(segment) = self.victim.take().and_then(|victim| live.segments.get_mut(victim))
         else {
@@ -254,7 +254,7 @@ fn item_bytes(item: &Item, live: &Live) -> u64 {
         Item::Copy { id, record, .. } => (*id, record.len()),
         Item::Repeat(id) => (*id, 0),
     };
-    // An index entry is no longer than envelope and meta, which are in the record, and 100 bytes.
+    // An index entry is at most 100 bytes longer than the record's envelope and meta.
     let residue = live
         .index
         .get(id)
@@ -268,13 +268,13 @@ const INDEXED_BYTES_TYPICAL: usize = 512;
 /// A minute: a disk with failing reads is not retried all the time.
 const RESTING_TICKS: u32 = 120;
 
-/// Length of envelope and meta of the record to be copied.
+/// Length of the envelope and meta of the record to copy.
 fn envelope_share(item: &Item) -> usize {
     let Item::Copy { record, .. } = item else { return 0 };
     record.get(codec::RECORD_HEADER_BYTES..).map_or(0, codec::envelope_and_meta_bytes)
 }
 
-/// Copies a message if it is live and still where it was read. `false` when the record is damaged.
+/// Copies a message if it is live and still at the place read. Returns `false` if the record is damaged.
 fn copy(
     writer: &mut Writer,
     live: &mut Live,

@@ -9,7 +9,7 @@ pub enum Durability {
     /// Written and fdatasynced: survives power loss.
     #[default]
     Sync,
-    /// Written, not synced: survives the process, not the machine.
+    /// Written but not synced: survives a crash of the process, not of the machine.
     Os,
     /// In memory only.
     Memory,
@@ -29,7 +29,7 @@ pub struct SpoolConfig {
     pub durability: Durability,
     /// Size of a segment file.
     pub segment_bytes: u64,
-    /// Size of the segment that is made at the first start, while the caller waits.
+    /// Size of the segment created at the first start, while the caller waits.
     pub first_segment_bytes: u64,
     /// Alignment of batches, a multiple of 512; a torn write then damages only one batch.
     pub block_bytes: u64,
@@ -45,7 +45,7 @@ pub struct SpoolConfig {
     pub compact_below_percent: u8,
     /// Bytes read and written by compaction in one step.
     pub compact_step_bytes: usize,
-    /// A planted fault: recovery takes a torn batch for a whole one.
+    /// A planted fault: recovery accepts a torn batch as whole.
     #[cfg(feature = "planted")]
     pub trusts_torn_tail: bool,
     /// A planted fault: recovery removes orphan blobs first.
@@ -85,16 +85,16 @@ impl Default for SpoolConfig {
 /// Errors of opening or verifying a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolError {
-    /// A file operation failed, and the log can't do without it.
+    /// A file operation failed that is vital for the log.
     Disk(DiskError),
-    /// A segment was written by a version of the program that this one does not know.
+    /// A segment was written by an unknown version of the program.
     Version {
         /// The segment's file name.
         file: Box<str>,
         /// The version in its header.
         found: u16,
     },
-    /// The directory holds the log of another node or log number.
+    /// The directory contains the log of another node, or another log.
     OtherLog {
         /// The segment's file name.
         file: Box<str>,
@@ -103,14 +103,14 @@ pub enum SpoolError {
         /// The log in its header.
         log: u8,
     },
-    /// Two segments have one generation: a copy was put back beside a log that went on.
+    /// Two segments have the same generation: a copy was restored beside a log that was written on.
     Twice {
         /// The file names of the two segments.
         files: [Box<str>; 2],
     },
     /// A file's generation leaves none for later ones.
     Generation { file: Box<str> },
-    /// The configuration makes no sense.
+    /// The configuration is invalid.
     Config(&'static str),
 }
 
@@ -152,7 +152,7 @@ impl From<DiskError> for SpoolError {
 pub struct Damage {
     /// The file it was found in.
     pub file: Box<str>,
-    /// Byte in the file at which it begins.
+    /// Its start offset in the file.
     pub offset: u64,
     /// Unreadable bytes of the file (0: unknown or none).
     pub bytes: u64,
@@ -205,11 +205,11 @@ pub struct SpoolStatus {
     pub segments_count: u64,
     /// Segments that are ready for use.
     pub spares_count: u64,
-    /// Size of all of these files.
+    /// Total size of these files.
     pub segment_file_bytes: u64,
     /// Bytes of accept records of live messages.
     pub live_bytes: u64,
-    /// Bodies in files of their own.
+    /// Bodies in separate files.
     pub blobs_count: u64,
     /// Free disk space at the last query.
     pub free_bytes: Option<u64>,

@@ -8,12 +8,12 @@ use std::io::IoSlice;
 /// Kinds of file errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskErrorKind {
-    /// No file of that name.
+    /// No file with that name.
     NotFound,
     /// The file system or the quota is full (ENOSPC, EDQUOT).
     Full,
-    /// The process has no descriptor or memory for it (EMFILE, ENFILE, ENOMEM): nothing was done
-    /// that can't be done again. Never the answer of a sync that was begun.
+    /// The process is out of descriptors or memory (EMFILE, ENFILE, ENOMEM). Nothing was done that cannot be repeated.
+    /// Never returned by a sync that was started.
     Scarce,
     /// Other errors: EIO, permissions, a crash in the simulator.
     Failed,
@@ -51,19 +51,19 @@ pub trait Disk: Send + Sync {
     /// All names in the directory, in any order.
     ///
     /// # Errors
-    /// When the directory can't be read.
+    /// If the directory can't be read.
     fn list(&self) -> Result<Vec<String>, DiskError>;
 
     /// The length of a file in bytes.
     ///
     /// # Errors
-    /// When it does not exist or can't be looked at.
+    /// If it does not exist or its metadata can't be read.
     fn length(&self, name: &str) -> Result<u64, DiskError>;
 
-    /// Makes an empty file, or empties the one that is there.
+    /// Creates an empty file, or truncates the existing one.
     ///
     /// # Errors
-    /// When that fails.
+    /// If that fails.
     fn create(&self, name: &str) -> Result<(), DiskError>;
 
     /// Allocates `bytes` in an empty file, which reads as zeros, without writing them. Returns `false` if the file
@@ -76,10 +76,10 @@ pub trait Disk: Send + Sync {
         Ok(false)
     }
 
-    /// Writes all the pieces one after another at `offset`; the file grows if need be.
+    /// Writes all pieces one after another at `offset`; the file grows as needed.
     ///
     /// # Errors
-    /// When not every byte could be written.
+    /// If not all bytes could be written.
     fn write_at(
         &self,
         name: &str,
@@ -94,11 +94,11 @@ pub trait Disk: Send + Sync {
     /// Returns an error if the operation fails.
     fn truncate(&self, name: &str, length_bytes: u64) -> Result<(), DiskError>;
 
-    /// Reads into `buffer` from `offset`: how many bytes, fewer at the end of the file or when the
-    /// system feels like it, zero only at the end.
+    /// Reads into `buffer` from `offset` and returns the number of bytes. A read may be short at any time; zero means
+    /// the end of the file.
     ///
     /// # Errors
-    /// When it does not exist or can't be read.
+    /// If the file does not exist or can't be read.
     fn read_at(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize, DiskError>;
 
     /// fdatasync: earlier writes are on stable storage on return.
@@ -107,7 +107,7 @@ pub trait Disk: Send + Sync {
     /// Returns an error if the storage failed; its content is then unknown.
     fn sync_data(&self, name: &str) -> Result<(), DiskError>;
 
-    /// fsync of the directory: names made, renamed and removed before are on stable storage.
+    /// fsync of the directory: names created, renamed and removed before are on stable storage.
     ///
     /// # Errors
     /// As [`Disk::sync_data`].
@@ -122,21 +122,20 @@ pub trait Disk: Send + Sync {
     /// Removes a file.
     ///
     /// # Errors
-    /// When it does not exist or can't be removed.
+    /// If it does not exist or can't be removed.
     fn remove(&self, name: &str) -> Result<(), DiskError>;
 
-    /// Bytes that can still be written to this file system by us.
+    /// Bytes of this file system available to this process.
     ///
     /// # Errors
-    /// When the file system can't be asked.
+    /// If the file system can't be queried.
     fn free_bytes(&self) -> Result<u64, DiskError>;
 }
 
 /// With more unreadable sectors in one file, the disk counts as failed instead.
 const UNREADABLE_MAX: usize = 4_096;
 
-/// As [`read_full`], but reads around sectors that can't be read: they are left zero and noted in
-/// `unreadable`, by offset.
+/// As [`read_full`], but skips unreadable sectors: they are filled with zeros and listed in `unreadable` by offset.
 pub(crate) fn read_around(
     disk: &dyn Disk,
     name: &str,

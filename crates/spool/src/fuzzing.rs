@@ -1,5 +1,5 @@
-//! Doors for the fuzzer, past the checksums that it could never guess. Compiled only for it
-//! (`--cfg fuzzing`): see `docs/fuzzing.md`.
+//! Entry points for the fuzzer behind the checksums, which it could never guess. Compiled with `--cfg fuzzing` only:
+//! see `docs/fuzzing.md`.
 
 use crate::batch::{BATCH_HEADER_BYTES, BatchBuilder, BatchHeader};
 use crate::block::{SECTOR_BYTES, VERSION};
@@ -95,7 +95,7 @@ fn check_indexed(record: &RawRecord<'_>) {
 
 fn check_small(kind: u8, body: &[u8]) {
     let Some(small) = codec::read_small(kind, body) else { return };
-    // Long texts are cut when they are written, so the second reading is the one to compare with.
+    // Long texts are truncated when they are written: only the second decoding is compared.
     let bytes = written_small(&small);
     let cut = codec::read_small(kind, &bytes).expect("what was written");
     assert_eq!(cut.id(), small.id());
@@ -148,7 +148,7 @@ pub fn check_blocks(bytes: &[u8]) {
     }
 }
 
-/// A batch of a made-up segment.
+/// A synthetic batch of a segment.
 #[derive(Debug, Default)]
 pub struct MadeBatch {
     /// It is an index, with records to match.

@@ -1,7 +1,7 @@
-//! The live index: one small entry for each message that has open recipients.
+//! The live index: a small entry for each message with open recipients.
 //!
-//! Entries lie in vectors of up to 256 neighbours by id. Ids rise, so these fill up completely, no
-//! table is ever rehashed, and a message costs 48 bytes and a share of a tree node.
+//! Entries are in vectors of up to 256 neighbours by id. Because ids increase, the vectors fill up completely, no table
+//! is ever rehashed, and a message takes 48 bytes and a share of a tree node.
 
 use crate::codec::{Residue, Retry};
 use crate::reasons::{ReasonNumber, Reasons};
@@ -12,7 +12,7 @@ const DELAY_NOTICE: u8 = 1;
 const BLOB: u8 = 2;
 /// State other than attempts was recorded since its newest accept or copy.
 const MORE_SAID: u8 = 4;
-/// Recipients beyond this number need a bitmap of their own.
+/// Maximum number of recipients without a separate bitmap.
 const INLINE_MAX: u16 = 64;
 /// State of a live message.
 #[derive(Debug)]
@@ -31,8 +31,7 @@ pub(crate) struct IndexEntry {
     stated_after: u16,
     /// Open recipients, when there are at most 64.
     open: u64,
-    /// Attempts (16 bits) and next try plus one (48 bits, ms) of all recipients that have no entry
-    /// of their own in `more`.
+    /// Attempts (16 bits) and next try plus one (48 bits, ms) of all recipients without a separate entry in `more`.
     retry: u64,
     more: Option<Box<More>>,
     recipients_count: u16,
@@ -46,7 +45,7 @@ struct More {
     /// Reason of the hold, if the table of interned reasons is full.
     hold: Option<Box<str>>,
     overrides: Option<Box<str>>,
-    /// Open recipients when there are more than 64.
+    /// Open recipients if there are more than 64.
     wide: Option<Box<[u64]>>,
     /// Recipients with an attempt count or next try of their own, ascending.
     retries: Vec<(u32, Retry)>,
@@ -262,7 +261,7 @@ impl IndexEntry {
         }
     }
 
-    /// Forgets all but where it is: everyone is open.
+    /// Resets all but the location: all recipients are open.
     pub(crate) fn reset(&mut self, recipients_count: u16, reasons: &mut Reasons) {
         reasons.release(self.reason);
         reasons.release(self.hold);
@@ -345,7 +344,7 @@ impl IndexEntry {
 /// All live messages by id.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// By id without its last 8 bits; each vector ascends.
+    /// By id without its last 8 bits; each vector is in ascending order.
     chunks: BTreeMap<u64, Vec<IndexEntry>>,
     count: u64,
 }
@@ -371,7 +370,7 @@ impl Index {
         chunk.get_mut(at)
     }
 
-    /// Adds a message that is not there yet.
+    /// Inserts a message that is not in the index yet.
     pub(crate) fn insert(&mut self, id: u64, mut entry: IndexEntry) {
         entry.low = id as u8;
         let chunk = self.chunks.entry(id >> 8).or_default();

@@ -39,7 +39,7 @@ pub struct IoDone {
 /// The operation of an [`Io`].
 #[derive(Debug)]
 pub(crate) enum Op {
-    /// Write a batch and make it durable; before that, finish the segment that is full.
+    /// Write a batch and sync it; before that, write the end of the full segment, if any.
     Commit { seal: Option<SealWrite>, file: FileName, offset: u64, data: WriteBuffer, sync: bool },
     /// Read `bytes` bytes, or up to the end of the file.
     Read { file: FileName, offset: u64, bytes: usize },
@@ -49,7 +49,7 @@ pub(crate) enum Op {
     ReadMany { file: FileName, ranges: Vec<(u64, u32)> },
     /// Find the messages about which a segment has records besides its own accepts.
     Scan { file: FileName, key: SegmentKey, ranges: Vec<IdRange> },
-    /// Make a file of a segment's length: allocated, or if that can't be its first step of zeros.
+    /// Create a file of a segment's length: allocated, or if that is impossible, the first step of writing zeros.
     Make { file: FileName, length: u64, bytes: u64, sync: bool },
     /// Write zeros, one step of preparing a segment.
     Zero { file: FileName, offset: u64, bytes: u64, sync: bool },
@@ -81,7 +81,7 @@ pub(crate) struct SealWrite {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mention {
     pub id: u64,
-    /// It may end recipients, as attempts and states never do.
+    /// True if it may end recipients; attempts and states never do.
     pub may_end: bool,
 }
 
@@ -101,7 +101,7 @@ pub(crate) enum OpResult {
     Free(u64),
     /// True if the register still exists.
     Registered(bool),
-    /// It can't be done now; the same operation, whole, may be later.
+    /// It could not be done now; the same operation can be retried as a whole.
     PutOff(Box<Op>, DiskError),
 }
 
@@ -116,7 +116,7 @@ impl Io {
         }
     }
 
-    /// The ticket under which its result is expected.
+    /// The ticket of its result.
     #[must_use]
     pub fn ticket(&self) -> IoTicket {
         self.ticket

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Hold reason of a message with an unknown delivery state.
 const STATE_LOST: &str = "its delivery state is damaged: recipients may have the message already";
 
-/// The sum of all records.
+/// The state that results from all records.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     pub index: Index,
@@ -154,7 +154,7 @@ impl Live {
         }
     }
 
-    /// All that is known of a message, in a record of `bytes` bytes in segment `segment`.
+    /// The known state of a message that has a record of `bytes` bytes in segment `segment`.
     pub(crate) fn residue(
         &mut self,
         segment: u32,

@@ -23,7 +23,7 @@ pub struct Faults {
     pub sync_permille: u32,
     /// A write fails after a random part.
     pub write_permille: u32,
-    /// A read fails, and the next one may not.
+    /// Permille of reads that fail; a repeated read may succeed.
     pub read_permille: u32,
     /// A read returns less than requested.
     pub short_read_permille: u32,
@@ -43,7 +43,7 @@ pub struct MemDisk {
 struct State {
     /// Names as the running system sees them.
     names: BTreeMap<String, Arc<Mutex<Inode>>>,
-    /// Names as they are on the disk.
+    /// Names on stable storage.
     durable: BTreeMap<String, Arc<Mutex<Inode>>>,
     /// Changes of names since the last sync of the directory, in order.
     changes: Vec<DirectoryChange>,
@@ -52,7 +52,7 @@ struct State {
     capacity_bytes: u64,
     /// Operations until the lights go out.
     fuse: Option<u64>,
-    /// Operations until one fails, how, and whether all after it do, too.
+    /// Operations before the next failure, its kind, and true if all later operations fail too.
     failure: Option<(u64, DiskErrorKind, bool)>,
     operations_count: u64,
     syncs_count: u64,
@@ -68,15 +68,15 @@ enum DirectoryChange {
 
 #[derive(Debug, Default)]
 struct Inode {
-    /// As the running system sees it.
+    /// As visible to the running system.
     content: Vec<u8>,
-    /// As it is on the disk.
+    /// As on stable storage.
     synced: Vec<u8>,
     /// Sectors written since the last sync.
     dirty: Sectors,
     /// It was cut since the last sync.
     is_cut: bool,
-    /// Sectors that can't be read until they are written.
+    /// Sectors that are unreadable until they are written.
     unreadable: BTreeSet<usize>,
 }
 
@@ -218,7 +218,7 @@ impl MemDisk {
         lock(&self.state).faults = faults;
     }
 
-    /// The size of the disk from now on.
+    /// Changes the size of the disk.
     pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
         lock(&self.state).capacity_bytes = capacity_bytes;
     }
@@ -233,7 +233,7 @@ impl MemDisk {
         lock(&self.state).failure = Some((operations_count, kind, forever));
     }
 
-    /// No operation fails any more for having been asked to; whether one would still have.
+    /// Cancels the requested failure; returns true if it was still pending.
     pub fn clear_failure(&self) -> bool {
         lock(&self.state).failure.take().is_some()
     }
@@ -244,7 +244,7 @@ impl MemDisk {
         lock(&self.state).fuse == Some(0)
     }
 
-    /// Operations since it was made, failed ones included.
+    /// Number of operations since creation, including failed ones.
     #[must_use]
     pub fn operations_count(&self) -> u64 {
         lock(&self.state).operations_count
@@ -262,8 +262,8 @@ impl MemDisk {
         lock(&self.state).syncs_count
     }
 
-    /// Power loss: unsynced writes arrive in part, unsynced names as far as some change. Afterwards
-    /// the disk works again.
+    /// Simulates a power loss: unsynced writes are stored in part, and unsynced names up to some change. The disk works
+    /// again afterwards.
     pub fn crash(&self) {
         let state = &mut *lock(&self.state);
         let count = state.random.below(state.changes.len() as u64 + 1) as usize;

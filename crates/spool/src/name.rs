@@ -13,9 +13,9 @@ pub(crate) const REGISTER: &str = "register";
 /// hide it and old content of a recycled file is invalid under the new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SegmentKey {
-    /// Rises with each segment of the log, never reused.
+    /// Increases with each segment of the log; never reused.
     pub generation: u32,
-    /// Not known to any sender.
+    /// Unknown to all senders.
     pub salt: u64,
 }
 
@@ -25,7 +25,7 @@ impl SegmentKey {
         SegmentKey { generation, salt: random::nth(log_salt, u64::from(generation)) }
     }
 
-    /// The checksum that everything at `offset` starts from.
+    /// The initial checksum of everything at `offset`.
     pub(crate) fn seed(self, offset: u64) -> u32 {
         let mut bytes = [0; 20];
         bytes[..4].copy_from_slice(&self.generation.to_le_bytes());
@@ -79,7 +79,7 @@ impl Name {
     }
 }
 
-/// Exactly `digits` lower-case hexadecimal digits: one number has one name.
+/// Parses exactly `digits` lower-case hexadecimal digits: a number has only one name.
 fn hex(text: &str, digits: usize) -> Option<u64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     if text.len() != digits || !plain {

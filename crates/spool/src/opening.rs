@@ -15,7 +15,7 @@ use crate::table::Segment;
 use crate::writer::Writer;
 use std::io::IoSlice;
 
-/// A log that was read. Nobody has its messages yet, and it takes none.
+/// A log that has been read, before its messages are handed over. It accepts no requests.
 #[derive(Debug)]
 pub struct Opening {
     config: SpoolConfig,
@@ -100,7 +100,7 @@ impl Opening {
         registrar.write_now(disk, sync)?;
         let next = (recovery.next_batch, recovery.next_position);
         let writer = Writer::new(&config, key, length, recovery.last, next);
-        // Before anything is freed: the numbers that were used are known from here on.
+        // Written before anything is freed: from here on the header contains the numbers used so far.
         let header = writer.segment_header(&recovery.live, !registrar.off);
         disk.write_at(&writer.file, 0, &mut [IoSlice::new(&header)])?;
         if sync {

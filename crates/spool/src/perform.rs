@@ -172,7 +172,7 @@ pub(crate) fn make(
     Ok(allocated)
 }
 
-/// Writes zeros from `offset` on; used by the bulk lane in steps and by recovery at once.
+/// Writes zeros from `offset` on: in steps on the bulk lane, at once during recovery.
 pub(crate) fn zero(
     disk: &dyn Disk,
     file: &str,
@@ -182,7 +182,7 @@ pub(crate) fn zero(
 ) -> Result<OpResult, DiskError> {
     let mut done = 0;
     while done < bytes {
-        // A mebibyte a call: few calls, and no large buffer to hold the zeros.
+        // One call per mebibyte: few calls and no large buffer of zeros.
         let mut slices = Vec::with_capacity(16);
         let mut step = 0;
         while step < 1 << 20 && done + step < bytes {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Maximum memory of all texts.
 const REASONS_BYTES_MAX: usize = 8 << 20;
 
-/// Stands for a text of [`Reasons`], or for none. No text is empty, so there are fewer than 2^24.
+/// The number of a text in [`Reasons`], or none. No text is empty, so there are fewer than 2^24.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReasonNumber([u8; 3]);
 
@@ -42,8 +42,8 @@ pub(crate) struct Reasons {
 }
 
 impl Reasons {
-    /// A number for the text, to be released once; none for an empty one, or when the memory for
-    /// them is used up.
+    /// Returns a number for the text, to be released once. None for an empty text, or when the memory for texts is used
+    /// up.
     pub(crate) fn intern(&mut self, text: &str) -> ReasonNumber {
         let text = cut(text);
         if let Some(&number) = self.numbers.get(text) {
@@ -75,7 +75,7 @@ impl Reasons {
         Some(text)
     }
 
-    /// An entry names the text no more; with the last one it is forgotten.
+    /// Removes an entry's reference to the text, which is dropped with the last one.
     pub(crate) fn release(&mut self, number: ReasonNumber) {
         let Some(at) = number.place() else { return };
         let Some(slot) = self.slots.get_mut(at) else { return };

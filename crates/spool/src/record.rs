@@ -5,7 +5,7 @@ use mail::{ContentFacts, Envelope, MessageId, Wall};
 use std::fmt;
 use std::sync::Arc;
 
-/// One record. The records of one submit become durable together or not at all.
+/// A record. The records of a submit are made durable together or not at all.
 #[derive(Clone, Debug)]
 pub enum Record {
     /// A message was accepted.
@@ -18,10 +18,10 @@ pub enum Record {
     State(State),
 }
 
-/// Recipients of one message, at most.
+/// Maximum number of recipients of a message.
 pub const RECIPIENTS_MAX: usize = u16::MAX as usize;
 
-/// A message as it was accepted.
+/// An accepted message.
 #[derive(Clone, Debug)]
 pub struct Accept {
     /// Unique, never reused.
@@ -34,7 +34,7 @@ pub struct Accept {
     pub meta: Meta,
     /// Added header fields, before the body.
     pub prefix: Bytes,
-    /// The content as it arrived.
+    /// The content as received.
     pub body: Body,
     /// Facts about the body found during intake.
     pub facts: ContentFacts,
@@ -65,13 +65,13 @@ pub struct Meta {
     pub fields: Vec<(u16, Bytes)>,
 }
 
-/// Tags of [`Meta`]; reserved from the start.
+/// Tags of [`Meta`]; the numbers are fixed.
 pub mod tag {
     /// The owner of the traffic.
     pub const TENANT: u16 = 1;
     /// A mailing of a tenant's.
     pub const CAMPAIGN: u16 = 2;
-    /// The pool of sources to send from.
+    /// The pool of egress sources.
     pub const EGRESS_POOL: u16 = 3;
     /// The priority requested by the sender (RFC 6710, MT-PRIORITY), one octet with a sign.
     pub const PRIORITY: u16 = 4;
@@ -79,7 +79,7 @@ pub mod tag {
     pub const NOT_BEFORE: u16 = 5;
     /// Time of expiry (u64 Unix ms).
     pub const EXPIRES_AT: u16 = 6;
-    /// The identity as which the client authenticated.
+    /// The identity that the client authenticated as.
     pub const AUTHENTICATED: u16 = 7;
     /// The name of the listener that the client connected to.
     pub const LISTENER: u16 = 8;
@@ -97,12 +97,12 @@ pub mod tag {
     pub const LABELS: u16 = 14;
     /// The node that first accepted it.
     pub const ORIGIN_NODE: u16 = 15;
-    /// Indexes of recipients that stand for this server's postmaster (u32 each): their route does
-    /// not follow from their domain.
+    /// Indexes of recipients that stand for this server's postmaster (u32 each): their route is not derived from their
+    /// domain.
     pub const POSTMASTER: u16 = 16;
     /// Checksums of a body in a separate file: see [`crate::checksums`].
     pub const BODY_CHECKSUMS: u16 = 17;
-    /// There (one octet, 1) when the client might not send to any domain.
+    /// Present (one octet, 1) if the client was not allowed to relay.
     pub const STRANGER: u16 = 18;
     /// Recipients delivered with a rewritten sender: the first index and the length of each run (u32 each), in order.
     pub const FORWARDED: u16 = 19;
@@ -111,11 +111,11 @@ pub mod tag {
     pub const OWNERS: u16 = 20;
     /// Ranges of the body that are stored but not sent (`mail::Omitted`): start and end of each (u64).
     pub const OMITTED: u16 = 21;
-    /// There (one octet, 1) when it is a report of this server's own about TLS (RFC 8460).
+    /// Present (one octet, 1) if the message is a TLS report of this server (RFC 8460).
     pub const TLS_REPORT: u16 = 23;
     /// TLS requirement of the message (RFC 8689), one octet: 1, required; 2, not required. Absent: no requirement.
     pub const REQUIRE_TLS: u16 = 22;
-    /// The hours in which it may be sent, as the sender wrote them.
+    /// The sending window, as written by the sender.
     pub const WINDOW: u16 = 24;
     /// Latest time of delivery (RFC 2852): u64 Unix ms, then two octets. The first is `R` (the message is returned
     /// then) or `N` (its sender is notified). The second is 1 if relaying is traced.
@@ -199,7 +199,7 @@ pub struct State {
 pub enum LoadError {
     /// No message with open recipients, or no blob, has this number.
     NotFound,
-    /// It is there, and its checksum or form is wrong.
+    /// The body exists, but its checksum or form is wrong.
     Damaged(Box<str>),
     /// The disk failed the read.
     Disk(Box<str>),

@@ -22,10 +22,10 @@ const COPY_BYTES: usize = 16 << 10;
 const HEAD_BYTES: usize = 24;
 /// Generation, salt, length, end.
 const ENTRY_BYTES: usize = 20;
-/// Batch, position, message sequence, blob; and a checksum of their own: builds from before there
-/// were marks read up to the checksum of the entries.
+/// Batch, position, message sequence and blob, with a separate checksum: builds without marks read only up to the
+/// checksum of the entries.
 const MARKS_BYTES: usize = 36;
-/// If there are more segments, the oldest are not entered.
+/// Maximum number of entries; the oldest segments beyond it are left out.
 const ENTRIES_MAX: usize = (COPY_BYTES - HEAD_BYTES - 4 - MARKS_BYTES) / ENTRY_BYTES;
 
 /// Name of the file during creation.
@@ -52,13 +52,13 @@ pub(crate) struct Register {
     pub sequence: u64,
     /// By generation.
     pub entries: BTreeMap<u32, RegisterEntry>,
-    /// All lower numbers may have been used: so much is known even without any segment.
+    /// Lower limits of the unused numbers, known even without any segment.
     pub marks: Marks,
 }
 
 impl Register {
-    /// The newer of the two copies that are whole, of whatever log, `None` when neither is; and why
-    /// a file that is there is of no use.
+    /// Returns the newer of the two copies that are valid, of any log; `None` if neither is. Also returns the reason if
+    /// the file exists but is unusable.
     pub(crate) fn read(
         disk: &dyn Disk,
     ) -> Result<(Option<Register>, Option<DiskError>), DiskError> {
@@ -128,7 +128,7 @@ impl Register {
         for mark in [marks.batch, marks.position, marks.sequence, marks.blob] {
             out.extend_from_slice(&mark.to_le_bytes());
         }
-        // With the checksum of the entries: marks of an earlier, longer register are not valid here.
+        // Includes the checksum of the entries: marks of an earlier, longer register are invalid here.
         let crc = crc32c::crc32c(out.get(from..).unwrap_or(&[]));
         out.extend_from_slice(&crc.to_le_bytes());
         out
@@ -144,7 +144,7 @@ impl Register {
         self.entries.get_mut(&key.generation).filter(|entry| entry.salt == key.salt)
     }
 
-    /// The bytes of its next version.
+    /// Encodes its next version.
     pub(crate) fn next(&mut self) -> Vec<u8> {
         self.sequence += 1;
         self.encode()
@@ -227,7 +227,7 @@ fn write_copies(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<(), DiskErr
     Ok(())
 }
 
-/// Makes the file, whole before it has its name: one that is there and is not whole was damaged.
+/// Creates the file, complete before the rename. An incomplete register under the final name was therefore damaged.
 fn make(disk: &dyn Disk, bytes: &[u8], sync: bool) -> Result<(), DiskError> {
     let mut copy = bytes.to_vec();
     copy.resize(COPY_BYTES, 0);

@@ -1,4 +1,5 @@
-//! Keeps the register true while the log runs: a segment leaves it before it leaves the directory.
+//! Keeps the register up to date while the log runs: a segment is removed from the register before it is removed from
+//! the directory.
 
 use crate::disk::{Disk, DiskError};
 use crate::io::Op;
@@ -77,7 +78,7 @@ impl Registrar {
         self.leaving.push(leaving);
     }
 
-    /// Segments that may go at once.
+    /// Segments that can be removed at once.
     pub(crate) fn take_struck(&mut self) -> Vec<Leaving> {
         let mut gone = if self.busy { Vec::new() } else { take(&mut self.struck) };
         if self.off {

@@ -35,7 +35,7 @@ pub enum Request {
     BlobAppend {
         /// Returned with the completion.
         ticket: Ticket,
-        /// A number from [`crate::Spool::next_blob`] on that was not used before.
+        /// An unused number from [`crate::Spool::next_blob`] on.
         blob: BlobId,
         /// The next bytes of the body, at least one.
         data: Bytes,
@@ -96,15 +96,15 @@ pub enum Refusal {
     /// recipients), attempts and changes of state need an available segment, or space in the last one beyond the
     /// reserve for settles.
     Full,
-    /// The process has no descriptor or memory for it now: 452 4.3.1.
+    /// The process is out of descriptors or memory at present: 452 4.3.1.
     Scarce,
-    /// A write or sync failed: no more promises from this log, 451 4.3.0.
+    /// A write or sync failed: the log accepts nothing more, 451 4.3.0.
     Poisoned,
     /// A write or sync of this blob failed, 451 4.3.0. The log is not affected.
     BlobFailed,
     /// The submit does not fit into a segment: the body should have been a blob.
     TooLarge,
-    /// The caller broke a rule: an id used twice, an accept of a blob that is not sealed.
+    /// The caller broke a rule, for example an id used twice or an accept of a blob that is not sealed.
     Misuse(&'static str),
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// A message as it was accepted, read back.
+/// An accepted message, read back.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     pub id: MessageId,
@@ -135,7 +135,7 @@ pub struct Loaded {
     pub meta: Meta,
     /// Added header fields, before the body.
     pub prefix: Bytes,
-    /// The content as it arrived.
+    /// The content as received.
     pub body: LoadedBody,
     /// Facts about the body found during intake.
     pub facts: ContentFacts,
@@ -169,7 +169,7 @@ pub struct RecoveredMessage {
     pub meta: Meta,
     /// The sender is `<>`: failures are not reported (RFC 5321 §4.5.5).
     pub reverse_path_is_null: bool,
-    /// Recipients that are not settled, at least one.
+    /// Unsettled recipients, at least one.
     pub open: Vec<RecoveredRecipient>,
     /// Reason of the hold; `None` if not held.
     pub hold: Option<Box<str>>,

@@ -15,25 +15,24 @@ pub(crate) struct Header {
     pub version: u16,
     pub node: u16,
     pub log: u8,
-    /// There was a register when it was begun.
+    /// A register existed when the segment was started.
     pub registered: bool,
     /// Start of the first batch.
     pub first_offset: u64,
-    /// The segment that was full before this one was begun. Says that nothing before its end can be a
-    /// torn tail.
+    /// The segment that was full before this one was started. Nothing before its end can be a torn tail.
     pub previous: SegmentEnd,
     /// Numbers used before the first batch: known even if all other segments are freed.
     pub marks: Marks,
 }
 
-/// A segment and where its data ends; zeros for none.
+/// A segment and the end of its data; zeros for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentEnd {
     pub generation: u32,
     pub end: u64,
 }
 
-/// The next of each number that is never used twice.
+/// The next unused value of each number that is never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
     /// Batches of the log.
@@ -65,7 +64,7 @@ impl Header {
         finish_block(block, key.seed(0))
     }
 
-    /// `None` when it is not there or damaged.
+    /// Returns `None` if it is missing or damaged.
     pub(crate) fn decode(block: &[u8], key: SegmentKey) -> Option<Header> {
         let block = check_block(block, HEADER_MAGIC, key.seed(0))?;
         Some(Header {
@@ -85,7 +84,7 @@ impl Header {
     }
 }
 
-/// The last block of a segment's file, written when it is full.
+/// The last block of a segment's file, written when the segment is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
     /// End of its data.

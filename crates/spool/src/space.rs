@@ -9,7 +9,7 @@ pub(crate) const ZERO_STEP_BYTES: u64 = 4 << 20;
 /// Zero-written files and free disk space.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// Generations of `.spare` files; all have the full length.
+    /// Generations of the `.spare` files, which all have the full length.
     pub spares: VecDeque<u32>,
     /// Spares with every block written once, as far as is known.
     pub written: BTreeSet<u32>,
@@ -34,7 +34,7 @@ pub(crate) struct Space {
     /// Queries of disk space to skip before the next try, and the number after the next failure. Failures with another
     /// cause than space must not be retried without a pause.
     pub patience: (u32, u32),
-    /// Something needs a segment, and none can be had.
+    /// A segment is needed, and none is available.
     pub exhausted: bool,
     /// A file could not be made because the disk was full, whatever free space it reports (a quota, a thin volume), and
     /// none has been made since.

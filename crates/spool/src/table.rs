@@ -4,7 +4,7 @@ use crate::block::SECTOR_BYTES;
 use crate::name::{FileName, SegmentKey};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Message ids from `low` to `high`, both included.
+/// An inclusive range of message ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IdRange {
     pub low: u64,
@@ -24,22 +24,22 @@ pub(crate) struct Segment {
     pub file: FileName,
     /// Of the file, in bytes.
     pub length: u64,
-    /// No more is written to it.
+    /// It is full: nothing more is written to it.
     pub sealed: bool,
     /// Messages with their newest accept record here.
     pub live_count: u64,
     /// Bytes of these records.
     pub live_bytes: u64,
-    /// Bytes of all accept records that were written here since the start.
+    /// Bytes of all accept records written here since the start.
     pub accepted_bytes: u64,
     /// It was begun and filled since the start.
     pub filled: bool,
-    /// Bytes of the records that are not accepts.
+    /// Bytes of all records other than accepts.
     pub small_bytes: u64,
     /// Bytes and number of the records of a message's state: attempts and residues.
     pub statements_bytes: u64,
     pub statements_count: u64,
-    /// Messages of which the newest complete statement is here, be it the accept.
+    /// Messages with their newest complete state here, which may be the accept.
     pub stated_count: u64,
     /// Older segments with accept records of messages that have further records here. While one of those segments is
     /// readable, this one must be too.
@@ -109,14 +109,14 @@ impl Segment {
             && self.needed_small_bytes().saturating_mul(2) >= self.small_bytes
     }
 
-    /// Notes that an accept record of `id` is here.
+    /// Records that an accept record of `id` is here.
     pub(crate) fn include_id(&mut self, id: u64) {
         let IdRange { low, high } = self.ids.unwrap_or(IdRange { low: id, high: id });
         self.ids = Some(IdRange { low: low.min(id), high: high.max(id) });
     }
 }
 
-/// All segments that hold records, by generation.
+/// All segments with records, by generation.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentTable {
     pub map: BTreeMap<u32, Segment>,
@@ -141,7 +141,7 @@ impl SegmentTable {
         }
     }
 
-    /// It no longer is, or the message is settled.
+    /// Subtracts a record that is no longer the newest accept of a live message.
     pub(crate) fn drop_live(&mut self, generation: u32, bytes: u32) {
         if let Some(segment) = self.map.get_mut(&generation) {
             segment.live_count = segment.live_count.saturating_sub(1);
@@ -149,8 +149,7 @@ impl SegmentTable {
         }
     }
 
-    /// The newest complete statement about a message is not in segment `from` any more but in `to`;
-    /// its accept is one, too.
+    /// Moves the newest complete state of a message from segment `from` to segment `to`; an accept is also one.
     pub(crate) fn move_statement(&mut self, from: Option<u32>, to: Option<u32>) {
         if let Some(segment) = from.and_then(|from| self.map.get_mut(&from)) {
             segment.stated_count = segment.stated_count.saturating_sub(1);

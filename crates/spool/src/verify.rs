@@ -27,7 +27,7 @@ pub struct VerifyReport {
     pub open_recipients_count: u64,
     /// Messages with an existing accept and all recipients settled.
     pub settled_count: u64,
-    /// Messages that compaction has copied from a segment that is still there.
+    /// Messages copied by compaction from a segment that still exists.
     pub copied_count: u64,
     /// Batches at the end of the log that were never acknowledged.
     pub torn_count: u64,
@@ -41,10 +41,10 @@ pub struct VerifyReport {
     pub damage: Vec<Damage>,
 }
 
-/// Reads all of a log, changes nothing: checks every checksum and every transition, and counts.
+/// Reads a whole log without changes: checks every checksum and every transition, and counts.
 ///
 /// # Errors
-/// When the directory can't be read or has an unknown format version.
+/// If the directory can't be read or has an unknown format version.
 pub fn verify(disk: &dyn Disk) -> Result<VerifyReport, SpoolError> {
     let mut verifier = Verifier::default();
     let mut keys = BTreeMap::new();

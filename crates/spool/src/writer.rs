@@ -42,7 +42,7 @@ pub(crate) struct Writer {
     indexed_to: u64,
     /// Every block of the active segment before this was written once.
     pub written_to: u64,
-    /// Bytes of the last batches, the newer the more they count.
+    /// Average size of the last batches in bytes, with recent ones weighted more.
     typical_bytes: u64,
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct Batch {
     pub write_offset: u64,
     /// Start of the batch.
     offset: u64,
-    /// Number of its first record.
+    /// Log position of its first record.
     position: u64,
-    /// Blobs of messages that it settles.
+    /// Blobs of the messages it settles.
     pub dropped_blobs: Vec<BlobId>,
     group_open: bool,
 }
@@ -160,7 +160,7 @@ impl Writer {
         }
     }
 
-    /// The first block of the active segment, as long as it holds no batch.
+    /// The first block of the active segment, while it contains no batch.
     pub(crate) fn segment_header(
         &self,
         live: &Live,
@@ -178,7 +178,7 @@ impl Writer {
         header.encode(self.key)
     }
 
-    /// The next of each number.
+    /// The next unused numbers.
     pub(crate) fn marks(&self, live: &Live) -> Marks {
         Marks {
             batch: self.next_batch,
@@ -245,10 +245,10 @@ impl Writer {
         }
     }
 
-    /// Closes the batch: the next one begins after it.
+    /// Closes the batch; the next one starts after it.
     pub(crate) fn finish_batch(&mut self, live: &Live, batch: Batch) -> (WriteBuffer, u64) {
         let Batch { mut buffer, builder, write_offset, offset, position, .. } = batch;
-        // A segment header or index batch in the same write is not synced before this batch.
+        // A segment header or index batch in the same write is not yet synced before this batch.
         let header = BatchHeader { position, ..self.header(live, write_offset) };
         let records = u64::from(builder.records_count());
         let bytes = builder.finish(&mut buffer, header, self.block_bytes);

@@ -7,7 +7,7 @@ use crate::Origin;
 use crate::slab::NONE;
 use mail::Turns;
 
-/// Neither side is owed turns for more recipients than one transaction may have.
+/// Limit of the turns owed to a side, counted in recipients: the maximum of one transaction.
 const OWED_MAX: i64 = 1_024;
 
 /// Entries in order of arrival.

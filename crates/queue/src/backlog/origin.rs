@@ -15,7 +15,7 @@ impl Origin {
         Origin(u32::from(site.max(1)) << 16 | u32::from(network))
     }
 
-    /// Numbers of the site and of the network within it; `None`: it is ours.
+    /// Numbers of the site and of the network within it; `None` for [`Origin::OURS`].
     #[must_use]
     pub fn parts(self) -> Option<(u16, u16)> {
         let site = (self.0 >> 16) as u16;

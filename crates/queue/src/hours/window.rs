@@ -14,7 +14,8 @@ impl Queue {
         self.arm(scheduled.0);
     }
 
-    /// Since when an entry that was not tried yet may go, if it has hours; `NEVER`: it may not.
+    /// Start of the sending window of an entry that was not tried yet, `NEVER` outside of the window; `None` without
+    /// one.
     pub(crate) fn opened_for(&self, now: Mono, slot: u32) -> Option<Mono> {
         let entry = &self.slab[slot];
         let known = self.scheduled[entry.scheduled].hours.filter(|_| entry.attempts == 0)?;

@@ -31,7 +31,7 @@ impl SweepCursor {
         self.at = now + STEP_MAX;
     }
 
-    /// Something changed for all entries.
+    /// Makes the next step of the sweep due now: something changed for all entries.
     pub(crate) fn hurry(&mut self) {
         self.at = Mono(0);
     }

@@ -5,7 +5,7 @@ use super::reply::RawReply;
 /// The service extensions of a peer that matter here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// SIZE (RFC 1870): the most bytes it takes; 0 when it names no limit. `None`: not offered.
+    /// SIZE (RFC 1870): the maximum in bytes; 0 if the peer names no limit. `None`: not offered.
     pub size: Option<u64>,
     /// 8BITMIME (RFC 6152).
     pub eight_bit_mime: bool,
@@ -25,19 +25,18 @@ pub struct Capabilities {
     pub require_tls: bool,
     /// MT-PRIORITY (RFC 6710).
     pub mt_priority: bool,
-    /// DELIVERBY (RFC 2852 §2): the least time in seconds that it takes; 0 where it names none. `None`: not
-    /// offered.
+    /// DELIVERBY (RFC 2852 §2): the minimum in seconds; 0 if the peer names none. `None`: not offered.
     pub deliver_by: Option<i64>,
     /// LIMITS MAILMAX (RFC 9422 §4): transactions in one session.
     pub mail_max: Option<u32>,
     /// LIMITS RCPTMAX: recipients in one transaction.
     pub recipients_max: Option<u32>,
-    /// LIMITS RCPTDOMAINMAX: domains of recipients in one transaction.
+    /// LIMITS RCPTDOMAINMAX: recipient domains per transaction.
     pub domains_max: Option<u32>,
 }
 
 impl Capabilities {
-    /// Reads all lines but the first, which is the peer's name and greeting.
+    /// Parses all lines but the first, which contains the peer's name and greeting.
     pub(super) fn parse(reply: &RawReply<'_>) -> Capabilities {
         let mut offered = Capabilities::default();
         for line in reply.lines().skip(1) {

@@ -1,4 +1,4 @@
-//! The commands of a transaction as bytes (RFC 5321 §4.1.1.2 and on).
+//! Encodes the commands of a transaction (RFC 5321 §4.1.1.2 to §4.1.1.4).
 
 use super::{Capabilities, Outgoing, OutgoingRecipient, RequireTls};
 use mail::dsn::xtext;
@@ -22,7 +22,7 @@ impl MailNeeds {
     }
 }
 
-/// The address can't be written in ASCII: a local part has no other form, a domain has (RFC 5890).
+/// True if the address can't be written in ASCII: a local part has no other form, a domain has (RFC 5890).
 pub(super) fn needs_smtputf8(mailbox: &Mailbox) -> bool {
     !mailbox.as_str().is_ascii()
         && (!mailbox.local().is_ascii() || mailbox.domain().to_ascii().is_err())
@@ -49,7 +49,7 @@ fn push_address(out: &mut Vec<u8>, mailbox: &Mailbox, is_smtputf8: bool) {
     }
 }
 
-/// Octets of the content as the peer will count them (RFC 1870 §4: without stuffed dots).
+/// Octets of the content as counted by the peer (RFC 1870 §4: without stuffed dots).
 pub(super) fn content_bytes(outgoing: &Outgoing) -> u64 {
     outgoing.prefix_bytes.saturating_add(outgoing.facts.body_bytes)
 }
@@ -135,8 +135,8 @@ pub(super) fn push_rcpt(
     out.extend_from_slice(b"\r\n");
 }
 
-/// RFC 6533 §3: as it came, or in the form that needs no SMTPUTF8: whether this transaction has
-/// that depends on its addresses. `None` where that form is too long: the parameter is optional.
+/// RFC 6533 §3: the value as received, or in the form without SMTPUTF8. The
+/// addresses decide if the transaction uses SMTPUTF8. `None` if that form is too long: the parameter is optional.
 fn ascii_orcpt(orcpt: &str) -> Option<Cow<'_, str>> {
     if orcpt.is_ascii() {
         return Some(Cow::Borrowed(orcpt));

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mail::{Class, EnhancedStatus, Failure, Mono};
 
-/// RFC 4954 §4: AUTH with its initial response is a command line like any other (RFC 5321 §4.5.3.1.4).
+/// RFC 4954 §4: AUTH with an initial response has the limit of any command line (RFC 5321 §4.5.3.1.4).
 const LINE_BYTES_MAX: usize = 512;
 
 /// The line that cancels an exchange (RFC 4954 §4).

@@ -86,7 +86,7 @@ impl ClientSession {
             self.fail_unexpected(raw);
         } else if self.config.starttls == StartTls::Required {
             let mut failure = self.peer_failure(raw);
-            // Refusing TLS is no verdict on a recipient, whatever the class of the reply.
+            // A refusal of TLS does not reject a recipient, whatever the class of the reply.
             failure.class = Class::Transient;
             failure.status = EnhancedStatus::new(4, 7, 4);
             self.part(failure);
@@ -121,12 +121,12 @@ impl ClientSession {
         self.push_event(ClientEvent::Ready);
     }
 
-    /// The peer doesn't want this session.
+    /// Handles a peer's refusal of the session.
     fn refused(&mut self, raw: &RawReply<'_>) {
         if raw.is_refusal() {
             let mut failure = self.peer_failure(raw);
             if self.transaction.is_some() {
-                // Refusing RSET is no verdict on a recipient, whatever the class of the reply.
+                // A refusal of RSET does not reject a recipient, whatever the class of the reply.
                 failure.class = Class::Transient;
                 failure.status = EnhancedStatus::new(4, 5, 0);
             }

@@ -2,7 +2,7 @@
 
 use super::Output;
 
-/// A buffer that grew beyond this for many recipients doesn't keep its memory.
+/// Capacity beyond which a buffer is freed after use: it grew for many recipients.
 const BUFFER_BYTES_KEPT: usize = 16_384;
 
 /// The kind of output completely written by the driver.
@@ -11,11 +11,11 @@ pub(super) enum FlushedOutput {
     #[default]
     Nothing,
     Commands,
-    /// The content to its end is in it.
+    /// The content up to its end is included.
     Content,
 }
 
-/// Commands and content in the order in which they go out.
+/// Output commands and content, in order.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     /// Commands; cleared once written completely.
@@ -61,7 +61,7 @@ impl Outbox {
         self.polled < self.buffer.len() || self.content.is_some()
     }
 
-    /// The driver has something that it has not written to its end.
+    /// True while the driver has output that is not completely written.
     pub(super) fn is_writing(&self) -> bool {
         self.writing != FlushedOutput::Nothing
     }

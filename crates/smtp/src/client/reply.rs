@@ -1,7 +1,7 @@
-//! Reads a peer's replies (RFC 5321 §4.2) out of bytes that arrive split anywhere.
+//! Parses a peer's replies (RFC 5321 §4.2), however the input is split.
 //!
-//! A reply that lies whole in one input is looked at where it is; only the rest of an input that
-//! ends within a reply is kept. Text is allocated only by [`RawReply::to_reply`].
+//! A reply that is complete in one input is parsed in place; only an incomplete reply at the end of an input is stored.
+//! Text is allocated by [`RawReply::to_reply`] only.
 
 use mail::{EnhancedStatus, Reply};
 use std::borrow::Cow;
@@ -26,7 +26,7 @@ pub(super) enum ReplyError {
     TooManyLines,
     /// Not three digits, or not followed by a blank or hyphen.
     Malformed,
-    /// The lines of one reply bear different codes.
+    /// The lines of a reply have different codes.
     MixedCodes,
 }
 
@@ -45,7 +45,7 @@ impl ReplyError {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawReply<'a> {
     pub(super) code: u16,
-    /// All its lines with their ends; each was checked to begin with the code.
+    /// All lines with their line ends; the code at the start of each was checked.
     bytes: &'a [u8],
 }
 
@@ -68,8 +68,8 @@ impl<'a> RawReply<'a> {
         })
     }
 
-    /// The reply as a value: the enhanced status taken off each line (RFC 2034 §4), control
-    /// characters blanked, the text cut at 1 KiB.
+    /// The reply as a value, without the enhanced status of each line (RFC 2034 §4). Control characters become blanks,
+    /// and the text is cut at 1 KiB.
     pub(super) fn to_reply(self) -> Reply {
         let mut enhanced: Option<EnhancedStatus> = None;
         let mut text = String::new();
@@ -140,7 +140,7 @@ struct Scan {
 }
 
 impl Scan {
-    /// The end of the reply that begins at `bytes[0]`, if it is all there.
+    /// Returns the end of the reply that starts at `bytes[0]`, if it is complete.
     fn run(&mut self, bytes: &[u8], limits: ReplyLimits) -> Result<Option<usize>, ReplyError> {
         while let Some(found) = memchr::memchr(b'\n', &bytes[self.searched..]) {
             let end = self.searched + found + 1;
@@ -171,8 +171,8 @@ impl Scan {
     }
 }
 
-/// Code, and whether this is the reply's last line. A bare LF ends a line too: nothing hangs on
-/// it here, and there are servers that send it.
+/// Returns the code, and true for the reply's last line. A bare LF also ends a line: it is harmless here, and some
+/// servers send it.
 fn parse_line(line: &[u8]) -> Result<(u16, bool), ReplyError> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -11,10 +11,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// RFC 5321 §4.1.1.10 has a client wait for the reply to QUIT; nothing depends on it, so not for long.
+/// RFC 5321 §4.1.1.10 requires clients to wait for the reply to QUIT. Nothing depends on it, so the wait is short.
 const QUIT_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
-/// One session with a peer, from its greeting to QUIT.
+/// A session with a peer, from greeting to QUIT.
 #[derive(Debug)]
 pub struct ClientSession {
     pub(super) config: Arc<ClientConfig>,
@@ -200,7 +200,7 @@ impl ClientSession {
         if self.state == State::Closed || input.is_empty() {
             return;
         }
-        // The reader is out of the session while a reply that it lends is looked at.
+        // Taken out of the session because the reply borrows from it.
         let mut reader = std::mem::take(&mut self.reader);
         let limits = ReplyLimits {
             line_bytes_max: self.config.reply_line_bytes_max,
@@ -342,7 +342,7 @@ impl ClientSession {
         self.arm(now);
     }
 
-    /// A part of a long content was written: the timeout counts from `now`.
+    /// Handles progress in writing a long content: the timeout starts again at `now`.
     pub fn handle_progress(&mut self, now: Mono) {
         if self.outbox.is_writing() {
             self.arm(now);

@@ -22,8 +22,8 @@ use std::time::Duration;
 /// saved round trip would not be noticeable, the bytes sent in vain would.
 const UNASKED_CONTENT_BYTES_MAX: u64 = 1 << 20;
 
-/// RFC 5321 §4.5.3.1.10: a recipient too many for the transaction; 552 from an old server. With no
-/// status, or with that of RFC 3463 §3.6.
+/// RFC 5321 §4.5.3.1.10: one recipient too many in a transaction; old servers reply 552. The reply has no status, or
+/// one of RFC 3463 §3.6.
 fn is_too_many(failure: &Failure) -> bool {
     failure.reply.as_ref().is_some_and(|reply| {
         let status = reply.enhanced.map(|e| (e.subject, e.detail));
@@ -57,7 +57,7 @@ fn is_too_many_together(failure: &Failure) -> bool {
     (failure.status.subject, failure.status.detail) == (5, 3)
 }
 
-/// RFC 5321 §4.2.4, §4.3.2: the command isn't known, or not then, though it was offered.
+/// RFC 5321 §4.2.4, §4.3.2: the command is unknown or out of sequence although it was offered.
 fn is_unknown_command(code: u16) -> bool {
     matches!(code, 500 | 502 | 503)
 }
@@ -80,7 +80,7 @@ impl RunningTransaction {
         if self.accepted_count == 0 {
             return None;
         }
-        // One of the domain of the first that was accepted may well be a recipient too many.
+        // A recipient of the same domain as the first accepted one may really be one too many.
         let domain = |at: usize| Some(self.outgoing.recipients.get(at)?.mailbox.domain());
         let first = (0..index).find(|at| self.outcomes.get(*at).is_some_and(Option::is_none))?;
         if domain(first) != domain(index) && is_of_other_domain(failure) {
@@ -89,7 +89,7 @@ impl RunningTransaction {
         is_too_many(failure).then_some(HostQuirk::RecipientsMax(self.accepted_count))
     }
 
-    /// The transaction is refused for its many recipients, behind these: half as many may go.
+    /// Handles a transaction that was refused for its number of recipients: half as many are allowed next time.
     fn halve(&mut self, failure: &mut Failure) {
         if self.accepted_count < 2 || !is_too_many_together(failure) {
             return;
@@ -163,7 +163,7 @@ impl ClientSession {
         self.own_failure((5, 7, 30), "REQUIRETLS is needed and not offered")
     }
 
-    /// MAIL, and the RCPTs that don't wait for its reply.
+    /// Sends MAIL, and those RCPTs that need not wait for its reply.
     fn push_envelope(&mut self, transaction: &RunningTransaction) {
         let RunningTransaction { outgoing, is_smtputf8, .. } = transaction;
         push_mail(self.outbox.commands(), outgoing, &self.offered, *is_smtputf8);
@@ -198,7 +198,7 @@ impl ClientSession {
 
     /// Sends a whole transaction after those in flight.
     pub(super) fn follow(&mut self, now: Mono, outgoing: Outgoing) {
-        // If the one before it fails, its envelope is still there (RFC 3030 §2).
+        // If the previous transaction fails, its envelope still exists (RFC 3030 §2).
         self.outbox.commands().extend_from_slice(b"RSET\r\n");
         let transaction = RunningTransaction {
             is_pipelined: true,
@@ -378,8 +378,8 @@ impl ClientSession {
             let facts = &transaction.outgoing.facts;
             let content =
                 if facts.dot_lines == 0 { Output::Content } else { Output::ContentStuffed };
-            // RFC 5321 §4.1.1.4: the CRLF of the last line is the first of the end mark. The
-            // prefix ends with one.
+            // RFC 5321 §4.1.1.4: the CRLF of the last line is also the start of the end mark. The prefix ends with a
+            // CRLF.
             let ends_with_crlf = facts.ends_with_crlf || facts.body_bytes == 0;
             self.outbox.push_content(content);
             self.outbox.commands().extend_from_slice(if ends_with_crlf {
@@ -389,7 +389,7 @@ impl ClientSession {
             });
             self.state = State::Final(0);
         } else if self.config.lmtp {
-            // RFC 2033 §4.2: DATA must be refused then; there would be no reply to the dot.
+            // RFC 2033 §4.2: the peer had to refuse DATA, because it cannot reply to the dot.
             self.fail_unexpected(raw);
         } else {
             // RFC 2920 §3.1: no recipient was accepted, but the peer requests content.
@@ -454,7 +454,7 @@ impl ClientSession {
         failure
     }
 
-    /// The peer offered CHUNKING, and doesn't know BDAT though it has accepted a recipient.
+    /// True if the peer offered CHUNKING and accepted a recipient, but does not know BDAT.
     fn is_bdat_unknown(&self, raw: &RawReply<'_>) -> bool {
         is_unknown_command(raw.code)
             && self.transaction.as_ref().is_some_and(|transaction| {
@@ -462,7 +462,7 @@ impl ClientSession {
             })
     }
 
-    /// The message can go by DATA; not on this connection, where the chunk may be read as commands.
+    /// Falls back from BDAT to DATA, on another connection: here the chunk may be parsed as commands.
     fn give_up_bdat(&mut self, raw: &RawReply<'_>) {
         self.is_bdat_unusable = true;
         let is_written = self.is_content_written();
@@ -504,7 +504,7 @@ impl ClientSession {
         }
     }
 
-    /// RFC 2033 §4.2: one reply for each accepted recipient, in their order.
+    /// RFC 2033 §4.2: one reply per accepted recipient, in order.
     fn settle_next(&mut self, index: usize, outcome: Result<Reply, Failure>) {
         let leftover = self.leftover_after_final(outcome.is_ok());
         let Some(transaction) = &mut self.transaction else { return };
@@ -519,7 +519,7 @@ impl ClientSession {
         self.finish(leftover);
     }
 
-    /// All recipients have their outcomes.
+    /// Ends a transaction with an outcome for every recipient.
     fn finish(&mut self, leftover: Leftover) {
         self.settle(None, PeerDecision::Refused);
         self.end(leftover);
@@ -538,7 +538,7 @@ impl ClientSession {
         let doubtful = verdict == PeerDecision::Missing && may_have_content && open_count > 0;
         let mut give = || {
             open_count -= 1;
-            // The last one needs no copy.
+            // The last one is moved instead of cloned.
             if open_count == 0 { outcome.take() } else { outcome.clone() }
         };
         let RunningTransaction { outcomes, is_answered: answered, untried, lesson, .. } =

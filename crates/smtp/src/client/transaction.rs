@@ -22,9 +22,9 @@ pub(super) struct RunningTransaction {
     pub(super) is_probe: bool,
     /// The content is in the output.
     pub(super) is_content_said: bool,
-    /// The driver has written it to its end.
+    /// The driver has written the content to its end.
     pub(super) is_content_written: bool,
-    /// The peer has replied to one of its commands.
+    /// The peer replied to one of its commands.
     pub(super) is_answered: bool,
     /// MAIL has the parameter SMTPUTF8.
     pub(super) is_smtputf8: bool,
@@ -111,7 +111,7 @@ pub(super) enum State {
     /// RCPT for the recipient of this index.
     Rcpt(usize),
     Data,
-    /// After the content; the index of the recipient from which on the reply may be for (LMTP).
+    /// After the content, with the index of the first recipient that the reply can be for (LMTP).
     Final(usize),
     /// DATA was accepted without an accepted recipient, RFC 2920 §3.1.
     LoneDot,

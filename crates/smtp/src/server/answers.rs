@@ -49,7 +49,7 @@ impl ServerSession {
         }
     }
 
-    /// The first of the open recipients has its reply.
+    /// Writes the reply for the first open recipient.
     fn finish_recipient(&mut self, given: Recipient, answer: RecipientAnswer) {
         if let Err(reply) = answer {
             let recipient = Some(given.mailbox.as_str());
@@ -105,7 +105,7 @@ impl ServerSession {
         self.end(About::step("DATA"), (4, 7, 0), "Input came behind a refused DATA");
     }
 
-    /// The final reply of the transaction (for LMTP the session writes it once per recipient).
+    /// Gives the final reply of the transaction; for LMTP, the session writes it once per recipient.
     pub fn answer_message(&mut self, now: Mono, reply: Reply) {
         self.answer_recipients(now, std::slice::from_ref(&reply));
     }

@@ -1,4 +1,4 @@
-//! From a command line to a verb and its argument (RFC 5321 §4.1.1, §2.4).
+//! Parses a command line into a verb and its argument (RFC 5321 §4.1.1, §2.4).
 
 /// The verb of a command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +33,11 @@ pub(super) enum Verb {
     Auth,
     /// Postfix's XCLIENT_README.
     Xclient,
-    /// A command of SMTP or of an extension that this server does not perform.
+    /// A command of SMTP or of an extension that is not implemented.
     Unimplemented,
     /// An HTTP request: a browser or a forged request.
     Http,
-    /// A header field, of HTTP or of a message.
+    /// A header field of an HTTP request or of a message.
     Field,
     /// Not a command.
     Unknown,
@@ -54,7 +54,7 @@ impl Verb {
 /// Errors of a line as a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineError {
-    /// A CR or LF that is not part of the CRLF at the end.
+    /// A CR or LF other than the CRLF at the end.
     BareNewline,
     /// A control character other than CR and LF.
     Control,

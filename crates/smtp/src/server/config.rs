@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Default maximum of open recipients per client.
 pub const RECIPIENTS_OPEN_MAX: usize = 100;
 
-/// Limits and identity of a listener. Every limit is tested at its edge.
+/// Limits and identity of a listener.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// The server's name in the greeting and in the reply to EHLO.
@@ -20,9 +20,9 @@ pub struct ServerConfig {
     /// Maximum number of recipients of a transaction with unwritten replies; further RCPTs wait. One is always allowed.
     /// It bounds the driver's pending work for one client, and the memory of early answers.
     pub recipients_open_max: usize,
-    /// A command line with its CRLF, 500 5.5.2 beyond it (RFC 5321 §4.5.3.1.4, extensions added).
+    /// Length of a command line with its CRLF, including extensions; 500 5.5.2 if longer (RFC 5321 §4.5.3.1.4).
     pub command_line_bytes_max: usize,
-    /// A line of content without its CRLF; 550 5.6.0 after the end of the content. 0: no limit.
+    /// Length of a content line without its CRLF; 550 5.6.0 after the end of the content if longer. 0: no limit.
     pub content_line_bytes_max: u64,
     /// Commands per session, 421 4.7.0 beyond it. QUIT is always accepted. Each BDAT chunk is a command, so this must
     /// suffice for large messages in small chunks.
@@ -32,17 +32,16 @@ pub struct ServerConfig {
     /// must be able to send DATA for the accepted ones (RFC 5321 §4.5.3.1.10). For the same reason no refused recipient
     /// counts in a transaction with an accepted one. An accepted message resets the count.
     pub errors_max: u32,
-    /// Refused recipients per session, 421 4.7.0 beyond it. An accepted message forgives them, too.
-    /// 0: no limit.
+    /// Refused recipients per session, 421 4.7.0 beyond it. An accepted message resets the count. 0: no limit.
     pub refused_recipients_max: u32,
-    /// Messages per session, 421 4.7.0 at the MAIL beyond it. 0: no limit.
+    /// Messages per session; 421 4.7.0 at the next MAIL. 0: no limit.
     pub messages_max: u32,
-    /// Waiting for the next command; within a transaction for the next one that takes it further,
-    /// so that no NOOP keeps it. RFC 5321 §4.5.3.2.7: at least 5 minutes.
+    /// Time to wait for the next command, within a transaction for the next one that advances it: NOOP does not keep it
+    /// open. RFC 5321 §4.5.3.2.7: at least 5 minutes.
     pub command_timeout: Duration,
     /// Between two pieces of content. RFC 5321 §4.5.3.2.5.
     pub content_timeout: Duration,
-    /// From 354 (or the first BDAT) to the end of the content: slow senders.
+    /// Time from 354, or from the first BDAT, to the end of the content; limits slow senders.
     pub transfer_timeout: Duration,
     /// Maximum duration of a session.
     pub session_timeout: Duration,
@@ -85,7 +84,7 @@ impl ServerConfig {
 }
 
 impl Default for ServerConfig {
-    /// Generous limits, every extension but STARTTLS and those of [`crate::wishes`], and `localhost` as the name.
+    /// High limits, every extension but STARTTLS and those of [`crate::wishes`], and the name `localhost`.
     fn default() -> ServerConfig {
         ServerConfig {
             hostname: "localhost".to_owned(),
@@ -141,7 +140,7 @@ pub enum Nul {
     Reject,
     /// They are removed from the stored content.
     Strip,
-    /// They are content as any octet.
+    /// They are stored like any other octet.
     Keep,
 }
 
@@ -150,7 +149,7 @@ pub enum Nul {
 pub struct LoginRules {
     /// Mechanisms offered on an encrypted connection.
     pub mechanisms: Vec<&'static str>,
-    /// Failed logins in one session, 421 4.7.0 at the last one.
+    /// Failed logins in a session; 421 4.7.0 at the last one.
     pub failures_max: u32,
     /// Time from the start to the login, 421 4.4.2 beyond it, whatever other commands are sent.
     pub timeout: Duration,

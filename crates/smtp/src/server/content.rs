@@ -33,7 +33,7 @@ enum StreamPosition {
     Cr,
 }
 
-/// Reads the content of one message.
+/// Reads the content of a message.
 #[derive(Debug)]
 pub(super) struct ContentReader {
     at: StreamPosition,
@@ -222,7 +222,7 @@ impl ContentReader {
     /// third of the time of one search per line. CRs are only counted: if their number equals that of the lines, none
     /// is bare.
     fn whole_lines(&mut self, text: &[u8]) -> usize {
-        // Content with one bare newline may have thousands, and each would cost a count.
+        // Content with a bare newline may have thousands, and every one would require counting.
         if self.has_bare_newline {
             return 0;
         }
@@ -265,7 +265,7 @@ impl ContentReader {
         self.line_bytes = 0;
     }
 
-    /// A bare CR or LF, which is itself not in the sink.
+    /// Handles a bare CR or LF, which was not written to the sink.
     fn bare(&mut self, sink: &mut dyn ContentSink) {
         self.has_bare_newline = true;
         self.refused |= self.bare_newline == BareNewline::Reject;

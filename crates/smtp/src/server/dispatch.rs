@@ -145,7 +145,7 @@ impl ServerSession {
         } else {
             argument
         };
-        // Syntax beyond this is not worth a refusal (§4.1.4), but it must be fit for a header.
+        // Other syntax errors are accepted (§4.1.4), but the name must be valid in a header.
         if argument.is_empty()
             || argument.len() > 255
             || !argument.bytes().all(|b| b.is_ascii_graphic())
@@ -476,7 +476,7 @@ fn bdat_syntax() -> Reply {
     replies::argument(BDAT_SYNTAX)
 }
 
-/// Parameters belong to extensions, and HELO knows of none (RFC 5321 §4.1.1.11).
+/// Parameters belong to extensions, which HELO does not enable (RFC 5321 §4.1.1.11).
 fn may_have(greeting: Greeting, parameters: &str) -> Result<(), Reply> {
     if greeting == Greeting::Helo && !parameters.trim_ascii().is_empty() {
         return Err(Reply::new(555, (5, 5, 4), "Parameters need EHLO"));

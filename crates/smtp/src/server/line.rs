@@ -33,19 +33,19 @@ struct Overlong {
 /// A line found by the reader.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum LineInput<'a> {
-    /// All input was taken and the line is not complete.
+    /// All input was consumed, but the line is incomplete.
     Incomplete,
     /// A line without its CRLF.
     Complete(Cow<'a, [u8]>),
     /// A line beyond the limit has ended.
     TooLong {
-        /// It began as BDAT does: an unknown number of octets follow.
+        /// It started like a BDAT command: an unknown number of octets follows.
         is_bdat: bool,
     },
 }
 
 impl LineReader {
-    /// Takes one line from the front of `input`.
+    /// Takes a line from the front of `input`.
     pub(super) fn take<'a>(&mut self, input: &mut &'a [u8], rules: LineRules) -> LineInput<'a> {
         let LineRules { bytes_max, takes_lf } = rules;
         let bytes = *input;

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mail::{Mono, Reply};
 
-/// A line of an exchange with its CRLF (RFC 4954 §4), 500 5.5.6 beyond it.
+/// Length of a line in an exchange with its CRLF (RFC 4954 §4); 500 5.5.6 if longer.
 pub const LOGIN_LINE_BYTES_MAX: usize = 12_288;
 
 /// The driver's answer to a client message in an exchange.
@@ -19,7 +19,7 @@ pub enum LoginAnswer {
     Challenge(Vec<u8>),
     /// The client is authenticated.
     Accepted,
-    /// It has not; 535 counts as a failed login.
+    /// The client is not authenticated; 535 counts as a failed login.
     Refused(Reply),
 }
 
@@ -54,7 +54,7 @@ impl ServerSession {
         };
         let initial = match initial {
             None => None,
-            // RFC 4954 §4: an initial response of no octets.
+            // RFC 4954 §4: an empty initial response.
             Some("=") => Some(Vec::new()),
             Some(text) => Some(STANDARD.decode(text).map_err(|_| undecodable())?),
         };
@@ -62,7 +62,7 @@ impl ServerSession {
         Ok(Some(Need::Login(LoginSaid::Begin { mechanism, initial })))
     }
 
-    /// The end of the time that the client has to log in, if it must and has not.
+    /// End of the time for logging in, if a login is required and pending.
     pub(super) fn login_deadline(&self) -> Mono {
         match &self.config.logins {
             Some(rules) if !self.is_logged_in => self.client_since + rules.timeout,

@@ -10,16 +10,15 @@ pub(super) type RecipientAnswer = Result<(), Reply>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotOpen;
 
-/// The open recipients of a transaction in the order of their commands, which is the order of their
-/// replies (RFC 2920 §3.2), whatever the order of the answers.
+/// The open recipients of a transaction in the order of their commands. Replies have the same order (RFC 2920 §3.2),
+/// whatever the order of the answers.
 #[derive(Debug, Default)]
 pub(super) struct OpenRecipients {
-    /// The number of the first one that is open.
+    /// The number of the first open recipient.
     first: u32,
-    /// All but the latest. Answers wait here for those before them; the first has none.
+    /// All but the latest. Answers wait here for those of earlier recipients; the first has none.
     earlier: VecDeque<(Recipient, Option<RecipientAnswer>)>,
-    /// The latest, as long as it is not answered: a driver that answers before it goes on needs no
-    /// queue.
+    /// The latest, until it is answered. A driver that answers each recipient at once needs no queue.
     latest: Option<Recipient>,
 }
 
@@ -37,7 +36,7 @@ impl OpenRecipients {
         earlier.chain(&self.latest).any(|recipient| recipient.mailbox.is_same(mailbox))
     }
 
-    /// Opens one more; returns its number.
+    /// Adds an open recipient and returns its number.
     pub(super) fn push(&mut self, recipient: Recipient) -> u32 {
         if let Some(before) = self.latest.replace(recipient) {
             self.earlier.push_back((before, None));

@@ -186,7 +186,7 @@ fn notify(value: &str) -> Option<Notify> {
     })
 }
 
-/// A parameter that is there or not.
+/// Parses a parameter without a value.
 fn flag(keyword: &'static str, value: Option<&str>, is_set: &mut bool) -> Result<(), Reply> {
     if value.is_some() {
         return Err(syntax(format!("{keyword} takes no value")));
@@ -223,7 +223,7 @@ pub(super) struct Chunk {
     pub(super) octets: u64,
     /// LAST: the message ends with this chunk.
     pub(super) last: bool,
-    /// Something that is not LAST was given: the chunk is known to be there, but is refused.
+    /// The argument was not LAST: the chunk follows, but is refused.
     pub(super) malformed: bool,
 }
 

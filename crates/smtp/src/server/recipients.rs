@@ -4,13 +4,13 @@ use mail::{Mailbox, Recipient};
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-/// Up to this many recipients are searched one by one.
+/// Up to this number of recipients, a linear search is used.
 const FEW: usize = 8;
 
 /// Finds a recipient that was accepted before, in time that hardly grows with their number.
 #[derive(Debug, Default)]
 pub(super) struct RecipientIndex {
-    /// Fingerprint and place of those that are indexed: always the first ones, without a gap.
+    /// Fingerprint and index of the recipients indexed so far: always a prefix of the list.
     seen: BTreeSet<(u64, u32)>,
 }
 
@@ -31,8 +31,8 @@ impl RecipientIndex {
     }
 }
 
-/// Gives the recipient at `at` the wishes of `again`, which names the same mailbox: it gets one
-/// copy, as in Postfix and Exim.
+/// Merges the options of `again`, which names the same mailbox, into the recipient at `at`: it gets one copy, as in
+/// Postfix and Exim.
 pub(super) fn merge(recipients: &mut [Recipient], at: usize, again: Recipient) {
     if let Some(recipient) = recipients.get_mut(at) {
         recipient.notify = recipient.notify.union(again.notify);
@@ -40,7 +40,7 @@ pub(super) fn merge(recipients: &mut [Recipient], at: usize, again: Recipient) {
     }
 }
 
-/// The same for mailboxes that are the same.
+/// Hash of a mailbox, equal for equal mailboxes.
 fn fingerprint(mailbox: &Mailbox) -> u64 {
     let mut hasher = DefaultHasher::new();
     if !mailbox.domain_str().is_empty() {

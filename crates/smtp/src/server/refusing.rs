@@ -24,7 +24,7 @@ impl ServerSession {
         }
     }
 
-    /// Counts a line that is no command; `false`: one too many before EHLO, the session ends.
+    /// Counts an unknown command; returns `false` and ends the session if there were too many before EHLO.
     pub(super) fn may_be_unknown(&mut self) -> bool {
         if self.greeting != Greeting::None {
             return true;
@@ -37,7 +37,7 @@ impl ServerSession {
         within
     }
 
-    /// Counts a command. `false`: it was one too many, and the session ends.
+    /// Counts a command; returns `false` and ends the session if there were too many.
     pub(super) fn count_command(&mut self) -> bool {
         self.commands = self.commands.saturating_add(1);
         let within = self.commands <= self.config.commands_max;
@@ -59,8 +59,8 @@ impl ServerSession {
         }
     }
 
-    /// Refuses a recipient: an error only as long as the transaction has none that was accepted. One too
-    /// many counts for nothing, see [`ServerConfig::errors_max`](super::ServerConfig::errors_max).
+    /// Refuses a recipient. This is an error only while the transaction has no accepted recipient. One beyond the
+    /// maximum is never counted, see [`ServerConfig::errors_max`](super::ServerConfig::errors_max).
     pub(super) fn refuse_recipient(&mut self, about: About<'_>, reply: &Reply) {
         if self.accepted > 0 && is_one_too_many(reply) {
             self.note(about, reply);

@@ -104,7 +104,7 @@ fn write_future_release(out: &mut Vec<u8>, max: &HoldMax) {
     out.extend_from_slice(decimal(max.interval.as_secs(), &mut digits));
     out.push(b' ');
     max.until.write_rfc3339(out);
-    // RFC 4865 §3: a time of day without parts of a second.
+    // RFC 4865 §3: a time without fractions of a second.
     out.truncate(out.len() - ".000Z".len());
     out.extend_from_slice(b"Z\r\n");
 }
@@ -166,7 +166,7 @@ pub(super) fn help(config: &ServerConfig, starttls: bool) -> Reply {
     Reply::new(214, (2, 0, 0), text)
 }
 
-/// Bytes kept of an address that could not be parsed.
+/// Maximum length of a stored address that could not be parsed.
 const SHOWN_BYTES_MAX: usize = 256;
 
 /// A command, a recipient, a content or the session itself that was refused.
@@ -176,7 +176,7 @@ pub struct Refused {
     pub step: &'static str,
     /// The reverse-path of the transaction, or the argument of MAIL; empty for `<>`.
     pub sender: Option<Box<str>>,
-    /// The recipient, where one was refused: as it was given when it was not understood.
+    /// The refused recipient, if any; as received if it could not be parsed.
     pub recipient: Option<Box<str>>,
     /// The reply that the client got.
     pub reply: Reply,
@@ -207,7 +207,7 @@ impl<'a> About<'a> {
     }
 }
 
-/// The address in the argument of MAIL or RCPT, as far as it can be recognised.
+/// The address in the argument of MAIL or RCPT, as far as recognisable.
 fn shown(argument: &str) -> &str {
     let address = match argument.split_once(':') {
         Some((_, path)) => path.trim_start_matches([' ', '\t']),

@@ -16,9 +16,9 @@ const OUTPUT_BYTES: usize = 256;
 /// Output memory beyond this, from pipelined replies, is freed once written.
 const OUTPUT_KEPT_BYTES_MAX: usize = 4_096;
 
-/// One session, from greeting to close.
+/// A session, from greeting to close.
 ///
-/// It holds no buffer but the output and, while a command line is incomplete, that line.
+/// The only buffers are the output and an incomplete command line.
 #[derive(Debug)]
 pub struct ServerSession {
     pub(super) config: Arc<ServerConfig>,
@@ -52,7 +52,7 @@ pub struct ServerSession {
     pub(super) chunks_failed: bool,
     pub(super) commands: u32,
     pub(super) errors: u32,
-    /// Those of `errors` that are recipients of this transaction: forgiven when one is accepted.
+    /// The part of `errors` from recipients of this transaction; no longer counted once a recipient is accepted.
     pub(super) recipient_errors: u32,
     pub(super) refused_recipients: u32,
     /// Lines before EHLO that were no commands.
@@ -64,7 +64,7 @@ pub struct ServerSession {
     pub(super) messages: u32,
     /// The end of the wait for a command or for content.
     pub(super) wait_deadline: Mono,
-    /// The end of the time that one message's content may take.
+    /// Deadline for the content of the current message.
     pub(super) transfer_deadline: Mono,
     session_deadline: Mono,
     /// Start of this client's session; a proxy may have served other clients before.
@@ -176,10 +176,10 @@ impl ServerSession {
         }
     }
 
-    /// Takes input; stops early at a need. Also call it with empty input after an answer.
+    /// Takes input, and returns early if it needs an answer. Also call it with empty input after an answer.
     ///
-    /// Calling it while a need other than `Rcpt` is not answered is an error of the driver; outside
-    /// debug builds the session then closes.
+    /// Calling it while a need other than `Rcpt` is unanswered is an error of the driver. Release builds close the
+    /// session then.
     pub fn handle_input(
         &mut self,
         now: Mono,
@@ -245,8 +245,8 @@ impl ServerSession {
         Need::Answers
     }
 
-    /// A line came. A client that trickles bytes does not get here: `command_timeout` is the time
-    /// for a whole line, and in a transaction for one that `advances` it.
+    /// Restarts the wait after a complete line. A client that sends a line byte by byte does not restart it:
+    /// `command_timeout` limits a whole line, and within a transaction the time to a line that `advances` it.
     pub(super) fn keep_waiting(&mut self, now: Mono, advances: bool) {
         if advances || self.transaction.is_none() {
             self.wait_deadline = now + self.config.command_timeout;
@@ -320,8 +320,7 @@ impl ServerSession {
         matches!(self.phase, Phase::Data | Phase::Chunk { .. } | Phase::Drop { .. })
     }
 
-    /// Inside a transaction (after MAIL was accepted, up to the final reply): shutdown lets these
-    /// finish for a while.
+    /// True within a transaction (from accepted MAIL to the final reply): these get some time at shutdown.
     #[must_use]
     pub fn in_transaction(&self) -> bool {
         match self.phase {
@@ -331,12 +330,12 @@ impl ServerSession {
         }
     }
 
-    /// Replies not yet written. Keeps its allocation: append to it, write it, clear it.
+    /// Unwritten replies. The buffer is reused: append to it, write it, then clear it.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
 
-    /// For Received's `with`, of the transaction if there is one; empty before EHLO.
+    /// The value for `with` in Received, of the transaction if there is one; empty before EHLO.
     #[must_use]
     pub fn protocol(&self) -> &'static str {
         let smtputf8 = self.transaction.as_ref().is_some_and(|t| t.envelope.smtputf8);
@@ -369,7 +368,7 @@ impl ServerSession {
         self.wait_deadline = now + self.config.command_timeout;
     }
 
-    /// Forgets the transaction; the driver must do so, too, if there was one.
+    /// Drops the transaction; the driver must drop its state too, if there was one.
     pub(super) fn end_transaction(&mut self) -> Option<Need> {
         self.reader = None;
         self.forget_recipients();

@@ -74,7 +74,7 @@ impl ServerSession {
         };
         self.wait_for_command(now);
         if self.chunks_failed {
-            // The client could not know when it sent this: no further error.
+            // The client sent this before it could know: no further error is counted.
             self.write(&reply);
         } else {
             self.refuse(About::step("DATA"), &reply);
@@ -137,7 +137,7 @@ impl ServerSession {
         self.start_transfer(now);
     }
 
-    /// Content follows. The time for a message runs from its first chunk on.
+    /// Starts the content; the time for a message counts from its first chunk.
     pub(super) fn start_transfer(&mut self, now: Mono) {
         self.wait_deadline = now + self.config.content_timeout;
         if self.transfer_deadline == Mono::NEVER {

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The value of an attribute, decoded; 501 5.5.4 beyond it.
+/// Maximum length of a decoded attribute value; 501 5.5.4 beyond it.
 pub const XCLIENT_VALUE_BYTES_MAX: usize = 255;
 
 /// Values of an attribute that does not exist, or is temporarily unknown.
@@ -23,9 +23,9 @@ const TEMPORARILY_UNAVAILABLE: &str = "[TEMPUNAVAIL]";
 pub struct Xclient {
     /// `None`: not given.
     pub name: Option<XclientName>,
-    /// One that is not known is [`Ipv4Addr::UNSPECIFIED`].
+    /// An unknown address is [`Ipv4Addr::UNSPECIFIED`].
     pub address: Option<IpAddr>,
-    /// One that is not known is 0.
+    /// An unknown port is 0.
     pub port: Option<u16>,
     /// Its name in EHLO or HELO: printable ASCII without blanks.
     pub helo: Option<Arc<str>>,
@@ -160,7 +160,7 @@ impl ServerSession {
         self.is_believed = true;
     }
 
-    /// It is believed no more.
+    /// Withdraws this trust.
     pub fn doubt(&mut self) {
         self.is_believed = false;
     }

@@ -121,7 +121,7 @@ pub(super) fn read_parts(body: &[u8]) -> Option<AcceptParts<'_>> {
     })
 }
 
-/// A whole message from the body of its record; the content shares `body`'s memory.
+/// Decodes a whole message from the body of its record; its content shares the memory of `body`.
 pub(crate) fn read_loaded(body: &Bytes) -> Option<Loaded> {
     let parts = read_parts(body)?;
     let envelope = read_envelope(parts.envelope, parts.recipients_count)?;

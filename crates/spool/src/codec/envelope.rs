@@ -68,7 +68,7 @@ pub(super) fn read_envelope(bytes: &[u8], count: u32) -> Option<Envelope> {
     })
 }
 
-/// The domain in the text of each recipient, without building the mailboxes.
+/// The domain in the text of each recipient; does not parse the mailboxes.
 pub(super) fn envelope_domains(envelope: &[u8], count: u32) -> Option<SmallVec<[&str; 4]>> {
     let mut r = FieldReader { rest: envelope };
     r.u8()?;

@@ -28,7 +28,7 @@ pub(super) fn text_bytes(text: &str) -> usize {
     varint_bytes(text.len()) + text.len()
 }
 
-/// Length plus one, or zero for none.
+/// Appends length + 1 and the text, or 0 for none.
 pub(super) fn put_optional(out: &mut Vec<u8>, text: Option<&str>) {
     put_varint(out, text.map_or(0, |text| text.len() as u64 + 1));
     out.extend_from_slice(text.unwrap_or("").as_bytes());
@@ -43,7 +43,7 @@ pub(crate) fn cut(text: &str) -> &str {
     text.get(..text.floor_char_boundary(TEXT_BYTES_MAX)).unwrap_or("")
 }
 
-/// Takes values off the front; `None` when there are too few bytes or they make no sense.
+/// Decodes values from the front; `None` if there are too few bytes or a value is invalid.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldReader<'a> {
     pub rest: &'a [u8],

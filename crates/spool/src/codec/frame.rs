@@ -4,7 +4,7 @@ use crate::block::u32_at;
 use crate::name::SegmentKey;
 use bytes::Bytes;
 
-/// Length (u32), kind (u8), flags (u8), two zero bytes, CRC-32C (u32) of these and the rest.
+/// Length (u32), kind (u8), flags (u8), two zero bytes, CRC-32C (u32) of these and the body.
 pub(crate) const RECORD_HEADER_BYTES: usize = 12;
 
 /// Kinds of record on disk.
@@ -61,7 +61,7 @@ pub(crate) fn finish_record(
 pub(crate) struct RawRecord<'a> {
     pub kind: u8,
     pub first: bool,
-    /// From the beginning of the segment, in bytes.
+    /// Offset in the segment, in bytes.
     pub offset: u64,
     /// In bytes, header included.
     pub length: u32,
@@ -70,8 +70,8 @@ pub(crate) struct RawRecord<'a> {
     pub body: &'a [u8],
 }
 
-/// Reads the record at the front of `bytes`, which lies at `offset` of the segment. `Err` has the
-/// record's length when only the checksum is wrong, so that the next may be tried.
+/// Decodes the record at the front of `bytes`, which is at `offset` in the segment. `Err` contains the record's length
+/// if only its checksum is wrong, so that the next record can be tried.
 pub(crate) fn read_record(
     bytes: &[u8],
     key: SegmentKey,

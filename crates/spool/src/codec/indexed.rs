@@ -108,7 +108,7 @@ fn read_indexed(body: &[u8]) -> Option<(AcceptHead, IndexedParts<'_>)> {
     Some((head, IndexedParts { received_at, body_bytes, null_path, meta, domains: r.rest }))
 }
 
-/// The head of an accept, copy or indexed record; `None` when it is malformed.
+/// Decodes the head of an accept, copy or indexed record; `None` if malformed.
 pub(crate) fn read_head(record: &RawRecord<'_>) -> Option<AcceptHead> {
     if record.kind == kind::INDEXED {
         return read_indexed(record.body).map(|(head, _)| head);

@@ -5,21 +5,21 @@ use super::frame::kind;
 use crate::record::{Attempt, Settle, SettleKind, State};
 use mail::{MessageId, Wall};
 
-/// Retry state of one recipient.
+/// Retry state of a recipient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Retry {
     pub attempts: u16,
     pub next_try: Option<Wall>,
 }
 
-/// Everything known of a message beside its accept.
+/// The state of a message that is not in its accept record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Residue {
     /// The message id as a plain number: there is no default id.
     pub id: u64,
     /// Indices that are open, ascending.
     pub open: Vec<u32>,
-    /// Of all recipients but those in `retries`.
+    /// Of all recipients not listed in `retries`.
     pub retry: Retry,
     pub retries: Vec<(u32, Retry)>,
     pub hold: Option<Box<str>>,
@@ -113,7 +113,7 @@ pub(crate) fn put_residue(out: &mut Vec<u8>, residue: &Residue) {
         put_varint(out, u64::from(index));
         put_retry(out, retry);
     }
-    // Gaps between open indices: one byte each, nearly always.
+    // Gaps between open indices: almost always one byte each.
     let mut next = 0;
     for &index in &residue.open {
         put_varint(out, u64::from(index.saturating_sub(next)));
@@ -121,7 +121,7 @@ pub(crate) fn put_residue(out: &mut Vec<u8>, residue: &Residue) {
     }
 }
 
-/// A record without content; `None` when it is malformed or of an unknown kind.
+/// Decodes a record without content; `None` if malformed or of an unknown kind.
 pub(crate) fn read_small(kind: u8, body: &[u8]) -> Option<SmallRecord> {
     let mut r = FieldReader { rest: body };
     let id = MessageId(r.u64()?);

@@ -87,8 +87,7 @@ impl Recovery {
     }
 }
 
-/// Visits the accepts of a segment: those in its index if it was read by that, otherwise all records up
-/// to `end`.
+/// Visits the accepts of a segment: those in its index if it was read by index, otherwise all records up to `end`.
 fn visit_segment(
     disk: &dyn Disk,
     (key, length): (SegmentKey, u64),
@@ -148,7 +147,7 @@ fn recovered_message(
     }
 }
 
-/// Domains by their text in addresses, each allocated once.
+/// Domains by their text in addresses, allocated once each.
 #[derive(Default)]
 struct Domains(BTreeMap<Box<str>, Domain>);
 

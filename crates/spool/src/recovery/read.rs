@@ -33,7 +33,7 @@ pub(crate) struct Recovery {
     pub(super) unfinished: Vec<String>,
     /// Segments set aside because of damage, or missing and already reported.
     aside: BTreeSet<SegmentKey>,
-    /// Segments that must be there and are not.
+    /// Segments that should exist and are missing.
     pub(super) missing: Vec<SegmentKey>,
     /// The content of the register.
     pub register: Register,
@@ -42,7 +42,7 @@ pub(crate) struct Recovery {
     pub lost_bodies: BTreeSet<u64>,
     /// Generations of segments that may have held more than is readable.
     pub(super) lossy: BTreeSet<u32>,
-    /// Of each segment with a header: the first blob number that was not used when it was begun.
+    /// For each segment with a header, the first blob number not used when it was started.
     pub(super) blob_marks: BTreeMap<u32, u64>,
     /// End of the data of each segment, for the second pass.
     pub(super) ends: BTreeMap<u32, u64>,
@@ -60,7 +60,7 @@ pub(crate) struct Spare {
     pub length: u64,
 }
 
-/// The part of the last segment that may never have been synced: from here to its end.
+/// The possibly unsynced part of the last segment, from here to its end.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Doubtful {
     pub from: u64,
@@ -68,7 +68,7 @@ pub(super) struct Doubtful {
     pub with_footer: bool,
 }
 
-/// Reads a segment from end to end, as [`scan::scan`].
+/// Reads a whole segment, as [`scan::scan`].
 type Scanner = fn(
     &dyn Disk,
     &str,
@@ -117,7 +117,7 @@ impl Recovery {
         Ok(recovery)
     }
 
-    /// Segments that must be there and are not.
+    /// Records segments that should exist and are missing.
     fn note_missing(&mut self, missing: Vec<SegmentKey>) {
         for key in missing {
             self.damage(&key.name(), 0, 0, MISSING);
@@ -238,7 +238,7 @@ impl Recovery {
         Ok(())
     }
 
-    /// Reads a segment through its index; `false` when it has none that is whole.
+    /// Reads a segment by its index; returns `false` if it has no valid index.
     fn read_index(
         &mut self,
         disk: &dyn Disk,
@@ -283,7 +283,7 @@ impl Recovery {
         self.live.next_blob = self.live.next_blob.max(header.next_blob);
     }
 
-    /// `false` when the record's checksum is right and its content is not.
+    /// Returns `false` if the record's checksum is right but its content is invalid.
     fn apply(&mut self, generation: u32, record: &RawRecord<'_>) -> bool {
         match record.kind {
             kind::ACCEPT | kind::COPY | kind::INDEXED => {
@@ -326,7 +326,7 @@ impl Recovery {
         self.lost_bodies.insert(id);
     }
 
-    /// The next of each number.
+    /// The next unused numbers.
     pub(crate) fn marks(&self) -> Marks {
         Marks {
             batch: self.next_batch,

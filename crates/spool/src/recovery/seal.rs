@@ -27,7 +27,7 @@ impl Recovery {
             disk.remove(&name)?;
         }
         for &key in &self.missing {
-            // An empty file in its place: the next start won't miss it, and shall not forget it.
+            // An empty file in its place: the next start does not report it missing, and the loss stays on record.
             disk.create(&damaged_name(key))?;
         }
         if sync {

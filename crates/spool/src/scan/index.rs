@@ -52,7 +52,7 @@ pub(crate) struct IndexPlace {
 }
 
 impl IndexPlace {
-    /// Its records; `None` if it is not whole.
+    /// Reads its records; `None` if it is incomplete or damaged.
     fn read(
         &self,
         disk: &dyn Disk,

@@ -45,7 +45,8 @@ pub(crate) fn survey(
         extents.push(Extent { key, length, header, footer, said_end: None });
     }
     let (register, register_error) = Register::read(disk)?;
-    // A build from before there was one until it was whole made it at a first start; nothing is lost.
+    // Older builds did not create the register atomically. A crash at the first start left an incomplete one, with
+    // nothing lost.
     let was_made = extents.iter().any(|extent| extent.header.is_some_and(|h| h.registered));
     let register_error = register_error.filter(|error| was_made || *error.text != *UNUSABLE);
     let mut register = register.unwrap_or_default();
@@ -134,7 +135,7 @@ pub(crate) fn read_ends(
     let count = read_range(disk, file, offset, &mut block)?.unwrap_or(0);
     let end = block.get(..count).unwrap_or(&[]);
     let footer = Footer::decode(end, key, offset);
-    // A segment that was used again has its header there until it has one in front.
+    // A recycled segment has its header at the end until one is written at the start.
     Ok((header.or_else(|| Header::decode(end, key)), footer))
 }
 

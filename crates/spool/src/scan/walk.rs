@@ -15,9 +15,9 @@ use std::io::IoSlice;
 pub(crate) enum ScanItem<'a> {
     /// The header of a batch with at least one valid record, or of an index batch.
     Batch(u64, BatchHeader),
-    /// A record of the batch found last, index batches left out.
+    /// A record of the last batch found; index batches are not returned.
     Record(RawRecord<'a>),
-    /// A copy of which the state that was written with it may be lost.
+    /// A copy, with the state written along with it possibly lost.
     LoneCopy(RawRecord<'a>),
     /// Synced data has changed or is unreadable.
     Damage { offset: u64, bytes: u64, what: String },
@@ -38,7 +38,7 @@ pub(crate) struct ScanEnd {
     pub proven: u64,
 }
 
-/// A record that is longer is no evidence of a batch without a header: its length may be anything.
+/// A longer record is no evidence of a batch without a header: its length may be arbitrary.
 const RECORD_BYTES_MAX: u64 = 4 << 20;
 
 /// Reads a segment from end to end.
@@ -56,7 +56,7 @@ pub(crate) fn scan(
     Walk::new(disk, file, key, length).scan(known_end, visit)
 }
 
-/// A planted fault: as [`scan`], but a torn batch counts as whole.
+/// A planted fault: as [`scan`], but accepts a torn batch as whole.
 #[cfg(feature = "planted")]
 pub(crate) fn scan_trusting(
     disk: &dyn Disk,
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
         Ok(Header::decode(block, self.key))
     }
 
-    /// The whole walk, as [`scan`] describes it.
+    /// The complete walk, as described at [`scan`].
     fn scan(
         &mut self,
         known_end: Option<u64>,
@@ -113,7 +113,7 @@ impl<'a> Walk<'a> {
         Ok(result)
     }
 
-    /// Takes sectors that can't be read for zeros, but not for a torn tail.
+    /// Treats unreadable sectors as zeros, but not as a torn tail.
     fn scan_readable(
         &mut self,
         known_end: Option<u64>,
@@ -178,7 +178,7 @@ impl<'a> Walk<'a> {
         };
         let is_readable = !self.window.is_unreadable(0, SECTOR_BYTES);
         if !is_synced && is_readable && known_end.is_none() {
-            // It was written with the first batch, and neither was synced.
+            // The segment header was written together with the first batch, and neither was synced.
             result.torn = true;
             return Ok(false);
         }
@@ -246,7 +246,7 @@ impl<'a> Walk<'a> {
             if part.is_empty() {
                 break;
             }
-            // Slices are compared at the speed of memory, bytes one by one are not.
+            // Comparing slices is as fast as the memory, comparing single bytes is not.
             if part.chunks(ZEROS.len()).any(|chunk| ZEROS.get(..chunk.len()) != Some(chunk)) {
                 return Ok(false);
             }
@@ -327,7 +327,7 @@ impl<'a> Walk<'a> {
         if header.is_index {
             return Ok(());
         }
-        // With a record missing at the end, the last group is not known to be whole either.
+        // With the last record missing, the last group may be incomplete too.
         visit_groups(&all, all.len() < header.records_count as usize, visit);
         Ok(())
     }
@@ -380,7 +380,7 @@ fn visit_groups(
     }
 }
 
-/// A planted fault: takes those records of a torn batch of which the checksum is wrong, too.
+/// A planted fault: also accepts records of a torn batch with a wrong checksum.
 #[cfg(feature = "planted")]
 fn visit_torn(
     payload: &[u8],

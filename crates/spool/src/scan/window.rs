@@ -4,7 +4,7 @@ use crate::block::SECTOR_BYTES;
 use crate::disk::{Disk, DiskError, read_around};
 use std::collections::BTreeSet;
 
-/// The fuzzer's segments are small: there, more than one window shall be needed.
+/// The fuzzer's segments are small; a small window makes it use more than one.
 pub(super) const WINDOW_BYTES: usize = if cfg!(fuzzing) { 4 << 10 } else { 1 << 20 };
 
 /// Reads a file through a buffer of at least a mebibyte, or the rest of the file.
@@ -31,7 +31,7 @@ impl<'a> Window<'a> {
     pub(super) fn get(&mut self, offset: u64, bytes: usize) -> Result<&[u8], DiskError> {
         let within = offset.checked_sub(self.start).map_or(usize::MAX, |at| at as usize);
         if within.saturating_add(bytes) > self.filled {
-            // One more than is left: that the file ends there is seen by a read.
+            // One byte more than is left, so that the read notices the end of the file.
             let left = usize::try_from(self.length.saturating_sub(offset)).unwrap_or(usize::MAX);
             let wanted = bytes.max(WINDOW_BYTES.min(left.saturating_add(1)));
             if self.buffer.len() < wanted {
@@ -52,7 +52,7 @@ impl<'a> Window<'a> {
         self.unreadable.range(from / SECTOR_BYTES * SECTOR_BYTES..to).next().is_some()
     }
 
-    /// Runs of sectors that can't be read, as offset and length.
+    /// Runs of unreadable sectors, as offset and length.
     pub(super) fn unreadable_runs(&self) -> Vec<(u64, u64)> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for &sector in &self.unreadable {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Approximate bytes of a settle and its index entry in a large batch; a single one takes a block.
 const SETTLE_BYTES: u64 = 128;
 
-/// A batch before anything is in it.
+/// Size of a batch without records.
 const EMPTY_BYTES: u64 = BATCH_HEADER_BYTES as u64;
 
 impl Spool {
@@ -218,7 +218,7 @@ impl SubmitKind {
         matches!(self, SubmitKind::Report | SubmitKind::Accept)
     }
 
-    /// The next more urgent one.
+    /// The next kind of higher urgency.
     pub(super) fn above(self) -> Option<SubmitKind> {
         match self {
             SubmitKind::Settle => None,

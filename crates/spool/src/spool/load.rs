@@ -28,7 +28,7 @@ impl Spool {
             .get_mut(generation)
             .filter(|_| !is_active || unwritten.is_none_or(|end| offset < end))
         else {
-            // It is in the batch that is being written: compaction moves it just now.
+            // It is in the batch being written: compaction is moving it at present.
             self.parked_loads.push((ticket, id, bytes_max));
             return;
         };

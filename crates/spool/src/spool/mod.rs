@@ -1,5 +1,5 @@
-//! The log as its driver sees it: requests and finished operations in, operations and completions
-//! out.
+//! The log as seen by its driver: requests and finished operations are handed in, operations and completions are
+//! returned.
 
 mod admission;
 mod commit;
@@ -184,7 +184,8 @@ impl Spool {
         self.pending_accepts_count > 0
     }
 
-    /// Free space below which accepts are refused: with less than a segment's no other is made.
+    /// Free space below which accepts are refused. It is at least the size of a segment, because no other can be
+    /// created with less.
     fn reserve_bytes(&self) -> u64 {
         self.config.reserve_bytes.max(self.config.segment_bytes)
     }
@@ -203,8 +204,8 @@ impl Spool {
         self.bulk.pop_front()
     }
 
-    /// The next operation of either lane. Taking a log operation closes the batch, so hand in all
-    /// requests that are there before asking.
+    /// Returns the next operation of either lane. Taking a log operation closes the batch: hand in all pending requests
+    /// first.
     pub fn poll_io(&mut self) -> Option<Io> {
         self.poll_bulk_io().or_else(|| self.poll_log_io())
     }

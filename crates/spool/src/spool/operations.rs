@@ -46,7 +46,7 @@ impl Spool {
                 }
             }
             (BulkPurpose::Blob(BlobIo::Sync { blob, ticket }), result) => {
-                // No accept names it yet: this blob fails and no more.
+                // No accept names it yet: only this blob fails.
                 self.blobs.handle_synced(blob, ticket, result.as_ref().err(), sync);
             }
             (BulkPurpose::Blob(BlobIo::Remove) | BulkPurpose::RemoveUnfinished, _) => {}
@@ -81,7 +81,7 @@ impl Spool {
         if self.poisoned.is_some() || self.memory.is_some() {
             return;
         }
-        // Between batches all that is known is durable: only now may anything be thrown away.
+        // Between batches the whole known state is durable: only now can anything be discarded.
         if self.commit.is_none() {
             self.release_segments();
             self.compact();
