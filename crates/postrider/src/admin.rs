@@ -37,7 +37,7 @@ pub(crate) struct Health {
     pub(crate) stopping: bool,
     /// Current problems.
     pub(crate) problems: Vec<Problem>,
-    /// A sentence about next hops that are left alone; no reason to send clients elsewhere.
+    /// A sentence about suspended next hops; clients need not use another server.
     pub(crate) suspended: Option<String>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct AdminParts {
     pub(crate) hostname: Arc<str>,
     /// For HTTP; `None`: no HTTP.
     pub(crate) address: Option<SocketAddr>,
-    /// The control socket, bound already, and what it leads to.
+    /// The bound control socket, and its handler.
     pub(crate) control: Option<(ControlSocket, ControlPlane)>,
     /// For `/metrics`.
     pub(crate) numbers: Numbers,
@@ -103,7 +103,7 @@ impl AdminServer {
 impl Drop for AdminServer {
     fn drop(&mut self) {
         self.stop.take();
-        // A thread that panicked has said so on standard error already.
+        // A panic was reported on standard error already.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -146,7 +146,7 @@ async fn healthz(State(sources): State<Sources>) -> Response {
     let (status, word) = match (health.stopping, is_failing) {
         (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
         (false, true) => (StatusCode::SERVICE_UNAVAILABLE, "failing"),
-        // Mail is taken: nobody gains by being sent elsewhere.
+        // Mail is accepted, so clients need not use another server.
         (false, false) if !health.problems.is_empty() => (StatusCode::OK, "degraded"),
         (false, false) => (StatusCode::OK, "ok"),
     };

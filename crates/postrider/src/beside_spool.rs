@@ -18,7 +18,7 @@ pub(crate) fn above(path: &Path) -> &Path {
     }
 }
 
-/// Opens a directory for what only its path is needed for.
+/// Opens a directory as a path only (O_PATH).
 fn open(directory: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }

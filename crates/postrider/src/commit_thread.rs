@@ -25,7 +25,7 @@ pub(crate) const NO_IDS: &str =
 /// Takes completions to a shard.
 pub(crate) type CompletionSink = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Send + Sync>;
 
-/// Tells the console that the state of a log has changed; in words, and whether it is for the worse.
+/// Logs a change of a log's state: the text, and true if it is an error.
 pub(crate) type LogStateReporter = Box<dyn Fn(bool, std::fmt::Arguments<'_>) + Send>;
 
 /// A running log.
@@ -53,7 +53,7 @@ impl Core {
         self.spool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands out what the spool wants done beside its log.
+    /// Passes the spool's other I/O to the bulk thread.
     fn send_io(&self, spool: &mut Spool) {
         // The read thread lives as long as this sender.
         self.sort_io(spool, |io| drop(self.reads.send(ReadJob::Io(io))));
@@ -90,7 +90,7 @@ fn completions_of(spool: &mut Spool) -> Vec<(Ticket, Completion)> {
     std::iter::from_fn(|| spool.poll_completion()).collect()
 }
 
-/// A log that is being recovered: what comes for it waits.
+/// A log in recovery; its requests wait.
 pub(crate) struct Inbound {
     mailbox: Arc<Mailbox>,
     reads: mpsc::Sender<ReadJob>,
@@ -108,7 +108,7 @@ impl Inbound {
         let send = move |request| match request {
             // Reads do not wait for a commit.
             Request::Load { .. } | Request::BlobRead { .. } => {
-                // A log that has stopped answers nobody.
+                // A stopped log does not answer.
                 let _ = read.send(ReadJob::Request(request));
             }
             request => post.put(|inbox| inbox.requests.push(request)),
@@ -180,11 +180,11 @@ impl Log {
         Ok(Log { mailbox, port, status, threads: vec![commit_thread, read_thread, bulk_thread] })
     }
 
-    /// Writes what was submitted and ends the threads.
+    /// Writes pending requests and ends the threads.
     pub(crate) fn stop(self) {
         self.mailbox.put(|inbox| inbox.stop = true);
         for thread in self.threads {
-            // A thread that panicked has said so; there is nothing more to write.
+            // A panic was reported already; nothing is left to write.
             let _ = thread.join();
         }
     }
@@ -196,7 +196,7 @@ struct Committer {
     status: Arc<Mutex<SpoolStatus>>,
     told: Instant,
     tell: LogStateReporter,
-    /// Accepts were refused for lack of space when it was last looked at.
+    /// Messages were refused for missing disk space at the last check.
     was_full: bool,
     port: Arc<LogPort>,
     /// There were message ids left when it was last looked at.
@@ -250,8 +250,8 @@ impl Committer {
         }
     }
 
-    /// Takes what came in; waits if there is nothing to do. After a commit (`committed`) there
-    /// may be: what did not fit into the batch.
+    /// Takes the inbox; waits if there is nothing to do. After a commit (`committed`), requests that did not fit into
+    /// the batch may be left.
     fn receive(
         &mut self,
         requests: &mut Vec<Request>,
@@ -269,7 +269,7 @@ impl Committer {
         let stop = inbox.stop;
         drop(inbox);
         if stop && requests.is_empty() && done.is_empty() && !self.core.lock().is_idle() {
-            // The other threads are at work: what it has done will come.
+            // The other threads are at work; wait for their results.
             thread::sleep(Duration::from_millis(1));
         }
         stop
@@ -355,7 +355,7 @@ pub(crate) fn mib(bytes: u64) -> String {
 
 /// Requests that are looked up in one go.
 const REQUESTS_MAX: usize = 64;
-/// Reads after which shards are told: each telling wakes them.
+/// Number of reads after which shards are notified; each notification wakes them.
 const READS_TOLD: usize = 8;
 
 /// Jobs of the read thread.
@@ -396,7 +396,7 @@ impl ReadThread {
         }
     }
 
-    /// Asks the spool where what is wanted lies.
+    /// Resolves requests to positions in the log.
     fn look_up(&self, requests: Vec<Request>, reads: &mut Vec<Io>) {
         let mut spool = self.core.lock();
         for request in requests {

@@ -1,4 +1,4 @@
-//! The console log on standard error: for the person who runs the server.
+//! The console log on standard error, for operators.
 
 use crate::mutex::lock;
 use crate::terminal::is_hidden;
@@ -32,9 +32,9 @@ impl Allowance {
     }
 }
 
-/// The kind of the lines that tell where the server listens.
+/// The kind of the lines with listening addresses.
 pub(crate) const LISTENERS: &str = "listen";
-/// A line is cut here: a peer's words may be long.
+/// Maximum length of a line: a peer's text may be long.
 const LINE_BYTES_MAX: usize = 2_048;
 
 /// Prefix of lines.
@@ -154,7 +154,7 @@ impl Console for ConsoleLog {
             let _ = write!(line, " suppressed={suppressed}");
         }
         line.push('\n');
-        // Nobody is left to be told when standard error is gone.
+        // A failure of standard error cannot be reported.
         let _ = inside.out.write_all(line.as_bytes());
     }
 }
@@ -180,7 +180,7 @@ fn admit(
     Some(std::mem::take(&mut meter.suppressed))
 }
 
-/// Text from strangers on one line, without control characters, and not too long.
+/// Text of unauthenticated clients on one line, without control characters, and truncated.
 struct OneLine {
     text: String,
     /// Bytes that may still be added.

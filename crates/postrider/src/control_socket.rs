@@ -1,5 +1,5 @@
-//! The control socket: who may write to it may run the server. It lies beside the spool with
-//! mode 0600; one JSON request per connection, JSON lines come back (`docs/control.md`).
+//! The control socket. Write access to it means control of the server. It lies beside the spool with mode 0600; one
+//! JSON request per connection, answered by JSON lines (`docs/control.md`).
 
 mod abstract_socket;
 
@@ -29,7 +29,7 @@ const REQUEST_BYTES_MAX: usize = 64 * 1024;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout for a client to read a piece of the response.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Clients at once. Of more, the one gives way that has sent no request for longest.
+/// Maximum number of clients; beyond it, the client that has been without a request for longest is dropped.
 const CLIENTS_MAX: usize = 16;
 /// Time for which input after a refused request is read and discarded, since the client would not see the answer
 /// otherwise.
@@ -57,11 +57,10 @@ pub(crate) struct ControlSocket {
 }
 
 impl ControlSocket {
-    /// Listens at `path`. A file that a dead server left there is replaced.
+    /// Listens at `path`. A stale socket of a dead server is replaced.
     ///
     /// # Errors
-    /// When a server answers there, when something that is no socket lies there, or as the
-    /// operating system says.
+    /// Returns an error if a server answers there, if the path is no socket, or the operating system's error.
     pub(crate) fn bind(path: &Path) -> io::Result<ControlSocket> {
         check_vacant(path)?;
         // The file gets its name only after its mode is set and the socket listens. So no client can connect before
@@ -147,10 +146,10 @@ impl Drop for ControlSocket {
     }
 }
 
-/// Looks whether a socket can be there, whoever has it. Directories of spools are made by the start.
+/// Checks that a socket can be created, in use or not. Spool directories are created by the start.
 ///
 /// # Errors
-/// Why it can't be.
+/// Returns the reason if it cannot.
 pub(crate) fn check_place(path: &Path, spools: &[PathBuf]) -> io::Result<()> {
     let directory = above(path);
     let will_be_made = spools.iter().any(|spool| spool == directory);
@@ -185,7 +184,7 @@ fn check_vacant(path: &Path) -> io::Result<()> {
     match BlockingStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // It answered, or its backlog is full: somebody is there.
+        // It answered, or its backlog is full: the socket is in use.
         _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "another server is running there")),
     }
 }
@@ -258,7 +257,7 @@ async fn serve_client(
     let mut is_handled = false;
     let mut text = Vec::new();
     loop {
-        // Dropping `handling`, because the client has gone, stops what the shards do for it.
+        // If the client is gone, dropping `handling` stops the work of the shards.
         let response = tokio::select! {
             biased;
             response = responses.recv() => response,
@@ -352,7 +351,7 @@ async fn read_request(stream: &mut UnixStream) -> Result<(ControlRequest, u32), 
 pub(crate) enum ClientError {
     /// No server at the socket.
     Unreachable(io::Error),
-    /// The connection broke, or what came makes no sense.
+    /// The connection broke, or the response is invalid.
     Broken(String),
     /// Writing the responses failed.
     Output(io::Error),

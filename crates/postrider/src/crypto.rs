@@ -22,7 +22,7 @@ fn ordered() -> CryptoProvider {
                 | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256
         )
     };
-    // TLS 1.3 stays in front: the sort keeps the order of what it counts as equal.
+    // TLS 1.3 stays in front: the sort is stable.
     provider.cipher_suites.sort_by_key(|suite| (suite.tls13().is_none(), !is_light(suite.suite())));
     provider
 }

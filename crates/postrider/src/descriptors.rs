@@ -26,7 +26,7 @@ const FETCHES_PART: u64 = 16;
 const SOCKETS_PER_FETCH: u64 = SOCKETS_PER_LOOKUP + 1;
 /// Fetches at once where there are enough.
 const FETCHES_MAX: u64 = 64;
-/// Those that come with a reload, of routes that were not there at the start: the house has room for them.
+/// Minimum number of fetches, for routes added by a reload; the fixed reserve covers them.
 const FETCHES_MIN: u64 = 2;
 
 /// The demand for descriptors.
@@ -40,12 +40,12 @@ struct DescriptorDemand {
     beside: u64,
     /// Fetches of policies at once.
     fetches: u64,
-    /// Connections of whoever comes where an authority sees whose names are ours.
+    /// Connections to the listener for ACME challenges.
     challenges: u64,
 }
 
-/// The descriptors of the process, divided. Sessions must not take what delivery needs, and
-/// neither what the spool needs: a relay that can't write is no relay.
+/// The divided descriptors of the process. Sessions must not use the shares of delivery and the spool, without which
+/// the server cannot work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     /// Client sessions at once.
@@ -63,11 +63,11 @@ pub(crate) struct Descriptors {
 }
 
 impl Descriptors {
-    /// Raises the limit of the process as far as it goes, and divides what there is.
+    /// Raises the limit of the process as far as possible, and divides it.
     pub(crate) fn claim(config: &Config, shards: u16) -> Descriptors {
         let limit = getrlimit(Resource::Nofile);
         let all = limit.maximum;
-        // Refused: then it stays what it was.
+        // If refused, the limit stays unchanged.
         let raised = setrlimit(Resource::Nofile, Rlimit { current: all, maximum: all });
         let count = if raised.is_ok() { all } else { limit.current };
         let stages = config.stages.iter().map(|stage| u64::from(stage.settings.connections_max()));

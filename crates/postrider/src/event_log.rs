@@ -161,7 +161,7 @@ impl EventSink for EventQueue {
     }
 }
 
-/// Tells of trouble with the file, once when it begins and once when it ends.
+/// Reports an error of the file once at its begin, and once at its end.
 pub(crate) type ErrorReporter = Box<dyn Fn(&str) + Send>;
 
 impl EventLog {
@@ -249,7 +249,7 @@ impl EventLog {
             }
             thread::sleep(Duration::from_millis(2));
         }
-        // A writer that panicked has said so on standard error already.
+        // A panic was reported on standard error already.
         let _ = writer.join();
     }
 }
@@ -332,7 +332,7 @@ impl EventWriter {
         took
     }
 
-    /// Formats what waits in one queue.
+    /// Formats the waiting events of one queue.
     fn take(&mut self, n: usize) -> bool {
         let mut batch = std::mem::take(&mut self.batch);
         let (dropped, first) = {
@@ -362,7 +362,7 @@ impl EventWriter {
         took
     }
 
-    /// Writes the text; whether all of it is written now.
+    /// Writes the text. Returns true if all of it is written.
     fn write(&mut self) -> bool {
         let (writing, file, text) = (Arc::clone(&self.writing), &mut self.file, &mut self.text);
         match writing.at_disk(|| file.write(text, wall_now())) {

@@ -17,10 +17,10 @@ const WHOLE_BYTES_MAX: u64 = 64 << 20;
 /// Maximum size of a file read as a whole if the file system does not support `RWF_NOWAIT` (FUSE, NFS).
 const WHOLE_AFAR_BYTES_MAX: u64 = 256 << 20;
 
-/// The bytes of a file as it is now. They stay those of this file after another was put in its place.
+/// Opens the bytes of the current file. They stay those of this file after it is replaced.
 ///
 /// # Errors
-/// As the system says; it is no file.
+/// Returns the operating system's error, and an error if it is no regular file.
 pub(crate) fn open(path: &Path) -> io::Result<Arc<dyn DatabaseBytes>> {
     open_with(path, [WHOLE_BYTES_MAX, WHOLE_AFAR_BYTES_MAX])
 }

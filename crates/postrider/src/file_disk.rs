@@ -23,7 +23,7 @@ const LOCK_FILE: &str = "lock";
 /// A directory that a file system may have in its root.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// A directory of a spool is opened within this: what takes longer does not answer.
+/// Timeout for opening a spool directory, after which the disk counts as unresponsive.
 pub(crate) const OPENED_WITHIN: Duration = Duration::from_secs(20);
 
 /// The error of a disk that does not respond.
@@ -40,7 +40,7 @@ pub(crate) struct FileDisk {
     handle: File,
     open: Mutex<OpenFiles>,
     open_max: usize,
-    /// Somebody wants to know whether what was written arrives.
+    /// Set if writes must be durable.
     syncs: AtomicBool,
     /// Held while the program runs, so that no second one writes to the log.
     _lock: Option<File>,
@@ -49,7 +49,7 @@ pub(crate) struct FileDisk {
 #[derive(Debug, Default)]
 struct OpenFiles {
     by_name: BTreeMap<String, OpenFile>,
-    /// Files that were closed before they were synced, and what was written did not arrive.
+    /// Files closed before their sync, with a failed write.
     failed: BTreeSet<String>,
 }
 
@@ -131,7 +131,7 @@ impl FileDisk {
         Ok(file)
     }
 
-    /// Closes files that nothing is lost with; if there is none, one that must be synced first.
+    /// Closes synced files; if there are none, syncs and closes one.
     fn make_room(&self, open: &mut OpenFiles) {
         while open.by_name.len() >= self.open_max.max(1) {
             let is_clean = |(_, found): &(&String, &OpenFile)| !found.dirty;
@@ -253,7 +253,7 @@ fn open_directory(directory: &Path) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(directory, flags, Mode::empty())?))
 }
 
-/// Locks the directory or the file in it; `must` says that a file system that can't is an error.
+/// Locks the directory or the file in it. With `must`, a file system without locks is an error.
 fn lock(file: &File, how: FlockOperation, directory: &Path, must: bool) -> io::Result<()> {
     match rustix::fs::flock(file, how) {
         Err(Errno::WOULDBLOCK) => {
@@ -270,11 +270,11 @@ fn lock(file: &File, how: FlockOperation, directory: &Path, must: bool) -> io::R
 fn make(directory: &Path) -> io::Result<()> {
     let parent = above(directory);
     match fs::DirBuilder::new().mode(0o700).create(directory) {
-        // Its own name must be on the disk before what is in it is promised.
+        // Its name must be durable before its contents are promised.
         Ok(()) => File::open(parent)?.sync_all(),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             if !directory.is_dir() {
-                // "File exists" would be true, but not what is wrong.
+                // "File exists" would be true, but misleading.
                 return Err(io::ErrorKind::NotADirectory.into());
             }
             // An earlier start may have ended before the name was durable. A process that may not read the parent did
@@ -286,10 +286,10 @@ fn make(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// Looks whether a spool can be opened there, and makes nothing.
+/// Checks that a spool can be opened there, and creates nothing.
 ///
 /// # Errors
-/// Why it can't be, whoever else has it.
+/// Returns the reason why it cannot; a lock by another process is ignored.
 pub(crate) fn check(directory: &Path) -> io::Result<()> {
     match fs::metadata(directory) {
         Ok(found) if !found.is_dir() => Err(io::ErrorKind::NotADirectory.into()),
@@ -315,7 +315,7 @@ pub(crate) fn is_spool(directory: &Path) -> bool {
     directory.join(LOCK_FILE).exists()
 }
 
-/// A directory with files and no spool is somebody else's.
+/// A directory with files but no spool belongs to another program.
 fn refuse_foreign(directory: &Path) -> io::Result<()> {
     let mut foreign = None;
     for entry in fs::read_dir(directory)? {

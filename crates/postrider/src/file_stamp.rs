@@ -92,7 +92,7 @@ impl<T: Clone + PartialEq> Settling<T> {
 #[derive(Debug, Default)]
 pub(crate) struct StampWatch {
     settling: Settling<Vec<Option<FileIdentity>>>,
-    /// They were as they are told to be when they were looked at last.
+    /// The files matched the stamps at the last check.
     is_same: bool,
 }
 

@@ -26,16 +26,16 @@ const NAME: &str = "greylist.records";
 /// New name of an unreadable file.
 const DAMAGED: &str = "greylist.records.damaged";
 
-/// A crash forgets no more than what came in so long.
+/// Interval of writes; a crash loses no more than this.
 const WRITTEN_EVERY: Duration = Duration::from_secs(5);
 
-/// Records that are taken from the book at once: shards wait meanwhile.
+/// Maximum number of records taken under the lock, for which shards wait.
 const TAKEN_AT_ONCE: usize = 1_000;
 
 /// Records in one batch of the file.
 const WRITTEN_AT_ONCE: usize = 50_000;
 
-/// Failed writes are told no more often.
+/// Interval of reports about failed writes.
 const COMPLAINTS_EVERY_MS: u64 = 600_000;
 
 /// The greylisting records; clones share them.
@@ -57,7 +57,7 @@ struct GreylistStore {
 /// The state of the file.
 #[derive(PartialEq, Eq)]
 enum GreylistStorage {
-    /// Nobody has asked for greylisting yet.
+    /// Greylisting is not in use yet.
     NotYet,
     File,
     /// There is none to be written: all is in memory alone.
@@ -74,7 +74,7 @@ struct GreylistWriter {
 }
 
 impl Greylisting {
-    /// Keeps its file in this directory, once somebody asks for greylisting.
+    /// Stores its file in this directory, once greylisting is used.
     pub(crate) fn new(
         directory: &Path,
         troubles: Conditions,
@@ -178,7 +178,7 @@ impl GreylistStore {
         Ok(file)
     }
 
-    /// Writes what has changed; the last time the file is sealed and closed.
+    /// Writes changes; the last call also seals and closes the file.
     fn write(&self, is_last: bool) {
         let mut file = lock(&self.file);
         let Some(GreylistWriter { file: records, told_at, unwritten }) = &mut *file else { return };
@@ -202,7 +202,7 @@ impl GreylistStore {
         }
     }
 
-    /// `changes` are those of the last time, where they could not be written; the others wait in the book meanwhile.
+    /// `changes` are those that the last call could not write; newer ones stay in the store until then.
     fn write_changes(
         &self,
         mut write: impl FnMut(&Changes) -> Result<(), String>,

@@ -70,10 +70,10 @@ pub(crate) fn candidates(
     }
 }
 
-/// Opens a connection; encrypted, if it has something to begin that with.
+/// Opens a connection, with TLS if a configuration is given.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// Returns the error as text.
 pub(crate) async fn connect(
     host: &str,
     port: u16,
@@ -87,10 +87,10 @@ pub(crate) async fn connect(
     Ok(Box::new(encrypted.map_err(|error| told(&error))?))
 }
 
-/// Makes the request; the answer's status, and its text of at most so many bytes.
+/// Sends the request. Returns the status and the text of the response, up to a maximum length.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// Returns the error as text.
 pub(crate) async fn exchange<B>(
     stream: Box<dyn HttpsStream>,
     request: Request<B>,
@@ -105,10 +105,10 @@ where
     Ok((response.status(), response.into_body()))
 }
 
-/// The same, with the answer's header fields.
+/// As [`exchange`], with the header fields of the response.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// Returns the error as text.
 pub(crate) async fn exchange_whole<B>(
     stream: Box<dyn HttpsStream>,
     request: Request<B>,

@@ -49,8 +49,8 @@ impl StateFile {
         self.path.display().to_string()
     }
 
-    /// Reads what an earlier server kept; nothing, where there is no file. One that can't be read or understood
-    /// wholly is put aside.
+    /// Reads the entries of an earlier process; none if the file does not exist. An unreadable or partly invalid file
+    /// is moved aside.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> StoredEntries<T> {
         match self.entries() {
             Ok((entries, None)) => StoredEntries { entries, lost: None },
@@ -59,7 +59,7 @@ impl StateFile {
         }
     }
 
-    /// The entries that can be understood, and why others can't.
+    /// The valid entries, and the reason why the rest is invalid.
     fn entries<T: DeserializeOwned>(&self) -> Result<(Vec<T>, Option<String>), String> {
         // A link that leads nowhere is no file that is not there.
         match fs::symlink_metadata(&self.path) {
@@ -139,7 +139,7 @@ impl StateFile {
     }
 }
 
-/// A JSON array with a line for each entry, sealed, and how many had no room.
+/// A sealed JSON array with a line per entry, and the number of entries left out.
 fn lines_of<'e, T: Serialize + 'e>(entries: impl Iterator<Item = &'e T>) -> (Vec<u8>, usize) {
     const END: &[u8] = b"\n]\n";
     let (mut out, mut left_out) = (b"[".to_vec(), 0);
@@ -179,7 +179,7 @@ impl StateFiles {
         &self.conditions
     }
 
-    /// Something that stood in a file is lost: `why` is a sentence with the file's name, `so` what follows from that.
+    /// Reports lost contents of a file: `why` is a sentence with the file's name, `so` the consequence.
     pub(crate) fn lost(&self, topic: &'static str, file: &Path, why: &str, so: &str) {
         self.console.line(Level::Warn, topic, format_args!("{why}; {so}"));
         let found = DetectedProblem::warning(file.display().to_string(), why);

@@ -4,7 +4,7 @@ use config::Config;
 use mta::event::EventSettings;
 use std::sync::Arc;
 
-/// Something that holds until the next start, in words; whether two configurations have the same.
+/// A startup setting by name, and a comparison of two configurations.
 type StartupSetting = (&'static str, fn(&Config, &Config) -> bool);
 
 const KEPT: [StartupSetting; 6] = [

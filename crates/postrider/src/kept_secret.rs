@@ -1,5 +1,4 @@
-//! Random numbers that are made once and kept beside the spool, for something would change with others at
-//! each start.
+//! Random numbers that are generated once and stored beside the spool, because new ones at each start would be visible.
 
 use crate::world::hashing::HashingThreads;
 use auth::digest::Sha256;
@@ -39,8 +38,8 @@ fn numbers<const N: usize>(file: &[u8]) -> Option<[u8; N]> {
     (file.len() == N || file == with_checksum(&bytes)).then_some(bytes)
 }
 
-/// Reads a file in the first spool directory; makes it of `fresh` if there is none. One that is damaged is put
-/// aside: it keeps nobody from starting.
+/// Reads a file in the first spool directory; creates it from `fresh` if missing. A damaged file is moved aside, and
+/// does not prevent a start.
 pub(crate) fn kept<const N: usize>(
     directory: &Path,
     name: &str,
@@ -83,7 +82,8 @@ pub(crate) fn login_salts(directory: &Path) -> StoredSecret<16> {
     kept(directory, LOGIN_SALTS, HashingThreads::new().secret())
 }
 
-/// The same for return paths of the gateway to X.400, which are answered for days; from the one nobody finds the other.
+/// Derives the secret for return paths of the X.400 gateway, which are answered for days. Neither secret reveals the
+/// other.
 fn of_return_paths(login_salts: &[u8; 16]) -> [u8; 16] {
     let mut digest = Sha256::default();
     digest.push(b"return paths");
@@ -109,7 +109,7 @@ pub(crate) fn damaged(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// All of it or nothing is there, also after a crash, and for us alone.
+/// Writes the file atomically, also over a crash, readable only by us.
 pub(crate) fn write(directory: &Path, name: &str, secret: &[u8]) -> io::Result<()> {
     let (fresh, path) = (directory.join(format!("{name}.new")), directory.join(name));
     match fs::remove_file(&fresh) {

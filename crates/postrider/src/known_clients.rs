@@ -18,10 +18,10 @@ const NAME: &str = "known-clients.text";
 const DAMAGED: &str = "known-clients.text.damaged";
 /// It is never longer: 65,536 users with a few clients each.
 const BYTES_MAX: usize = 4 << 20;
-/// A crash forgets no more than what came in so long.
+/// Interval of writes; a crash loses no more than this.
 const WRITTEN_EVERY: Duration = Duration::from_secs(30);
 
-/// Reads the file, and keeps it up to date for as long as anybody has `shared`.
+/// Reads the file, and keeps it up to date while `shared` exists.
 pub(crate) fn open(
     directory: &Path,
     shared: &Arc<SharedState>,
@@ -47,7 +47,7 @@ pub(crate) fn open(
     });
 }
 
-/// Writes what is known at the end.
+/// Writes the file at the stop.
 pub(crate) fn close(directory: &Path, shared: &SharedState) {
     if shared.known_clients.changes() > 0 && directory.is_dir() {
         // On failure the previous file stays in place.

@@ -35,7 +35,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Somebody got no place, or has to give his way.
+    /// Counts a refused or evicted client.
     fn note_turned_away(&self) {
         self.pressures.note_turned_away(self.id, self.started.elapsed());
     }
@@ -45,7 +45,8 @@ impl Pool {
 enum ConnectionAdmission {
     /// The operator's own: further connections wait in the kernel's backlog.
     Ours(Arc<Semaphore>),
-    /// Anybody: the oldest gives way of the networks that have most, and none has more than so many.
+    /// Any client. At the limit, the oldest connection of the network with the most is closed, and no network has more
+    /// than `network_max`.
     Public { seats: Arc<Seats>, network_max: u32, pool: Pool },
 }
 
@@ -67,7 +68,7 @@ impl LimitedListener {
         Ok(LimitedListener { listener: TcpListener::from_std(listener)?, limits, places })
     }
 
-    /// For anybody: a network has so many at most. Must be called within the runtime.
+    /// For any client, with a maximum per network. Must be called within the runtime.
     pub(crate) fn public(
         listener: std::net::TcpListener,
         limits: ConnectionLimits,

@@ -1,4 +1,4 @@
-//! Work that may hang, on a thread of its own, and waited for no longer than a limit. A thread that hangs ends with the
+//! Runs work that may hang on its own thread, with a time limit for the caller. A thread that hangs ends with the
 //! process.
 
 use std::sync::mpsc;
@@ -27,10 +27,10 @@ pub(crate) async fn awaited<T: Send + 'static>(
     tokio::time::timeout(limit, when_done).await.ok()?.ok()
 }
 
-/// The same for work that nobody waits for here.
+/// Runs work on its own thread without waiting.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// Returns an error if the system cannot create a thread.
 pub(crate) fn on_a_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("limited-work".to_owned()).spawn(work).map(drop)
 }

@@ -31,17 +31,17 @@ struct LogDirectoryRecord {
 #[derive(Debug)]
 pub(crate) struct LogSet {
     directories: Vec<PathBuf>,
-    /// Not there, or not readable: told at each start.
+    /// Missing or unreadable directories, logged at each start.
     missed: BTreeSet<PathBuf>,
     /// Contents of each of `directories`.
     known: Vec<Option<LogDirectoryRecord>>,
 }
 
 impl LogSet {
-    /// Looks for directories that were in use with these.
+    /// Searches for directories that were used with these.
     ///
     /// # Errors
-    /// A sentence: there is mail in one of them.
+    /// Returns a sentence if one contains mail.
     pub(crate) fn look(
         paths: &[PathBuf],
         progress: &dyn Fn(&str),
@@ -120,7 +120,7 @@ impl LogSet {
     }
 }
 
-/// Messages with open recipients in a directory that nobody uses. Its disk may not answer.
+/// Number of messages with open recipients in a directory not in use. Its disk may not respond.
 fn count_queued(directory: &Path) -> Result<u64, String> {
     let at = directory.to_owned();
     let opened = waited_for(OPENED_WITHIN, move || FileDisk::read_only(&at));

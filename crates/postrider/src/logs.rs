@@ -38,14 +38,14 @@ pub(crate) enum RecoveryEvent {
 /// A shard's receiver of recovered messages.
 pub(crate) type RecoveredReceiver = std_mpsc::Receiver<RecoveryEvent>;
 
-/// Messages on their way from the logs to the shards that adopt them.
+/// Passes messages from the logs to the shards that adopt them.
 pub(crate) struct Distribution {
     shards: Vec<std_mpsc::SyncSender<RecoveryEvent>>,
     waiting: Vec<Vec<RecoveredMessage>>,
 }
 
 impl Distribution {
-    /// For so many shards, with the end that each of them receives at.
+    /// A distribution to so many shards, with their receivers.
     pub(crate) fn new(shards: u16) -> (Distribution, Vec<RecoveredReceiver>) {
         let (shards, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| std_mpsc::sync_channel(BATCHES_MAX)).unzip();
@@ -95,7 +95,7 @@ impl ReadLog {
     /// Distributes its messages to the shards and starts its threads.
     ///
     /// # Errors
-    /// A sentence that names what could not be read, or started.
+    /// Returns a sentence about a failed read or start.
     pub(crate) fn start(
         self,
         config: &Config,
@@ -169,7 +169,7 @@ pub(crate) fn open_disks(
 /// Reads every log.
 ///
 /// # Errors
-/// A sentence that names what could not be read, or is missed.
+/// Returns a sentence about an unreadable or missing log.
 pub(crate) fn read_logs(
     config: &Config,
     disks: Vec<Arc<FileDisk>>,
@@ -198,7 +198,7 @@ pub(crate) fn read_logs(
     Ok(logs)
 }
 
-/// Says what was found in a log.
+/// Logs the result of a log's recovery.
 fn tell_recovered(console: &ConsoleLog, path: &Path, report: &RecoveryReport, took: Duration) {
     console.line(
         Level::Info,
@@ -229,7 +229,7 @@ fn tell_recovered(console: &ConsoleLog, path: &Path, report: &RecoveryReport, to
     }
 }
 
-/// Says on the console when a log has too little room, at the start and later.
+/// Logs low disk space of a log, at the start and later.
 fn tell_of_log(
     console: &Arc<ConsoleLog>,
     path: &Path,

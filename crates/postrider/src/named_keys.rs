@@ -16,8 +16,8 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-/// Files that are read at once by a shard. One that hangs keeps its thread; with so many of them hanging a further one
-/// waits as long as for one that hangs itself.
+/// Maximum number of files that a shard reads at once. One that hangs occupies its thread. If that many hang, a further
+/// file waits as long as a hanging one.
 const READS_MAX: usize = 64;
 
 /// Those of one shard. However many ask for a file, it is read once at a time.
@@ -83,12 +83,12 @@ impl NamedKeys {
         drop(spawn_blocking(read_and_answer));
     }
 
-    /// Waits with those who wait for it; whether there are any.
+    /// Joins the callers that wait for a file. Returns true if the file is being read already.
     fn wait_beside_others(&self, path: &Path, sender: oneshot::Sender<ReadKey>) -> bool {
         let mut waiting = lock(&self.waiting);
         let is_read = waiting.contains_key(path);
         let all = waiting.entry(path.to_owned()).or_default();
-        // Others have given up.
+        // The other callers were dropped.
         all.retain(|one| !one.is_closed());
         all.push(sender);
         is_read

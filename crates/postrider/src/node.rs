@@ -1,4 +1,4 @@
-//! A running relay: logs, shards, acceptors and what they share.
+//! A running server: logs, shards, acceptors and their shared state.
 
 mod start;
 
@@ -40,16 +40,15 @@ pub(crate) const GRACE_MS: u64 = 4_500;
 /// Timeout for the last writes to a disk that does not respond.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
 
-/// The same where it is known that the disk of a spool does not answer: what is left is done again after the next
-/// start.
+/// Grace period if a spool's disk is known not to respond; the rest is repeated after the next start.
 const HANGING_GRACE_MS: u64 = 2_000;
 const HANGING_CLOSE_MAX: Duration = Duration::from_millis(500);
 
 /// The reason why the server cannot start.
 pub(crate) enum StartError {
-    /// There is no configuration, or what it names can't be used.
+    /// The configuration is missing or invalid, or a file that it names is unusable.
     Wrong(LoadError),
-    /// A sentence that names what could not be opened, read or bound.
+    /// A sentence about the resource that could not be opened, read or bound.
     Failed(String),
 }
 
@@ -95,7 +94,7 @@ impl Node {
     /// Ways to put an operator's requests before the shards.
     pub(crate) fn shard_ports(&self) -> Vec<ShardPort> {
         let port = |shard: ShardSender<AcceptedSocket>| -> ShardPort {
-            // A shard that has ended drops the answer's sender, which says enough.
+            // A shard that has ended drops the reply channel, which the caller observes.
             Box::new(move |request, answer| {
                 let _ = shard.send(ShardMessage::Control { request: Box::new(request), answer });
             })
@@ -124,10 +123,10 @@ impl Node {
         self.shared.rules.effects().into_iter().filter(Effect::is_in_force).collect()
     }
 
-    /// An operator says that the clock is right.
+    /// Confirms the clock for an operator.
     ///
     /// # Errors
-    /// A sentence, if nobody doubted it.
+    /// Returns a sentence if the clock was not in doubt.
     pub(crate) fn trust_clock(&self) -> Result<String, String> {
         if !self.shared.clock.is_doubted() {
             return Err("nobody doubts the clock".to_owned());
@@ -208,7 +207,7 @@ impl Node {
                 let _ = stopped.await;
             }
         };
-        // It settles and says 421 after the grace.
+        // After the grace period a shard settles and sends 421.
         let shards_max = Duration::from_millis(grace_ms) + close_max;
         if timeout(shards_max, all).await.is_err() {
             console.line(Level::Error, "stop", format_args!("a shard hangs: it is not waited for"));
@@ -217,7 +216,7 @@ impl Node {
         let (logs, reloadable) = (self.logs, self.reloadable);
         drop(self.shards);
         let closed = awaited(close_max, move || {
-            // While nobody else may have the spool directory.
+            // Finish while the spool directory is still locked.
             reloadable.services.finish();
             logs.into_iter().for_each(Log::stop);
         });
@@ -226,7 +225,7 @@ impl Node {
             console.line(Level::Error, "stop", format_args!("{text}"));
         }
         if let Some(events) = self.events {
-            // It has a patience of its own.
+            // It has its own timeout.
             let hangs = close_max == HANGING_CLOSE_MAX;
             match awaited(Duration::MAX, move || events.finish(hangs)).await {
                 Some(0) | None => {}

@@ -6,7 +6,7 @@ use mta::metrics::{
 };
 use std::sync::Arc;
 
-/// Numbers of a running node, for whoever shows them.
+/// Metrics of a running node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NodeMetrics {
     /// One per shard.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Interval of measurements. Messages accepted since the last one count as if they were in the mailbox.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// Mail that nobody fetches is logged as often.
+/// Interval of log lines about unread mail.
 const LOGGED_EVERY: Duration = Duration::from_secs(86_400);
 
 /// Measures the mailbox for as long as the shared state exists.

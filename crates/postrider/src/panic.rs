@@ -1,13 +1,12 @@
 //! A panic in any thread or task ends the process.
 //!
-//! A shard, a commit thread or a bulk thread that is gone would leave a server that looks alive and
-//! delivers nothing, or acknowledges nothing. Better that a supervisor sees us go, and recovery picks
-//! up what is on disk.
+//! Without a shard, a commit thread or a bulk thread the server would look alive, but deliver or acknowledge nothing.
+//! It is better that the supervisor restarts it, and recovery continues from disk.
 
 use std::panic;
 use std::process::abort;
 
-/// From now on a panic is told as usual, and then the process aborts.
+/// Makes each panic abort the process after its report.
 pub(crate) fn ends_the_process() {
     let tell = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

@@ -30,7 +30,7 @@ pub(crate) struct PeerTls {
 
 impl PeerTls {
     /// # Errors
-    /// When this machine has no roots, and the peer is to be verified by them.
+    /// Returns an error if the peer must be verified by this machine's roots, and there are no roots.
     pub(crate) fn client(&self, trust: &Trust) -> io::Result<Arc<ClientConfig>> {
         let (made, make): (_, fn() -> io::Result<ClientConfig>) = match trust {
             Trust::Anyone => (&self.anyone, taking_anyone),

@@ -1,5 +1,5 @@
-//! Logs that write no more after an error of their disk: what was written before and what was not is found out by
-//! recovery alone. So the process ends, and whoever supervises it starts it again.
+//! Logs that stop writing after a disk error: only recovery can determine the durable part. So the process ends, and
+//! its supervisor restarts it.
 
 use crate::limited_work::awaited;
 use crate::mutex::lock;
@@ -18,7 +18,7 @@ pub(crate) const LOOKED_EVERY: Duration = Duration::from_secs(1);
 /// The file by which a disk is tried.
 const TRIAL: &str = "trial";
 
-/// Waits until there is reason to start again: for a while no log has written, or one has not whose disk is well again.
+/// Waits until a restart is due: no log has written for a while, or the disk of a stopped log has recovered.
 pub(crate) async fn wait(
     logs: Vec<Arc<Mutex<SpoolStatus>>>,
     paths: Vec<PathBuf>,
@@ -38,7 +38,7 @@ pub(crate) async fn wait(
             continue;
         }
         let is_over = poisons.iter().all(Option::is_some);
-        // While others write, a start that fails would cost more than it mends.
+        // While other logs write, a start that fails would cost more than it repairs.
         let path = paths.get(number).cloned().unwrap_or_default();
         let tried = path.clone();
         // A disk that does not answer is not well.

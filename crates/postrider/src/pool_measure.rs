@@ -19,7 +19,7 @@ pub(crate) fn hostile(n: u16) -> IpAddr {
     }
 }
 
-/// Networks of others.
+/// Networks of well-behaved clients.
 pub(crate) fn healthy(n: u8) -> IpAddr {
     Ipv4Addr::new(203, 0, n, 7).into()
 }
@@ -72,7 +72,7 @@ pub(crate) async fn millis<T>(asked: impl Future<Output = T>) -> (T, u64) {
     (answer, u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Runs a test on a clock that goes on when nobody has anything to do.
+/// Runs a test with a clock that advances when all tasks are idle.
 pub(crate) fn play<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().start_paused(true).build().expect("a runtime");

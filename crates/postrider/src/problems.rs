@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Asks what is wrong now.
+/// Finds the current problems.
 pub(crate) type ProblemFinder = Arc<dyn Fn() -> Vec<Problem> + Send + Sync>;
 
 /// The list of a running relay.
@@ -32,7 +32,7 @@ pub(crate) struct ProblemList {
     problems: Arc<Problems>,
     mailboxes: Arc<NeededPaths>,
     started: Start,
-    /// As long as somebody is to see it.
+    /// Keeps the list updated while it exists.
     _watching: ProblemWatch,
 }
 
@@ -48,7 +48,7 @@ impl ProblemList {
         let started = *started;
         let problems = Arc::clone(&shared.problems);
         let mailboxes = Arc::new(NeededPaths::mailboxes(watch, started));
-        // They are what they were at the start.
+        // The other paths do not change after the start.
         let others = Arc::new(NeededPaths::others(watch, started));
         for needed in [&mailboxes, &others] {
             needed.adopt(config);
@@ -76,14 +76,14 @@ impl ProblemList {
         self.mailboxes.adopt(config);
     }
 
-    /// Asks when called, for as long as anybody wants to know.
+    /// A function that finds the current problems.
     pub(crate) fn finder(&self) -> ProblemFinder {
         let (problems, started) = (Arc::clone(&self.problems), self.started);
         Arc::new(move || problems.ask(now(started)))
     }
 }
 
-/// The moment of asking.
+/// The current time.
 pub(crate) fn now(started: Start) -> ClockReading {
     ClockReading { mono: started.elapsed(), wall: wall_now() }
 }
@@ -109,7 +109,7 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 struct ProblemWatch(Arc<()>);
 
 impl ProblemWatch {
-    /// A look at the list waits for nothing: it needs a thread of its own as little as a file does that is looked at.
+    /// Reading the list never blocks, so it runs on the thread that also checks files.
     fn start(
         watch: &FileWatch,
         problems: &Arc<Problems>,
@@ -128,7 +128,7 @@ impl ProblemWatch {
     }
 }
 
-/// Problems that have had their line, by kind and by what they are about.
+/// Problems logged already, by kind and subject.
 type ReportedProblems = BTreeMap<(String, String), String>;
 
 fn follow(problems: &Problems, started: Start, console: &ConsoleLog, known: &mut ReportedProblems) {

@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file is not written anew before it has grown to so many octets, and to twice what it then held.
+/// Minimum size of a file for a rewrite, which also requires twice the size after the last one.
 const REWRITTEN_BYTES_MIN: u64 = 1 << 20;
 
 /// Maximum growth while rewriting fails, as a multiple of the length for a rewrite.
@@ -32,7 +32,7 @@ pub(crate) struct RecordFile {
     end: u64,
     /// There may be something behind `end`: half a batch.
     has_rest: bool,
-    /// It says itself up to where it is synced; those of an earlier version don't.
+    /// It has a mark of its synced length; files of an earlier version have none.
     has_mark: bool,
     /// It is written anew once it is so long, in octets.
     rewritten_at: u64,
@@ -104,10 +104,10 @@ impl RecordFile {
         }
     }
 
-    /// Makes changes durable, all or none: what is no record any more is removed.
+    /// Writes changes durably, all or none; `None` removes a record.
     ///
     /// # Errors
-    /// For people.
+    /// Returns a text for people.
     pub(crate) fn write<K: AsRef<[u8]>, R: AsRef<[u8]>>(
         &mut self,
         changes: impl Iterator<Item = (K, Option<R>)>,
@@ -119,8 +119,8 @@ impl RecordFile {
             if self.damage.is_some() || self.end >= self.bytes_max {
                 return Err(why);
             }
-            // There may be no room for two. It is tried again later, unless the new one took this one's place and
-            // only that is not durable.
+            // Two files may not fit on the disk. The rewrite is tried again later, unless the new file is in place and
+            // only its sync failed.
             self.check()?;
             self.rewritten_at = self.end + REWRITTEN_BYTES_MIN;
         }
@@ -158,7 +158,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// Writes what an empty file is to hold, sealed, without syncing it.
+    /// Writes the records into an empty file, with a seal, without a sync.
     fn write_all(&mut self, live: &Live<'_>) -> io::Result<()> {
         self.file.write_all_at(&format::header(&self.salt), 0)?;
         let mut records = live.iter().map(|(key, record)| (key, Some(record))).peekable();
@@ -170,7 +170,7 @@ impl RecordFile {
             self.file.write_all_at(&batch, self.end)?;
             self.end += batch.len() as u64;
             if is_seal {
-                // All of it is synced before it is in its place.
+                // The whole file is synced before it is placed.
                 return self
                     .file
                     .write_all_at(&format::mark(&self.salt, self.end), format::MARK_AT);
@@ -195,7 +195,7 @@ impl RecordFile {
         Ok(())
     }
 
-    /// Writes the file anew, with what it holds now and nothing else.
+    /// Rewrites the file with the current records only.
     fn rewrite(&mut self) -> Result<(), String> {
         let replacement = Replacement::create(&self.path, None)?;
         let bytes = usize::try_from(self.end).map_err(|error| error.to_string())?;

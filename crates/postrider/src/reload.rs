@@ -123,7 +123,7 @@ pub(crate) struct Reloads {
     current: Option<PendingReload>,
     /// A signal arrived during the reload, which may have read older files.
     is_wanted_again: bool,
-    /// Those that were given up, and wait for files still.
+    /// Threads of abandoned reloads that still wait for files.
     hanging: Vec<thread::JoinHandle<()>>,
     late: Arc<LateReload>,
 }
@@ -147,19 +147,19 @@ impl ProblemKind for LateReload {
         }
     }
 
-    /// It is told when it is late, and when it ends.
+    /// It is logged when it is late, and when it ends.
     fn has_own_lines(&self) -> bool {
         true
     }
 }
 
-/// A reload that is under way.
+/// A reload in progress.
 struct PendingReload {
     began: Instant,
     step: Arc<ReloadStep>,
     done: oneshot::Receiver<OrderResult>,
     thread: thread::JoinHandle<()>,
-    /// The pending answer; `None` if there is none, or it was sent.
+    /// The pending answer; `None` if nothing waits for it, or it was sent.
     answer: Option<NodeAnswer>,
     is_late: bool,
 }
@@ -237,7 +237,7 @@ impl Reloads {
         tokio::select! {
             biased;
             told = &mut current.done => {
-                // The thread has ended without a word only by a panic, which ends the process.
+                // The channel closes without a result only by a panic, which ends the process.
                 let told = told.unwrap_or_else(|_| Err("the reload has ended".to_owned()));
                 let _ = current.answer.take().map(|answer| answer.told(told));
                 self.current = None;

@@ -72,7 +72,7 @@ impl Replacement {
         &self.file
     }
 
-    /// The file with its lock, for whoever goes on with it when it is placed.
+    /// The file with its lock, for further use after it is placed.
     pub(crate) fn shared(&self) -> Arc<LockedFile> {
         Arc::clone(&self.file)
     }
@@ -122,7 +122,7 @@ impl Drop for Replacement {
     }
 }
 
-/// Sixteen random bytes, for what is written in a file.
+/// Sixteen random bytes for a file's salt.
 pub(crate) fn salt() -> Result<[u8; 16], String> {
     let mut salt = [0; 16];
     rustix::rand::getrandom(&mut salt, rustix::rand::GetRandomFlags::empty())
@@ -130,7 +130,7 @@ pub(crate) fn salt() -> Result<[u8; 16], String> {
     Ok(salt)
 }
 
-/// Opens a file that nobody else writes, with whatever was left in it earlier.
+/// Opens a file that no other process writes, with any leftover contents.
 fn open_locked(path: &Path) -> Result<LockedFile, String> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);

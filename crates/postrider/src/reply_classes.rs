@@ -74,7 +74,7 @@ fn read_files(config: &Config, providers: Option<&Providers>) -> Result<Arc<Clas
 /// Providers that an operator's rules name and no shaping file knows.
 fn unknown_providers(classes: &Classes, known: &Providers) -> Vec<String> {
     let named = classes.providers().filter(|(name, named)| {
-        // Ours may name who is not among an operator's providers.
+        // Built-in rules may name providers that the operator's files do not have.
         named.file != BUILTIN && !known.knows(name)
     });
     let told = named.map(|(name, Named { file, line, column })| {
@@ -83,7 +83,7 @@ fn unknown_providers(classes: &Classes, known: &Providers) -> Vec<String> {
     told.collect()
 }
 
-/// A file, or as much of it as shows that it is too long.
+/// A file, or enough of it to show that it is too long.
 fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;
@@ -102,7 +102,7 @@ pub(crate) struct ClassesText {
     pub(crate) files: Vec<String>,
 }
 
-/// Rules of what peers' refusals mean, which go before our own: their files.
+/// Files with the operator's rules, which precede the built-in ones.
 #[derive(Debug)]
 pub(crate) struct ClassFiles(pub(crate) Vec<PathBuf>);
 

@@ -11,9 +11,9 @@ pub(crate) const SEAL_BYTES: usize = BEGIN.len() + 8 + END.len();
 pub(crate) enum SealedContent<'t> {
     /// As it was written.
     Whole(&'t [u8]),
-    /// It has no such line: an earlier version has written it, or it was cut.
+    /// Text without a seal: written by an earlier version, or truncated.
     Without(&'t [u8]),
-    /// It is not what was written.
+    /// Text that differs from the written one.
     Damaged(&'t [u8]),
 }
 

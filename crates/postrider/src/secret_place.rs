@@ -37,10 +37,10 @@ pub(crate) enum SecretLocation<'a> {
 }
 
 impl<'a> SecretLocation<'a> {
-    /// The place that is written so.
+    /// Parses a location.
     ///
     /// # Errors
-    /// It would be one of systemd's, and there are none.
+    /// Returns an error for a systemd credential without a directory of credentials.
     pub(crate) fn of(written: &'a Path) -> Result<SecretLocation<'a>, String> {
         if let Some(name) = written.as_os_str().as_bytes().strip_prefix(VARIABLE) {
             return Ok(SecretLocation::Variable(OsStr::from_bytes(name)));

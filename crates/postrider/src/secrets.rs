@@ -1,4 +1,4 @@
-//! Secrets that stand in places of their own: those of `[srs]`, and what routes log in with.
+//! Secrets in files: those of `[srs]`, and the logins of routes.
 
 use crate::console::ConsoleLog;
 use crate::file_stamp::{FileIdentity, Settling};
@@ -21,9 +21,9 @@ use std::sync::{Arc, Weak};
 /// A file has no more bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Puts the secrets into the configuration that names their file.
+/// Loads the secrets into the configuration.
 ///
-/// Gives those that can't be had. `progress` is called with what is read.
+/// Returns the unavailable ones. `progress` is called with each file.
 pub(crate) fn read(config: &mut Config, progress: &dyn Fn(&str)) -> Vec<Problem> {
     let mut mistakes = Vec::new();
     let is_at = |path: &Path| progress(&format!("secrets in {}", path.display()));
@@ -93,10 +93,10 @@ fn read_srs(config: &mut Config) -> Result<(), String> {
 /// Mode bits for users other than the owner and the group, which a secret must not have.
 const OTHERS: u32 = 0o007;
 
-/// Reads what a route logs in with: the file has one line.
+/// Reads the login secret of a route: the only line of a file.
 ///
 /// # Errors
-/// Why there is no secret, with the path of the file.
+/// Returns the reason with the file's path if there is no secret.
 fn read_login(file: &SecretFile) -> Result<(), String> {
     // Others are fetched.
     let Some(written) = file.path() else { return Ok(()) };
@@ -105,7 +105,7 @@ fn read_login(file: &SecretFile) -> Result<(), String> {
     Ok(())
 }
 
-/// The only line of what not everybody may read.
+/// The only line of a file that is not world-readable.
 fn line_of(written: &Path, max: usize) -> Result<Vec<u8>, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", written.display());
     let place = SecretLocation::of(written).map_err(|why| wrong(&why))?;
@@ -132,11 +132,11 @@ fn line_of(written: &Path, max: usize) -> Result<Vec<u8>, String> {
 /// Characters of a key in base64url.
 const KEY_MAX: usize = 4_096;
 
-/// A key that is the only line of a file, in base64url, as authorities hand it out for an external account
-/// binding (RFC 8555 §7.3.4).
+/// A base64url key, the only line of a file, as issued by authorities for an external account binding (RFC 8555
+/// §7.3.4).
 ///
 /// # Errors
-/// Why there is none, with the path of the file.
+/// Returns the reason with the file's path if there is no key.
 pub(crate) fn read_base64url(path: &Path) -> Result<Secret, String> {
     let line = line_of(path, KEY_MAX)?;
     let bare = line.trim_ascii();
@@ -195,7 +195,7 @@ impl WatchedSecrets {
         let _work = self.under_way.begin(file.source().to_string());
         match SecretLocation::of(file.path()?).ok()? {
             SecretLocation::File(path) => FileIdentity::at(&path),
-            // The environment is what it was at the start.
+            // The environment does not change after the start.
             SecretLocation::Variable(_) => None,
         }
     }

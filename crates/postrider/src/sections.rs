@@ -1,4 +1,4 @@
-//! The configuration sections of this program: those of the crates below, and a line for each section of its own.
+//! The configuration sections of this program: those of the crates below, and a line for each additional section.
 
 #[cfg(test)]
 mod tests;
@@ -7,7 +7,7 @@ use crate::{acme, dmarc_reports, reply_classes, tables, tls_reports};
 use config::Schema;
 use std::sync::LazyLock;
 
-/// All of it.
+/// The complete schema.
 pub(crate) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         tables::kinds(channels::sections())

@@ -1,4 +1,4 @@
-//! The thread of one shard: its runtime, what the logs held for it, and for shard 0 the listeners.
+//! The thread of one shard: its runtime, the recovery of its messages, and for shard 0 the listeners.
 
 use crate::advisers::PersistentState;
 use crate::certificates::Certificates;
@@ -177,7 +177,7 @@ fn sink(takers: Vec<EventTaker>) -> Rc<dyn EventSink> {
     }
 }
 
-/// Queues what the logs held. `false` when the start has failed meanwhile.
+/// Queues the recovered messages. Returns false if the start has failed.
 fn adopt_all(shard: &Rc<Shard<Real>>, recovered: &RecoveredReceiver) -> bool {
     loop {
         match recovered.recv() {
@@ -198,7 +198,7 @@ struct AcceptorContext<'a> {
 }
 
 impl AcceptorContext<'_> {
-    /// Binds every listener, or none, and tells how that went.
+    /// Binds every listener, or none, and reports the result.
     fn start(&self, seed: &AcceptorSeed) {
         let mut sockets = Vec::new();
         let mut addresses = Vec::new();

@@ -18,7 +18,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Bits of a file's mode that let others than its owner and group at it.
+/// Mode bits for users other than the owner and the group.
 const OTHERS: u32 = 0o007;
 
 /// The keys of the configuration in force.
@@ -36,7 +36,7 @@ struct State {
     watch: Option<Arc<FileWatch>>,
 }
 
-/// A key's file, looked at apart from all others: one may hang.
+/// A key file, watched independently, since one may hang.
 struct WatchedKeyFile {
     config: Arc<Config>,
     file: Arc<KeyFile>,
@@ -49,7 +49,7 @@ struct ReadFile {
     unread: Option<String>,
 }
 
-/// A key as it was read, with what its file was then.
+/// A loaded key, with the stamp of its file.
 struct LoadedSigningKey {
     key: SigningKey,
     stamps: Vec<Stamp>,
@@ -111,7 +111,7 @@ impl SigningKeys {
     fn read_anew(&self, key: &Arc<WatchedKeyFile>, before: &mut dyn FnMut(&Path)) {
         let (console, path): (&dyn Console, _) = (&*self.console, key.file.path().display());
         let read = read(&key.file, before);
-        // A reload may have come in between: others are in force then.
+        // A reload may have replaced the keys.
         if !lock(&self.state).keys.iter().any(|known| Arc::ptr_eq(known, key)) {
             return;
         }
@@ -188,7 +188,7 @@ impl Service for Arc<SigningKeys> {
 /// What is wrong with it.
 fn read(file: &KeyFile, before: &mut dyn FnMut(&Path)) -> Result<LoadedSigningKey, String> {
     before(file.path());
-    // Before it is read: what is written in between is noticed then.
+    // Take the stamp before the read, so that a change in between is noticed.
     let seen = FileIdentity::at(file.path()).map(|seen| Stamp::new(file.path(), seen));
     let key = read_one(file.path())?;
     Ok(LoadedSigningKey { key, stamps: seen.into_iter().collect() })

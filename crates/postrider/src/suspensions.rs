@@ -13,7 +13,7 @@ const NAME: &str = "suspensions.json";
 const SUSPENSIONS_MAX: usize = 1_000;
 /// An operator's reason is cut here, like that of a hold.
 const REASON_BYTES_MAX: usize = 512;
-/// The longest name of what is suspended.
+/// Maximum length of a name in a scope.
 const NAME_BYTES_MAX: usize = 1_024;
 
 /// All suspensions, and where they are kept.
@@ -35,7 +35,7 @@ impl Suspensions {
         if let Some(why) = &lost {
             let (reason, scope) = (why.clone(), Scope::default());
             let all = Suspension { scope, reason, since: now, until: None };
-            // One for which there is no room in the file holds all the same until the next start.
+            // A suspension that does not fit into the file stays in force until the next start.
             if suspensions.suspend(all.clone(), now).is_err() {
                 suspensions.all.retain(|old| old.scope != all.scope);
                 suspensions.all.push(all);
@@ -59,7 +59,7 @@ impl Suspensions {
         self.unkept.as_deref()
     }
 
-    /// Writes what could not be written.
+    /// Retries a failed write.
     pub(crate) fn keep(&mut self) {
         if let Ok(content) = self.file.content(&self.all) {
             self.unkept = self.file.put(&content).err();
@@ -99,10 +99,10 @@ impl Suspensions {
         Ok(self.told(told))
     }
 
-    /// Ends a suspension. Says what was done.
+    /// Ends a suspension. Returns a report.
     ///
     /// # Errors
-    /// A sentence; nothing has changed then.
+    /// Returns a sentence; nothing has changed then.
     pub(crate) fn resume(&mut self, scope: &Scope, now: Wall) -> Result<String, String> {
         let mut all = self.in_force(now).to_vec();
         let before = all.len();

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Work that takes longer hangs, as far as people are concerned.
 pub(crate) const HANGS_AFTER: Duration = Duration::from_secs(5);
 
-/// All that is under way. Clones are of one.
+/// All running operations; clones share the list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkRegistry(Arc<Mutex<WorkList>>);
 

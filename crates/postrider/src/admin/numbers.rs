@@ -80,7 +80,7 @@ fn sum<S: MetricSet + ?Sized>(sets: &[Arc<S>]) -> Vec<Row<'static>> {
     sums
 }
 
-/// Sets of which each speaks for itself, told apart by a label; in the order of their table.
+/// Metric sets distinguished by a label, in the order of their table.
 fn side_by_side<'a, S: MetricSet>(
     label: &'static str,
     sets: &'a [(Arc<str>, Arc<S>)],
@@ -170,7 +170,7 @@ fn encode_process(encoder: &mut DescriptorEncoder<'_>, started: Start) -> fmt::R
         .encode_info(&labels)
 }
 
-/// From /proc; `None` where there is none.
+/// From /proc; `None` if it is not available.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

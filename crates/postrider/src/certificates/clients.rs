@@ -1,4 +1,4 @@
-//! The certificates of clients: asked for, judged, read.
+//! Client certificates: requested, verified, parsed.
 
 use crate::pem;
 use config::ClientCertificates;
@@ -64,7 +64,7 @@ impl ClientCertPolicy {
 /// certificate unknown here, and their mail is welcome. The certificate is then ignored.
 #[derive(Debug)]
 pub(crate) struct ClientCertCheck {
-    /// `None`: whoever knows a certificate's fingerprint knows whose it is.
+    /// `None` if certificates are identified by their fingerprints only.
     authorities: Option<Arc<dyn ClientCertVerifier>>,
     required: bool,
     provider: Arc<CryptoProvider>,

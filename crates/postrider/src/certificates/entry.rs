@@ -24,7 +24,7 @@ pub(super) enum CertificateSource {
     Clients(ClientCertPolicy),
 }
 
-/// A source of the configuration in force, and what it has given.
+/// A source of the configuration in force, with its material.
 #[derive(Debug)]
 pub(super) struct CertificateEntry {
     pub(super) source: CertificateSource,
@@ -63,7 +63,7 @@ pub(super) enum UnusableCertificate {
     Clients(Option<ClientCertPolicy>, String),
 }
 
-/// A key of `[[certificate]]`, and what is wrong with what it names.
+/// A key of `[[certificate]]`, and the error of its file.
 pub(super) type UnusableKey = (&'static str, String);
 
 impl CertificateEntry {
@@ -81,7 +81,7 @@ impl CertificateEntry {
         self.with(|state| state.read.stamps.clone())
     }
 
-    /// The file system that the first of them is on.
+    /// The file system of its first file.
     pub(super) fn device(&self) -> Option<Device> {
         self.with(|state| state.read.stamps.first().map(Stamp::device))
     }
@@ -104,7 +104,7 @@ impl CertificateEntry {
         }
     }
 
-    /// Puts what was read in the place of what was read before, which it gives.
+    /// Replaces the loaded material. Returns the former one.
     pub(super) fn replace(&self, read: LoadedCertificate) -> LoadedCertificate {
         self.with(|state| std::mem::replace(&mut state.read, read))
     }
@@ -235,7 +235,7 @@ impl UnusableCertificate {
         match self {
             UnusableCertificate::Certificate(line, all) => {
                 let placed = |(key, why): &UnusableKey| {
-                    // Behind the semicolon stands what to do about it.
+                    // The text after the semicolon is the remedy.
                     let (what, help) = why.split_once("; ").unzip();
                     let what = what.unwrap_or(why);
                     let mistake = config.mistake_in("certificate", *line, key, what);
@@ -272,7 +272,7 @@ impl ServerCertificate {
     }
 }
 
-/// All of them.
+/// The server's certificates, selected by name and key type.
 #[derive(Debug)]
 pub(super) struct Choice(Vec<ServerCertificate>);
 
@@ -286,8 +286,8 @@ impl Choice {
         Choice(all)
     }
 
-    /// The first whose key the client takes, of those that have the name; if none has, of those that
-    /// stand for any.
+    /// The first certificate with a key type that the client supports, among those with the requested name; otherwise
+    /// among those that serve any name.
     fn choose(
         &self,
         name: Option<&str>,

@@ -33,18 +33,18 @@ pub(super) fn check_version(der: &[u8]) -> Result<(), String> {
 pub(super) struct Expiry {
     file: PathBuf,
     ends: Wall,
-    /// It is told no sooner before its end than this.
+    /// Warnings begin at most this time before its end.
     warning_max: Duration,
     /// Time of the last warning.
     told: Option<Wall>,
 }
 
 impl Expiry {
-    /// Of the certificate in DER that is the first of `file`; `is_ordered`: it is renewed when a third of its
-    /// time is left, and is worth a word only some time after that.
+    /// The expiry of the certificate in DER that is the first of `file`. An ACME certificate (`is_ordered`) is renewed
+    /// when a third of its lifetime is left; warnings begin some time after that.
     ///
     /// # Errors
-    /// It is none, in a sentence.
+    /// Returns a sentence if it is no certificate.
     pub(super) fn of(file: &Path, der: &[u8], is_ordered: bool) -> Result<Expiry, String> {
         let certificate = Certificate::from_der(der)
             .map_err(|error| format!("{}: no certificate: {error}", file.display()))?;
@@ -87,7 +87,7 @@ impl Expiry {
         }
     }
 
-    /// As `other` has been told of, if it is the same.
+    /// Copies the last warning of `other`, if it is the same certificate.
     pub(super) fn remember(&mut self, other: &Expiry) {
         if self.file == other.file && self.ends == other.ends {
             self.told = other.told;

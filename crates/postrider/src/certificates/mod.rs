@@ -63,7 +63,7 @@ struct Servers {
 #[derive(Clone, Debug)]
 pub(crate) struct TlsAcceptConfig {
     pub(crate) config: Arc<ServerConfig>,
-    /// Of the client's certificate, if it is asked for one.
+    /// Verifies the client's certificate, if one is requested.
     pub(crate) judge: Option<Arc<ClientCertCheck>>,
 }
 
@@ -180,7 +180,7 @@ impl Certificates {
         }
     }
 
-    /// Warns of what ends soon.
+    /// Warns about certificates that expire soon.
     fn tell_expiries(&self) {
         let now = wall_now();
         let state = lock(&self.state);
@@ -205,7 +205,7 @@ impl Certificates {
     fn read_entry(&self, entry: &Arc<CertificateEntry>, before: &mut dyn FnMut(&Path)) {
         let read = entry.source.read(before);
         let mut state = lock(&self.state);
-        // A reload may have come in between: others are in force then.
+        // A reload may have replaced the entries.
         if !state.entries().iter().any(|known| Arc::ptr_eq(known, entry)) {
             return;
         }
@@ -227,7 +227,7 @@ impl Certificates {
         }
     }
 
-    /// Takes into use what one has given.
+    /// Adopts the material of an entry.
     fn take(
         &self,
         state: &mut State,

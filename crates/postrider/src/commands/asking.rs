@@ -9,10 +9,10 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Puts a request to the server, and hands its responses to `take`.
+/// Sends a request to the server, and passes its responses to `take`.
 ///
 /// # Errors
-/// How the program ends, where there was no answer, or not all of one; that was told.
+/// Returns the exit code if the answer is missing or incomplete; the error is printed.
 pub(super) fn ask(
     server: &ServerArgs,
     request: &ControlRequest,
@@ -77,7 +77,7 @@ pub(super) fn done(responses: &[ControlResponse]) -> String {
     texts.collect()
 }
 
-/// Says why the server did not do what it was asked.
+/// Prints the reason of a refused request.
 pub(super) fn refused(code: ErrorCode, text: &str) -> ExitCode {
     eprintln!("postrider: {text}");
     ExitCode::from(if code == ErrorCode::BadRequest { exit::USAGE } else { exit::FAILED })

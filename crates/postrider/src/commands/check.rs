@@ -19,7 +19,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// Reads a configuration and shows what is wrong with it.
+/// Reads a configuration and prints its errors.
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     let colour = std::io::stderr().is_terminal();
     let (loaded, mut warnings) = match load::read(args.file.config.as_deref()) {
@@ -59,10 +59,10 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     }
 }
 
-/// Reads the files that the configuration names, as a start does. Gives what is doubtful about tables beside it.
+/// Reads the files that the configuration names, as a start does. Also returns the warnings about tables.
 ///
 /// # Errors
-/// All that would keep a server from starting with it.
+/// Returns all errors that would prevent a start.
 fn prepared(read: LoadedConfig) -> Result<(Arc<Config>, Vec<String>), ConfigErrors> {
     let quiet = Arc::new(ConsoleLog::stderr(Level::Error));
     let files = FileServices::new(Start::now(), &quiet);

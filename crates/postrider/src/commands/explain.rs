@@ -27,7 +27,7 @@ use tokio::runtime::Runtime;
 /// Maximum number of characters shown of a table's answer: a list may have thousands of members.
 const ANSWER_CHARS_MAX: usize = 400;
 
-/// Shows what would happen to a recipient.
+/// Shows how a recipient would be handled.
 pub(crate) fn explain(args: &ExplainArgs) -> ExitCode {
     let config = match load::load(args.file.config.as_deref()) {
         Ok(config) => Arc::new(config),
@@ -76,7 +76,7 @@ fn explanation_of(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanatio
     Ok(explanation)
 }
 
-/// Asks tables and the DNS, and has the configuration say the rest. An error is a text and an exit code.
+/// Queries tables and the DNS, and explains by the configuration. An error is a text and an exit code.
 fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, (String, u8)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| (error.to_string(), exit::FAILED))?;
@@ -141,7 +141,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
 /// The lookups in tables, with their answers.
 #[derive(Default)]
 struct LookupTrace {
-    /// The first route whose table has the domain.
+    /// The first route with the domain in its table.
     route: Option<usize>,
     access: AccessDryRun,
     said: Consulted,
@@ -215,8 +215,8 @@ fn values_of(entry: &Entry) -> Vec<NamedValues> {
     entry.fields.iter().cloned().chain([text]).collect()
 }
 
-/// The hosts that mail for a domain would be sent to, groups of equal preference, the best first, or
-/// why there are none: the very lookup that deliveries make.
+/// The hosts for mail to a domain, in groups of equal preference, the best first, or an error: the same lookup as for
+/// deliveries.
 fn mx_hosts(
     runtime: &Runtime,
     config: &Config,

@@ -49,11 +49,10 @@ pub(crate) fn one_line(errors: &ConfigErrors) -> String {
 /// A configuration, and the errors in files that belong to it. Other files that it names are not checked.
 pub(crate) type LoadedConfig = (Config, Option<ConfigErrors>);
 
-/// Reads a configuration file, as it is for this machine, and the files that are part of it, or takes the built-in
-/// default.
+/// Reads a configuration file for this machine, with the files that belong to it, or returns the built-in default.
 ///
 /// # Errors
-/// There is no configuration.
+/// Returns an error if there is no valid configuration.
 pub(crate) fn read(file: Option<&Path>) -> Result<LoadedConfig, LoadError> {
     let Some(path) = file else {
         return Ok((crate::sections::schema().embedded(), None));
@@ -77,7 +76,7 @@ fn config(file: Option<&Path>) -> Result<Config, LoadError> {
     }
 }
 
-/// Reads what stands in a configuration file itself.
+/// Parses the configuration file itself.
 fn parse(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Config, LoadError> {
     let bytes = bytes.map_err(|error| {
         LoadError::Unreadable(format!("cannot read {}: {error}", path.display()))
@@ -150,7 +149,7 @@ fn shape(config: &mut Config) -> Result<(), ConfigErrors> {
     Err(config.errors(unread))
 }
 
-/// Reads the tables of a gateway to X.400. Gives what is wrong with them.
+/// Reads the tables of an X.400 gateway. Returns the errors.
 fn read_mappings(config: &Config) -> Vec<Problem> {
     let gateway = config.of::<X400>().and_then(|x400| x400.gateway.as_ref());
     let Some(gateway) = gateway else { return Vec::new() };
@@ -187,14 +186,14 @@ fn read_text(path: &Path) -> Result<String, String> {
     }
 }
 
-/// Line and column (in characters), both from 1, of what follows a text.
+/// Line and column (in characters), both from 1, of the end of a text.
 fn end_of(text: &[u8]) -> (usize, usize) {
     let text = String::from_utf8_lossy(text);
     let line = text.rsplit('\n').next().unwrap_or_default();
     (text.matches('\n').count() + 1, line.chars().count() + 1)
 }
 
-/// The same; what is wrong is shown on standard error.
+/// As [`config`], with errors printed to standard error.
 pub(crate) fn load(file: Option<&Path>) -> Result<Config, ExitCode> {
     config(file).map_err(|error| shown(&error))
 }

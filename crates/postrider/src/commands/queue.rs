@@ -1,5 +1,5 @@
-//! `postrider queue`, `reload` and `status`: puts a request on the control socket and shows what
-//! comes back, as text for people or as the JSON lines themselves.
+//! `postrider queue`, `reload` and `status`: sends a request to the control socket and prints the responses, as text
+//! for people or as JSON lines.
 
 mod shown;
 
@@ -78,7 +78,7 @@ impl Progress {
     }
 
     fn show(&mut self, tally: Tally) {
-        // Standard error that is gone is nobody's loss.
+        // Errors of standard error are ignored.
         if self.is_terminal {
             let _ = write!(io::stderr(), "\r\x1b[K{}", bar(tally));
             self.is_drawn = true;
@@ -120,7 +120,7 @@ impl View {
         }
     }
 
-    /// Takes a response; what can be shown at once is.
+    /// Handles a response; prints it at once if possible.
     fn take(&mut self, response: ControlResponse, out: &mut impl Write) -> io::Result<()> {
         if let ControlResponse::Progress(tally) = &response {
             self.progress.show(*tally);
@@ -155,7 +155,7 @@ impl View {
         Ok(())
     }
 
-    /// Shows what had to wait for the last response.
+    /// Prints the output that needs all responses.
     fn finish(&mut self, out: &mut impl Write, now: Wall) -> io::Result<()> {
         if self.json {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Commands that a running server carries out as a whole: what comes from its control socket and is not for its
-//! shards. A command is an `impl` beside its command line's words, and a line in the list.
+//! Control commands executed by the node, not by its shards. A command is an `impl` for its type, and a line in the
+//! list.
 
 use crate::console::ConsoleLog;
 use crate::node::Node;
@@ -26,7 +26,7 @@ pub(super) trait Action {
     fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer);
 }
 
-/// Carries out each of them.
+/// Dispatches commands.
 macro_rules! actions {
     ($($command:ident),* $(,)?) => {
         impl CommandContext<'_> {

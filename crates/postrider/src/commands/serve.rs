@@ -30,7 +30,7 @@ const ADMIN_MAX: Duration = Duration::from_millis(250);
 /// Runs the server. `file` is the configuration, `None` the embedded default; `shards` overrides its number of shards.
 pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
     crate::panic::ends_the_process();
-    // Until it is known what the configuration wants.
+    // The level before the configuration is known.
     let console = Arc::new(ConsoleLog::stderr(Level::Info));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
@@ -50,7 +50,7 @@ pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
     }
 }
 
-/// One shard per core, unless something else is asked for.
+/// One shard per core by default.
 fn shards_of(config: &Config, asked: Option<u16>) -> u16 {
     let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let count = asked.or(config.shards).map_or_else(cores, usize::from);
@@ -139,7 +139,7 @@ async fn serve(
     if let Some(address) = admin.address() {
         console.line(Level::Info, "admin", format_args!("metrics and health on {address}"));
     }
-    // The last line of a start: who waits for it finds every socket open.
+    // The last line of a start: every socket is open by then.
     console.line(
         Level::Info,
         "start",

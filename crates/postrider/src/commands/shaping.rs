@@ -15,7 +15,7 @@ use mta::control::{ControlResponse, Effect};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Runs what was asked.
+/// Runs the subcommand.
 pub(crate) fn run(args: &ShapingArgs) -> ExitCode {
     match &args.command {
         ShapingCommand::List(server) => list(server),

@@ -6,7 +6,7 @@ use spool::VerifyReport;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Runs what was asked.
+/// Runs the subcommand.
 pub(crate) fn run(args: &SpoolArgs) -> ExitCode {
     match &args.command {
         SpoolCommand::Verify(args) => verify(args),
@@ -25,7 +25,7 @@ fn verify(args: &VerifyArgs) -> ExitCode {
     if report.damaged_count > 0 { ExitCode::from(exit::FAILED) } else { ExitCode::SUCCESS }
 }
 
-/// Reads a log that nobody writes to.
+/// Verifies a log without a running writer.
 fn read(path: &Path) -> Result<VerifyReport, String> {
     let disk = FileDisk::read_only(path)
         .map_err(|error| format!("cannot open the spool {}: {error}", path.display()))?;

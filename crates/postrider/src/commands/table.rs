@@ -18,7 +18,7 @@ use mta::commands::{NodeAnswer, TableFlush, TableGet, TableList};
 use mta::control::{ControlResponse, TableAnswer, TableItem};
 use std::process::ExitCode;
 
-/// Runs what was asked.
+/// Runs the subcommand.
 pub(crate) fn run(args: &TableArgs) -> ExitCode {
     match &args.command {
         TableCommand::Build(args) => build::run(args),

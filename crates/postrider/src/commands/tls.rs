@@ -45,7 +45,7 @@ pub(super) struct Survey {
     groups: Vec<Vec<String>>,
 }
 
-/// The domain's policy, or why there is none.
+/// The domain's policy, or the reason for its absence.
 #[derive(Debug, Default, Serialize)]
 struct PolicySummary {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -275,8 +275,8 @@ fn records(trust: &DaneTrust) -> Vec<String> {
 }
 
 impl Survey {
-    /// The hosts that mail would be sent to, groups of equal preference, the best first, or why there are
-    /// none.
+    /// The hosts for mail to the domain, in groups of equal preference, the best first, or the reason for their
+    /// absence.
     pub(super) fn mx(&self) -> Result<Vec<Vec<String>>, String> {
         self.failure.clone().map_or_else(|| Ok(self.groups.clone()), Err)
     }

@@ -183,8 +183,8 @@ fn address(args: &X400AddressArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The gateway with its tables; where there is none, one without, between our management domain and our host name (RFC
-/// 2156 §4.3).
+/// The configured gateway with its tables; otherwise one without tables, between our management domain and our host
+/// name (RFC 2156 §4.3).
 fn gateway_of(config: &Config) -> Gateway {
     if let Some(gateway) = channels::x400_gateway(config) {
         return gateway.clone();

@@ -13,11 +13,11 @@ const CROWD: usize = 6;
 const CROWD_MAX: usize = 128;
 /// Minimum number of requests after [`GATHER`] for a batch to wait further steps.
 const THRONG: usize = 16;
-/// A step of that further wait; it ends with the first step in which nobody came.
+/// Length of such a step; the wait ends with the first step without a new request.
 const STEP: Duration = Duration::from_micros(250);
 /// And after so many steps at the latest: no request waits longer than 3 ms.
 const STEPS_MAX: u32 = 8;
-/// After a first step in which nobody came, so many batches don't wait for more.
+/// Number of batches that do not wait after a first step without a new request.
 const PAUSE: u32 = 4;
 
 /// Number of requests to wait for after a batch of `last`: half as many again, so that batches grow with the load. A
@@ -37,13 +37,13 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// Something is here that waits for nobody.
+    /// Returns true if input must be handled now.
     fn is_urgent(&self) -> bool {
         !self.done.is_empty() || self.stop
     }
 }
 
-/// The inbox, as it is shared with those who put something in.
+/// The inbox, shared with its senders.
 #[derive(Default)]
 pub(super) struct Mailbox {
     inbox: Mutex<Inbox>,
@@ -84,9 +84,8 @@ impl Mailbox {
     }
 }
 
-/// Makes batches large under load. The longer wait pays only where requests come from many who
-/// don't wait for each other: clients in lockstep, who all wait for this very commit, would lose
-/// by it. They are found out by the first step in which nobody comes.
+/// Makes batches large under load. The longer wait pays only for many independent requests: clients in lockstep, which
+/// all wait for this very commit, would lose by it. The first step without a new request detects them.
 #[derive(Default)]
 pub(super) struct GroupCommitDelay {
     /// Requests in the last batch.

@@ -1,5 +1,5 @@
-//! The control socket's second address, which lies on no disk (an abstract socket, unix(7)): commands come to it when
-//! the disk of the socket's file does not answer. It has no mode; each side looks at whose process the other is.
+//! The control socket's second address, an abstract socket without a file (unix(7)), used by commands if the disk of
+//! the socket's file does not respond. It has no mode; each side checks the user of the other's process.
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, geteuid};
@@ -43,7 +43,7 @@ pub(super) fn bind(path: &Path) -> Option<std::os::unix::net::UnixListener> {
     Some(socket.into())
 }
 
-/// The next client that runs as root or as this process; without a listener nobody comes.
+/// The next client with the user root or our own; pending forever without a listener.
 pub(super) async fn accept(listener: Option<&UnixListener>) -> io::Result<UnixStream> {
     let Some(listener) = listener else { return pending().await };
     loop {

@@ -86,7 +86,7 @@ impl LogFile {
     }
 
     fn reopen(&mut self, now: Wall) -> io::Result<()> {
-        // Below a mount point whose disk is missing events would be hidden later.
+        // Events below an empty mount point would be hidden later.
         beside_spool::make_if_missing(beside_spool::above(&self.options.path), Mode::RWXU)?;
         let mut file = OpenOptions::new()
             .read(true)
@@ -179,7 +179,7 @@ fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Only what this program named is ever removed by it.
+/// This program removes only files that it named.
 fn is_stamp(text: &str) -> bool {
     text.get(11..).is_some_and(|_| text.is_ascii())
         && parse_wall(&format!("{}{}", &text[..11], text[11..].replace('-', ":"))).is_some()

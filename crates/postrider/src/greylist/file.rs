@@ -11,7 +11,7 @@ type GreylistRecords = Vec<(Key, Option<Record>)>;
 pub(super) struct File(RecordFile);
 
 impl File {
-    /// Opens a file, or makes one, and reads all of it.
+    /// Opens or creates a file, and reads it.
     pub(super) fn open(path: &Path) -> Result<(File, GreylistRecords), Unreadable> {
         let mut held = GreylistRecords::new();
         let file = RecordFile::open(path, |key, record| {

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 /// Maximum number of concurrent logins; further ones wait.
 pub(super) const LOGINS_MAX: u64 = 1_024;
 
-/// The way to the directory of one table; clones are the same.
+/// A handle to the directory of one table; clones share it.
 #[derive(Clone)]
 pub(super) struct LdapLoginServer(Arc<LdapLoginShared>);
 
@@ -28,10 +28,10 @@ struct LdapLoginShared {
     logins: Arc<FairSemaphore>,
 }
 
-/// A password that is to be checked. Its user's name is as the table wants it.
+/// A password to check, with the user's name in the table's form.
 struct PasswordRequest {
     user: Box<str>,
-    /// `None`: only the user's entry is asked for.
+    /// `None` to look up the user's entry only.
     claim: Option<Claim>,
     answer: oneshot::Sender<Result<PasswordResult, LookupError>>,
 }
@@ -62,7 +62,7 @@ impl LdapLoginServer {
         let called = claim.user.clone();
         let said = self.ask(table, &called, Some(claim), terms);
         Box::pin(async move {
-            // The same directory has it under one name, however it is asked for.
+            // A directory stores an entry under one name, however the query spells it.
             let PasswordResult { is_his, entry, user } = said.await?;
             Ok(Checked { user: is_his.then(|| user.unwrap_or(called)), entry })
         })
@@ -93,7 +93,7 @@ impl LdapLoginServer {
         Box::pin(async move {
             let (permit, patience) = place(&shared.logins, terms).await?;
             let (answer, answered) = oneshot::channel();
-            // Without a driver the answer's sender is gone with the note, which says enough.
+            // Without a driver the reply channel is dropped, which the login observes.
             let _ = shared.notes.send(PasswordRequest { user, claim, answer });
             let said = timeout(patience, answered).await;
             drop(permit);

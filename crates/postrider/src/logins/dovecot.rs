@@ -23,7 +23,7 @@ use tokio::time::timeout;
 /// Maximum number of concurrent logins; further ones wait.
 pub(super) const LOGINS_MAX: u64 = 1_024;
 
-/// A client that comes before it is known what is offered waits so long for that.
+/// Timeout of a client for the first list of mechanisms.
 const OFFER_MAX: Duration = Duration::from_secs(1);
 
 /// The offered mechanisms, as far as known.
@@ -33,11 +33,11 @@ pub(super) enum Offer {
     Unknown,
     /// Nobody could be reached.
     Unreachable,
-    /// As it was said last.
+    /// The last list of mechanisms.
     Known(Arc<[Box<str>]>),
 }
 
-/// The way to one server; clones are the same.
+/// A handle to one server; clones share it.
 #[derive(Clone)]
 pub(super) struct Dovecot(Arc<DovecotShared>);
 
@@ -159,7 +159,7 @@ impl DovecotLogin {
     ) -> Result<LoginReply, LookupError> {
         let (answer, answered) = oneshot::channel();
         let note = DovecotCommand::Say { id: self.id, line, is_first, answer };
-        // Without a driver the answer's sender is gone with the note, which says enough.
+        // Without a driver the reply channel is dropped, which the login observes.
         let _ = self.shared.notes.send(note);
         let wait = self.patience;
         let said = match timeout(wait, answered).await {

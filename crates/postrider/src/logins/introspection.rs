@@ -1,4 +1,4 @@
-//! An OAuth 2.0 server that is asked whose a token is (RFC 7662).
+//! Token introspection by an OAuth 2.0 server (RFC 7662).
 
 mod verdict;
 
@@ -31,12 +31,12 @@ const ANSWER_BYTES_MAX: usize = 65_536;
 const SECRET_BYTES_MAX: usize = 1_024;
 /// Answers that are remembered; then all are forgotten.
 const KNOWN_MAX: usize = 10_000;
-/// Somebody's token is asked for again after so long, however long it is good.
+/// Maximum cache time of a valid token, regardless of its lifetime.
 const KNOWN_FOR: Duration = Duration::from_secs(300);
-/// Nobody's token is asked for again after so long.
+/// Cache time of an invalid token.
 const UNKNOWN_FOR: Duration = Duration::from_secs(10);
 
-/// The way to one server; clones are the same.
+/// A handle to one server; clones share it.
 #[derive(Clone)]
 pub(super) struct Introspector(Arc<IntrospectionClient>);
 
@@ -51,7 +51,7 @@ struct IntrospectionClient {
 
 /// The cached result for a token.
 struct CachedToken {
-    /// `None`: it is nobody's.
+    /// `None` for an invalid token.
     user: Option<String>,
     until: Instant,
 }
@@ -137,7 +137,7 @@ impl Introspector {
         let stream = https::connect(host, port, client).await.map_err(unreachable)?;
         let (status, text) =
             https::exchange(stream, request, ANSWER_BYTES_MAX).await.map_err(wrong)?;
-        // RFC 7662 §2.2, §2.3. It leads nowhere else, and what it refuses is our mistake.
+        // RFC 7662 §2.2, §2.3. Redirects are not followed, and a refusal is an error of our configuration.
         if status != StatusCode::OK {
             return Err(wrong(format!("it answers {status}")));
         }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 /// By their addresses and the names by which we are known there.
 pub(super) type Introspectors = BTreeMap<(Box<str>, Box<str>), Introspector>;
 
-/// The drivers that there are.
+/// The running drivers.
 #[derive(Default)]
 pub(crate) struct LoginServers {
     pub(super) dovecots: Mutex<BTreeMap<HostPort, Dovecot>>,

@@ -1,5 +1,5 @@
-//! Lines for logins that a server decides: client networks take turns, and clients that were a user lately find some
-//! left, however many others wait for its answers.
+//! Queues for logins that a server decides. Client networks take turns, and some places are reserved for clients that
+//! logged in lately, however many other logins wait.
 
 use crate::mutex::lock;
 use lookup::{LookupError, LookupErrorKind};
@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// One part in so many is for one IPv4 /24 or IPv6 /48 of strangers, and is left for clients that were a user lately.
+/// One IPv4 /24 or IPv6 /48 of unknown clients may use one part in this number. The same part is reserved for clients
+/// that logged in lately.
 const PART: u64 = 4;
 
 /// The lines of all servers.
@@ -52,10 +53,10 @@ impl Gauge for LoginLines {
 /// A wait that is shorter is none.
 const AT_ONCE: Duration = Duration::from_millis(10);
 
-/// Waits for a place, as long as the login has patience; how much is left of that.
+/// Waits for a place, up to the login's timeout. Returns the time left.
 ///
 /// # Errors
-/// Too many are under way.
+/// Returns an error if too many logins are in progress.
 pub(super) async fn place(
     line: &Arc<FairSemaphore>,
     terms: LoginTerms,

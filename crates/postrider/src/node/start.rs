@@ -63,7 +63,7 @@ impl Node {
         progress: &dyn Fn(&str),
     ) -> Result<Node, StartError> {
         let (started, files) = (Start::now(), StateFiles::new(console));
-        // First of all: what is wrong with them are mistakes of the configuration.
+        // Start these first: their errors are errors of the configuration.
         let named = FileServices::new(started, console);
         let config = &named.services().prepare_all(read, progress, false)?.adopt();
         let watch = FileWatch::start()?;
@@ -180,7 +180,7 @@ fn show_pools(
     pools.keep(PoolId::Logins, common.tables.logins.gauge());
 }
 
-/// Kinds of problems of what only the start has at hand: files that hang.
+/// Problem kinds for files that hang, which only the start can register.
 fn hanging(
     (keys, secrets): (&SigningKeys, &WatchedSecrets),
     orders: &Orders,
@@ -296,7 +296,7 @@ fn shared(
     Ok(shared)
 }
 
-/// Starts the threads of each log, which hand what it held to the shards.
+/// Starts the threads of each log, which distribute its messages to the shards.
 fn start_logs(
     common: &ShardContext,
     logs: Vec<ReadLog>,
@@ -313,8 +313,8 @@ fn start_logs(
     Ok(logs)
 }
 
-/// Starts the thread of each shard; the first one listens. `received` has the inbox of each, and where
-/// it receives what the logs held.
+/// Starts the thread of each shard; the first one listens. `received` has the inbox of each, and its receiver of
+/// recovered messages.
 fn start_shards(
     common: &ShardContext,
     received: impl Iterator<Item = (Inbox, RecoveredReceiver)>,
@@ -391,7 +391,7 @@ fn start_events(
         .map_err(|error| format!("cannot start a thread: {error}"))
 }
 
-/// Takes as many descriptors as there may be, and says where those are fewer than the configuration counts on.
+/// Claims as many descriptors as possible, and logs if the configuration needs more.
 fn claim(config: &Config, shards: u16, console: &ConsoleLog) -> Descriptors {
     let descriptors = Descriptors::claim(config, shards);
     let max = descriptors.sessions_max;

@@ -58,7 +58,7 @@ impl Dane {
         let certificate = ParsedCertificate::try_from(certificate)?;
         let algorithms = provider.signature_verification_algorithms.all;
         verify_server_cert_signed_by_trust_anchor(&certificate, &anchors, chain, now, algorithms)?;
-        // Of several names the first is the one to tell of.
+        // Report the first of several names.
         let mut misnamed = None;
         for name in self.0.names.iter().filter_map(|name| ServerName::try_from(&**name).ok()) {
             match verify_server_name(&certificate, &name) {
@@ -109,7 +109,7 @@ fn key<'a>(certificate: &'a CertificateDer<'_>) -> Result<SubjectPublicKeyInfoDe
 }
 
 /// # Errors
-/// The message was signed by another key, or in a way that was not offered.
+/// Returns an error if the message was signed by a different key, or with a scheme that was not offered.
 pub(super) fn verify_tls13(
     message: &[u8],
     certificate: &CertificateDer<'_>,
@@ -120,10 +120,10 @@ pub(super) fn verify_tls13(
     verify_tls13_signature_with_raw_key(message, &key(certificate)?, signed, algorithms)
 }
 
-/// In TLS 1.2 a scheme says nothing of the curve (RFC 8422 §5.1.3): all of its algorithms are tried.
+/// In TLS 1.2 a scheme does not determine the curve (RFC 8422 §5.1.3), so all of its algorithms are tried.
 ///
 /// # Errors
-/// The message was signed by another key, or in a way that was not offered.
+/// Returns an error if the message was signed by a different key, or with a scheme that was not offered.
 pub(super) fn verify_tls12(
     message: &[u8],
     certificate: &CertificateDer<'_>,

@@ -59,7 +59,7 @@ impl ProblemKind for Logs {
         }
     }
 
-    /// They are told where they begin and end (`logs.rs`, `commit_thread.rs`).
+    /// Their begin and end are logged by `logs.rs` and `commit_thread.rs`.
     fn has_own_lines(&self) -> bool {
         true
     }

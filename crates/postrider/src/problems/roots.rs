@@ -1,5 +1,5 @@
-//! Directories and files that are needed now and then: they must be there, and their disks answer. Each is looked at
-//! so that one that hangs hides no other, and whether anybody needs it just now or not.
+//! Checks directories and files that are needed from time to time: they must exist, and their disks must respond. Each
+//! is checked independently, so that one that hangs hides no other, in use or not.
 
 use crate::beside_spool;
 use crate::file_watch::FileWatch;
@@ -108,7 +108,7 @@ impl NeededPaths {
         *roots = kept;
     }
 
-    /// For as long as somebody wants to know.
+    /// Checks the path for as long as the entry exists.
     fn look_at(&self, (needed, path): (PathPurpose, PathBuf)) -> Arc<Root> {
         let (wrong, looking) = Default::default();
         let root = Arc::new(Root { needed, path, wrong, looking });
@@ -126,14 +126,14 @@ impl NeededPaths {
 impl Root {
     fn look(&self) -> Option<PathProblem> {
         match self.needed {
-            // The room that a spool has is its own to see.
+            // The spool checks its own free space.
             PathPurpose::Spool => {
                 PathStatus::at(&self.path).wrong().or_else(|| no_room(&self.path, false))
             }
             PathPurpose::Mailboxes => {
                 wrong_with_mailboxes(&self.path).or_else(|| no_room(&self.path, true))
             }
-            // Nobody misses what is not there; the first event makes its file.
+            // A missing file is no problem; the first event creates it.
             PathPurpose::Events | PathPurpose::Names => match PathStatus::at(&self.path) {
                 PathStatus::Unseen(error) => Some((error, LOOK)),
                 PathStatus::Directory | PathStatus::Other | PathStatus::Nothing => None,
@@ -214,8 +214,8 @@ impl PathStatus {
     }
 }
 
-/// The reason why the file system of a directory, though responsive, has no space for new files. A failed statvfs is no
-/// problem of its own.
+/// The reason why the file system of a directory, though responsive, has no space for new files. A failed statvfs is
+/// not a separate problem.
 fn no_room(path: &Path, with_bytes: bool) -> Option<PathProblem> {
     let space = rustix::fs::statvfs(path).ok()?;
     // File systems without a table of inodes have 0 of 0.
@@ -236,7 +236,7 @@ fn wrong_with_mailboxes(path: &Path) -> Option<PathProblem> {
 
 /// Directories of a configuration that can't be used now, a sentence for each.
 pub(crate) fn missing_roots(config: &Config) -> Vec<String> {
-    // The server makes its spool at the first start, and what is beside it.
+    // The server creates its spool at the first start, and directories beside it.
     let will_be_made = |path: &Path| {
         let above = beside_spool::above(path);
         let spools = || config.spool.paths.iter();

@@ -55,9 +55,9 @@ pub(super) type Live<'a> = BTreeMap<&'a [u8], &'a [u8]>;
 /// The reason why a file is unusable: synced data has changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Damage {
-    /// It does not begin as such a file does.
+    /// The header is not that of a record file.
     Header,
-    /// It may be well, for who knows this version.
+    /// It may be valid in this unknown version.
     Version(u8),
     /// The batch at this octet of the file is wrong, and was synced.
     Batch(u64),
@@ -176,8 +176,8 @@ fn head_checksum(seed: u32, head: &[u8; HEAD_BYTES]) -> u32 {
     crc32c::crc32c_append(seed, &head[..8])
 }
 
-/// Reads a file of which all octets are given. Gives its salt, what it holds, and where the last whole batch ends:
-/// what is behind that was never synced.
+/// Parses a file. Returns its salt, its records, and the end of the last complete batch; data after that was never
+/// synced.
 pub(super) fn read(file: &[u8]) -> Result<(Salt, Live<'_>, usize), Damage> {
     let (salt, has_mark) = salt_in(file)?;
     let synced = marked(&salt, file).filter(|_| has_mark).unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Tables whose answers are a next hop's: whether it would take a recipient is asked as a transaction
-//! begins, and no message is given to it (call-ahead, callout, recipient verification).
+//! Tables answered by a next hop, by recipient verification (call-ahead, callout): a transaction is begun, and no
+//! message is sent.
 
 mod conversation;
 mod hop;
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// The sender of questions as it is written where there is none (RFC 5321 §4.5.5).
+/// The null sender in the configuration (RFC 5321 §4.5.5).
 const NOBODY: &str = "<>";
 
 /// A table whose answers are a next hop's: it has the addresses that the hosts of a route would take mail
@@ -93,7 +93,7 @@ impl TableSettings for CallAhead {
         Some(&self.route)
     }
 
-    /// Tags and domains mean there what the next hop has them mean.
+    /// The next hop defines the meaning of tags and domains.
     fn has_patterns(&self) -> bool {
         true
     }

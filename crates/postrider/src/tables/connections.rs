@@ -13,8 +13,8 @@ use zeroize::Zeroizing;
 /// one by now.
 const AGE_MAX: Duration = Duration::from_secs(600);
 
-/// A connection that waited longer for a request is closed: what lies between may have forgotten it,
-/// and a request on it would wait for its deadline.
+/// Maximum idle time of a connection. A firewall between may have forgotten an older one, and a request on it would run
+/// into its timeout.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// Idle connections to one server. A request owns its connection until the answer arrives. An abandoned request closes

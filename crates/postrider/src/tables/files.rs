@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A file that has lost most of its keys is taken up when it has been so for this long.
+/// Time after which a file that has lost most of its keys is adopted.
 pub(super) const DOUBT: Duration = Duration::from_secs(60);
-/// Files with fewer keys may lose some of them, but not all, at once.
+/// Files with fewer keys may lose some keys at once, but not all.
 const FEW_KEYS: u64 = 20;
 
 /// A table, and the file that it was made of.
@@ -26,10 +26,10 @@ pub(super) fn is_local(entry: &TableEntry) -> bool {
     entry.settings.of::<DatabaseFile>().is_some() || channels::local(&*entry.settings).is_some()
 }
 
-/// Makes a table that is kept in this process, if whoever asks it can use its entries.
+/// Opens a local table, and checks that its users can use its entries.
 ///
 /// # Errors
-/// Each mistake in a sentence, those of a file with its name, and line and column where it has lines.
+/// Returns each error in a sentence. Errors of a file have its name, and line and column if it has lines.
 pub(super) fn open(
     entry: &TableEntry,
     judge: Option<&EntryJudge>,
@@ -83,7 +83,7 @@ fn open_database(
         (Err(error), _) => return Err(unread(&error.to_string())),
         (_, None) => return Err(unread("it has gone")),
     };
-    // It may have been replaced in between: what was seen then differs, and it is opened anew.
+    // If the file was replaced in between, its stamp differs, and it is opened again.
     let stamp = Stamp::new(path, seen);
     let wrong = |why: String| format!("{}: {why}", path.display());
     let table = database.open(content).map_err(|why| vec![wrong(why.to_string())])?;

@@ -12,7 +12,7 @@ use config::{Schema, TableSettings};
 use lookup::Backend;
 use std::sync::Arc;
 
-/// Adds them to what may stand in the configuration.
+/// Adds them to the configuration schema.
 pub(crate) fn kinds(schema: Schema) -> Schema {
     let schema = schema
         .table::<CallAheadText>()
@@ -49,7 +49,7 @@ pub(super) fn backend(
     kinds.into_iter().flatten().next()
 }
 
-/// The settings of a table that is a copy of what a server has; `None`: it is none.
+/// The settings of a table that copies a directory; `None` for other tables.
 pub(super) fn copied(settings: &Arc<dyn TableSettings>) -> Option<&LdapSettings> {
     settings.of::<LdapSettings>().filter(|settings| settings.is_copied())
 }
@@ -65,7 +65,7 @@ fn build<S: TableSettings>(
 ) -> Option<Build> {
     settings.of::<S>()?;
     let settings = Arc::clone(settings);
-    // It was of this type a moment ago.
+    // Checked just before.
     Some(Box::new(move || settings.of::<S>().map(backend).expect("the kind of the settings")))
 }
 

@@ -1,5 +1,5 @@
-//! Lookup tables of the running program: the registry of those in force, and the kinds whose answers
-//! come from a server, a file or folder each.
+//! Lookup tables of the running program: the registry of the tables in force, and the kinds answered by a server, each
+//! in a file or folder.
 
 mod call_ahead;
 mod connections;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) struct TableSets {
     /// Metrics of remote tables.
     pub(crate) remote: Vec<(Arc<str>, Arc<RemoteMetrics>)>,
-    /// Of those that are copies of what a server has.
+    /// Metrics of copied directories.
     pub(crate) snapshots: Vec<(Arc<str>, Arc<SnapshotMetrics>)>,
 }
 
@@ -26,7 +26,7 @@ impl TableNumbers {
         TableNumbers(Arc::new(tables))
     }
 
-    /// Those that there are now.
+    /// The current sets.
     pub(crate) fn get(&self) -> TableSets {
         (self.0)()
     }

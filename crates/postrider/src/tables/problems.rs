@@ -43,7 +43,7 @@ impl ProblemKind for TableProblems {
                 found(DetectedProblem::warning(&**name, text).next_step(step).since(since));
             }
         }
-        // Of files those know who look at them.
+        // Problems of files are set by their watchers.
         let live = registry.live();
         registry.troubles.find(now, &mut |problem| {
             if live.contains_key(problem.about()) {
@@ -52,7 +52,7 @@ impl ProblemKind for TableProblems {
         });
     }
 
-    /// They are told where they begin and end.
+    /// Their begin and end are logged where they are detected.
     fn has_own_lines(&self) -> bool {
         true
     }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 /// Reads of one table at once. One that hangs keeps its place.
 const READS_MAX: usize = 8;
-/// An answer that has not come by then is trouble for its key; the next question asks again.
+/// Timeout of a lookup; the next lookup reads again.
 const READ_MAX: Duration = Duration::from_secs(5);
 /// Between two lines about one table.
 const TOLD_EVERY: Duration = Duration::from_secs(60);

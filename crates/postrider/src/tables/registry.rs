@@ -56,13 +56,13 @@ pub(super) enum TableSource {
     },
     /// A server.
     Remote(Remote),
-    /// A copy of what a server has.
+    /// A copy of a directory.
     Snapshot(Snapshot, Reads),
     /// Other tables.
     Composed,
 }
 
-/// All tables of the process. A change makes a new list, so that nobody waits for it.
+/// All tables of the process. A change replaces the list, so readers never wait.
 pub(crate) struct Registry {
     live: Mutex<Arc<Live>>,
     /// Counts the lists.
@@ -75,7 +75,7 @@ pub(crate) struct Registry {
     pub(crate) logins: LoginServers,
     console: Arc<dyn Console + Send + Sync>,
     started: Start,
-    /// Tables whose files are looked at.
+    /// Tables with watched files.
     pub(super) watched: Mutex<BTreeSet<Arc<str>>>,
     /// Files that are looked at.
     pub(crate) under_way: WorkRegistry,
@@ -103,11 +103,11 @@ impl Registry {
         })
     }
 
-    /// Reads the files of other tables; tables that are told the same go on as they are. `progress` is told which
-    /// table it is at.
+    /// Reads the files of changed tables; tables with equal settings stay as they are. `progress` is called with each
+    /// table.
     ///
     /// # Errors
-    /// A sentence for each mistake, with its place.
+    /// Returns a sentence for each error, with its place.
     fn prepare_all(&self, next: &CandidateConfig<'_>) -> Result<Live, Vec<Problem>> {
         let CandidateConfig { config, progress, is_check, .. } = *next;
         let before = self.live();
@@ -159,7 +159,7 @@ impl Registry {
         source
     }
 
-    /// Says why a file is not taken up yet.
+    /// Logs the reason why a file is not adopted yet.
     pub(super) fn tell_doubt(
         &self,
         (name, stamp): (&str, &Stamp),
@@ -183,7 +183,7 @@ impl Registry {
 
     /// Answers from them from now on.
     fn adopt(&self, prepared: Live) {
-        // Files that no alias names any more are asked for no more, either.
+        // Files that no alias names any more are not read again.
         self.list_troubles.clear_all();
         self.publish(prepared);
     }
@@ -258,7 +258,8 @@ impl Registry {
 
     /// Replaces a table after a change of its file, unless it was replaced since.
     pub(super) fn replace(&self, name: &str, before: &Stamp, table: Arc<dyn Table>, stamp: Stamp) {
-        // Locked until it is there: files of several tables change at once, and each is read on a thread of its own.
+        // Hold the lock until the table is replaced: files of several tables may change at once, each read on its own
+        // thread.
         let mut live = lock(&self.live);
         let mut next = Live::clone(&live);
         let Some(known) = next.get_mut(name) else { return };
@@ -280,7 +281,7 @@ impl Registry {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Shows how scarce turns at tables are that are asked elsewhere.
+    /// A gauge of the queues of remote tables.
     pub(crate) fn gauge(self: &Arc<Registry>) -> impl Gauge + use<> {
         let tables = Arc::downgrade(self);
         FnGauge(move |_: ClockReading| {

@@ -1,4 +1,4 @@
-//! Tables whose files change are made anew.
+//! Rebuilds tables whose files change.
 
 use super::files::{DOUBT, is_doubtful, open, warn};
 use super::registry::{LiveTable, Registry};
@@ -20,7 +20,7 @@ impl Registry {
     }
 }
 
-/// Has the files of tables looked at that nobody looks at yet, each apart: one may hang.
+/// Starts to watch table files that are not watched yet, each independently, since one may hang.
 fn look_at_new(registry: &Arc<Registry>, files: &FileWatch) {
     let mut watched = lock(&registry.watched);
     for (name, table) in registry.live().iter() {
@@ -50,11 +50,11 @@ fn look_on(registry: &Registry, name: &Arc<str>, change: &mut Option<FileChange>
     true
 }
 
-/// A file that is not what a table was made of.
+/// A file that differs from its table.
 struct FileChange {
     seen: Option<FileIdentity>,
     since: Instant,
-    /// It was read, and is wrong, or doubtful: that was said.
+    /// It is invalid or suspicious, and that was logged.
     is_told: bool,
     /// It is read again when it has been as it is for so long.
     is_doubtful: bool,
@@ -101,7 +101,7 @@ enum RebuildOutcome {
     Doubtful,
 }
 
-/// Makes a table anew, unless it has lost much of what was in it.
+/// Rebuilds a table, unless it has lost most of its keys.
 fn remake(
     registry: &Registry,
     name: &str,

@@ -35,8 +35,8 @@ impl fmt::Display for TableServer {
 }
 
 impl TableServer {
-    /// Reads `server`: a host and port, or `unix:` and a path. `None` when there is a mistake in it,
-    /// which `reader` was told. With 0 as default the port is wanted.
+    /// Reads `server`: a host and port, or `unix:` and a path. Returns `None` after an error, which is reported to
+    /// `reader`. With 0 as default the port is required.
     pub(super) fn read(
         text: &str,
         default_port: u16,
@@ -156,10 +156,10 @@ pub(super) trait QueryProtocol: Clone + 'static {
     /// There is none for this key.
     fn question(&self, key: &str) -> Result<Vec<u8>, LookupError>;
 
-    /// The place of the reply's content; `None`: more of it is to come.
+    /// The range of the reply's content; `None` if the reply is incomplete.
     ///
     /// # Errors
-    /// It is no reply, or too long.
+    /// Returns an error for an invalid or too long reply.
     fn content(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError>;
 
     /// Parses a reply.

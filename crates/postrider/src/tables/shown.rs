@@ -12,14 +12,14 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Tables, and how they are: on a thread of its own, as files are looked at, and one may hang.
+/// Lists tables and their state, on a separate thread, since files are checked and one may hang.
 pub(crate) fn list(registry: &Arc<Registry>, answer: NodeAnswer) {
     let live = registry.live();
     let list = move || {
         let tables = live.values();
         answer.items(tables.map(|table| ControlResponse::Table(Box::new(item(table)))));
     };
-    // Without a thread the answer is dropped, which says enough.
+    // Without a thread the reply is dropped, which the client observes.
     let _ = on_a_thread(list);
 }
 
@@ -35,11 +35,11 @@ pub(crate) fn get(registry: &Arc<Registry>, TableGet { table, key }: TableGet, a
         Ok(found) => answer.items([ControlResponse::TableAnswer(Box::new(found))]),
         Err(why) => answer.not_found(why),
     };
-    // Without a thread the answer is dropped, which says enough.
+    // Without a thread the reply is dropped, which the client observes.
     let _ = on_a_thread(look_up);
 }
 
-/// Forgets what is cached of a table.
+/// Flushes the cache of a table.
 pub(crate) fn flush(
     registry: &Arc<Registry>,
     TableFlush { table, key }: TableFlush,

@@ -5,7 +5,7 @@ use lookup::{LookupError, LookupErrorKind};
 /// Maximum length shown of a server's text.
 const WORDS_BYTES_MAX: usize = 300;
 
-/// A server's words on one line.
+/// A server's text on one line.
 pub(super) fn words(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text.get(..WORDS_BYTES_MAX).unwrap_or(text));
     let printable = text.chars().map(|c| if c.is_control() { ' ' } else { c });

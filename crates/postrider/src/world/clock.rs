@@ -48,7 +48,7 @@ impl Clock {
 
     fn instant(&self, at: Mono) -> tokio::time::Instant {
         let at = self.start.instant.checked_add(std::time::Duration::from_micros(at.0));
-        // Too far away to be told: a year will do.
+        // Too far in the future to represent: use a year.
         let far = || Instant::now() + std::time::Duration::from_secs(365 * 86_400);
         tokio::time::Instant::from_std(at.unwrap_or_else(far))
     }
@@ -121,7 +121,7 @@ impl mta::seams::Sleep for Timer {
     fn reset(&mut self, at: Mono) {
         let at = self.clock.instant(at);
         self.sleep.as_mut().reset(at);
-        // One that had fired wakes nobody until it is asked again.
+        // A timer that has fired wakes no task until it is polled again.
         self.woken = None;
     }
 }

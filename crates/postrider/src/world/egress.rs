@@ -16,7 +16,7 @@ const PROXY_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Signature of the PROXY protocol, version 2.
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
-/// Version 2, and that addresses of others follow.
+/// Version 2, command PROXY.
 const VERSION_AND_COMMAND: u8 = 0x21;
 /// TCP over IPv4.
 const TCP4: u8 = 0x11;

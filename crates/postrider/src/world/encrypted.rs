@@ -21,10 +21,10 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 #[derive(Debug)]
 pub(crate) struct Encrypted(TlsStream<TcpStream>);
 
-/// Does the server's part of the handshake.
+/// Performs the server's side of the handshake.
 ///
 /// # Errors
-/// What went wrong with it. The client was told, where TLS has a word for it.
+/// Returns the handshake's error. The client got an alert, if TLS defines one.
 pub(super) async fn accept(
     stream: TcpStream,
     server: Arc<ServerConfig>,
@@ -34,10 +34,10 @@ pub(super) async fn accept(
     Ok((Encrypted(stream.into()), encryption))
 }
 
-/// Does the client's part of the handshake with a host of this name, or address.
+/// Performs the client's side of the handshake with a host of this name, or address.
 ///
 /// # Errors
-/// What went wrong with it. The server was told, where TLS has a word for it.
+/// Returns the handshake's error. The server got an alert, if TLS defines one.
 pub(super) async fn connect(
     stream: TcpStream,
     client: Arc<ClientConfig>,
@@ -63,7 +63,7 @@ pub(super) fn handshake_error(error: rustls::Error) -> io::Error {
 /// our own verifiers stay as they are.
 fn in_words(error: io::Error) -> io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    // The operating system's are told as they are.
+    // Errors of the operating system are returned unchanged.
     let Some(inner) = inner else { return error };
     let result = result_of(inner);
     let words = match inner {
@@ -106,8 +106,8 @@ impl Encrypted {
             return Poll::Ready(Err(error));
         }
         match Pin::new(&mut self.0).poll_read(cx, buffer) {
-            // A connection that ends without saying so may have been cut; SMTP has its own end, and
-            // peers that leave out close_notify are many (RFC 8446 §6.1).
+            // A connection that ends without close_notify may have been truncated. SMTP marks its own end, and many
+            // peers omit close_notify (RFC 8446 §6.1).
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Poll::Ready(Ok(()))
             }
@@ -115,7 +115,7 @@ impl Encrypted {
         }
     }
 
-    /// Takes what it can hold, and sends as much of that as the socket takes.
+    /// Accepts output up to the buffer's limit, and sends as much as the socket accepts.
     pub(super) fn poll_write(
         &mut self,
         cx: &mut Context<'_>,
@@ -153,8 +153,7 @@ impl Encrypted {
     }
 }
 
-/// RFC 8446 §6.1: the peer is told that nothing was cut off. Only as far as the socket takes it now:
-/// nobody waits for a connection that is over.
+/// RFC 8446 §6.1: sends close_notify, as far as the socket accepts it now. A finished connection is not waited for.
 impl Drop for Encrypted {
     fn drop(&mut self) {
         let (socket, last) = match &mut self.0 {

@@ -32,11 +32,11 @@ struct Job {
     work: Box<dyn FnOnce() -> Option<Hashed<()>> + Send>,
 }
 
-/// A way to the threads; each shard has one.
+/// A handle to the threads; each shard has one.
 #[derive(Clone)]
 pub(crate) struct HashingThreads(Arc<HashingQueueHandle>);
 
-/// The desk, as long as anybody may leave something there.
+/// The queue; dropping it ends the threads.
 struct HashingQueueHandle {
     desk: Arc<HashingQueue>,
     threads_max: usize,
@@ -134,7 +134,7 @@ impl HashingThreads {
                 Crew::Paced => format!("hashing-paced-{}", threads.started),
             };
             let started = thread::Builder::new().name(name).spawn(move || theirs.work(crew));
-            // Without a new one those that there are do it.
+            // If no thread can be created, existing threads do the work.
             threads.started += usize::from(started.is_ok());
             if threads.started == 0 {
                 return Err(Overloaded);

@@ -1,5 +1,5 @@
-//! The threads that do what takes long: conversions between X.400 and internet mail. They are started when there is
-//! something to do for the first time, and are of low priority, so that whatever shards do goes first.
+//! Threads for long computations: conversions between X.400 and internet mail. They start with the first job, and have
+//! low priority, so that shards go first.
 
 use crate::mutex::lock;
 use std::collections::VecDeque;
@@ -16,11 +16,11 @@ const NICE: i32 = 10;
 
 type LongWorkJob = Box<dyn FnOnce() + Send>;
 
-/// A way to the threads; each shard has one.
+/// A handle to the threads; each shard has one.
 #[derive(Clone)]
 pub(crate) struct LongWork(Arc<LongWorkQueueHandle>);
 
-/// The desk, as long as anybody may leave something there.
+/// The queue; dropping it ends the threads.
 struct LongWorkQueueHandle {
     desk: Arc<LongWorkQueue>,
     threads_max: usize,
@@ -57,7 +57,7 @@ impl LongWork {
         LongWork(Arc::new(LongWorkQueueHandle { desk: Arc::default(), threads_max }))
     }
 
-    /// Has it done by one of the threads. `None`: nobody did it.
+    /// Runs a job on one of the threads. `None` if no thread could run it.
     pub(crate) fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -80,7 +80,7 @@ impl LongWork {
             let theirs = Arc::clone(desk);
             let name = format!("long-work-{}", state.started);
             let started = thread::Builder::new().name(name).spawn(move || theirs.serve());
-            // Without a new one those that there are do it.
+            // If no thread can be created, existing threads do the work.
             state.started += usize::from(started.is_ok());
         }
         // Without any thread the work is dropped, which notifies its caller.

@@ -123,7 +123,7 @@ impl World for Real {
     }
 }
 
-/// Tasks on the `LocalSet` of the thread that asks, and what takes too long for it.
+/// Spawns tasks on the current thread's `LocalSet`, and long work on other threads.
 #[derive(Clone)]
 pub(crate) struct LocalSpawn(pub(crate) LongWork);
 

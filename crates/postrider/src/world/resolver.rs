@@ -1,4 +1,4 @@
-//! Names by way of hickory-resolver.
+//! DNS lookups with hickory-resolver.
 
 mod cache;
 mod servers;
@@ -48,7 +48,7 @@ struct State {
     ways: ResolverSetupResult,
 }
 
-/// Or why there are none.
+/// `Err` with the reason if there are no servers.
 type ResolverSetupResult = Result<Arc<ResolverSetup>, String>;
 
 /// Name servers with their cache.
@@ -141,10 +141,11 @@ impl Resolver {
         Resolver(inner)
     }
 
-    /// Ways to ask as another configuration says, and by which files of the system; `None`: it says the same.
+    /// Prepares the setup for a new configuration, with the version of the system's files; `None` if the settings are
+    /// equal.
     ///
     /// # Errors
-    /// Why servers can't be asked as it wants.
+    /// Returns the reason if its name servers are unusable.
     fn prepared(&self, config: &config::Dns) -> Result<Option<(u64, ResolverSetupResult)>, String> {
         let state = lock(&self.0.state);
         if state.config == *config {
@@ -184,7 +185,7 @@ impl Resolver {
         self.ways().ok()?.cache.get(&DnsQuestion::new(name, kind), Instant::now())
     }
 
-    /// Asks, unless the answer is remembered; a server whose answer can't be read, once more over TCP.
+    /// Queries, unless the answer is cached. A malformed response is followed by a query over TCP.
     async fn ask(&self, name: &Name, kind: RecordType) -> CachedRecords {
         let ways = self.ways()?;
         let key = DnsQuestion::new(name, kind);
@@ -221,7 +222,7 @@ fn has_ended(error: &NetError) -> bool {
 }
 
 /// # Errors
-/// A code that the library lets pass as an answer, because nobody has given it a meaning (RFC 6895 §2.3).
+/// Returns an error for a code that the library passes as an answer, because it is unassigned (RFC 6895 §2.3).
 fn known_code(code: ResponseCode) -> Result<(), NetError> {
     match code {
         ResponseCode::NoError | ResponseCode::NXDomain => Ok(()),
@@ -248,7 +249,7 @@ fn negative_lasts(error: &NetError) -> Duration {
 
 fn answer_of(lookup: Result<Lookup, NetError>, kind: RecordType) -> CachedRecords {
     let lookup = lookup.map_err(|error| error_of(&error))?;
-    // Aliases on the way there are among them.
+    // The answers include the aliases on the path.
     let records = lookup.answers().iter().filter(|record| record.record_type() == kind);
     let values: Arc<[Value]> = records.filter_map(Value::of).collect();
     if values.is_empty() { Err(DnsError::NoRecords) } else { Ok(values) }
@@ -270,16 +271,17 @@ fn error_of(error: &NetError) -> DnsError {
     }
 }
 
-/// A name to ask for, absolute: no search list is tried.
+/// An absolute name for a query: no search list is tried.
 ///
 /// # Errors
-/// One that the DNS can't have (too long, say, or with an empty label) has no records.
+/// Returns an error for a name that the DNS cannot have (for example too long, or with an empty label): it has no
+/// records.
 fn absolute(name: &str) -> Result<Name, DnsError> {
     let relative = name.strip_suffix('.').unwrap_or(name);
     let read = match name.is_ascii() {
         true if relative.is_empty() => Ok(Name::root()),
-        // RFC 2181 §11: a label has any octets. Read as text, a backslash would be an escape, and what no host's
-        // name may have is refused: local parts in macros of SPF have it (RFC 7208 §7.3).
+        // RFC 2181 §11: a label may have any octets. The text parser would treat a backslash as an escape, and refuse
+        // characters not allowed in host names. Local parts in SPF macros have them (RFC 7208 §7.3).
         true => Name::from_labels(relative.split('.').map(str::as_bytes)),
         false => Name::from_utf8(name),
     };
@@ -288,8 +290,8 @@ fn absolute(name: &str) -> Result<Name, DnsError> {
     Ok(name)
 }
 
-/// A name as it is written, lower case, without the final dot. Its labels are as they are, so that it can be asked
-/// for; where that would be another name, it has escapes (RFC 1035 §5.1) and can't be.
+/// The text of a name in lower case, without the final dot. Labels are unchanged, so that the name can be queried. If
+/// that would be a different name, it has escapes (RFC 1035 §5.1) and cannot be queried.
 fn written(name: &Name) -> String {
     let is_plain = |label: &[u8]| {
         label.iter().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'.' | b'\\'))
@@ -415,7 +417,7 @@ impl Dns for Resolver {
     async fn vouched_mx(&self, domain: &str) -> Result<Vouched<Vec<Mx>>, DnsError> {
         let ways = self.ways()?;
         let (vouched, lasts) = ways.validated.mx(domain).await;
-        // For how long it counts; and who asks without DNSSEC need not ask again.
+        // Cache it for its lifetime, so that lookups without DNSSEC need no second query.
         let answer = match &vouched {
             Ok(vouched) => Ok(vouched.answer.iter().cloned().map(Value::Mx).collect()),
             Err(error) => Err(error.clone()),

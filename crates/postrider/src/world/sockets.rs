@@ -1,4 +1,4 @@
-//! TCP and Unix sockets by way of tokio, and TLS on them by way of rustls.
+//! TCP and Unix sockets on tokio, and TLS on rustls.
 
 use super::egress;
 use super::encrypted::{self, Encrypted};
@@ -53,10 +53,10 @@ impl Sockets {
     }
 }
 
-/// Looks whether this machine has an address, whoever listens there.
+/// Checks that this machine has an address, in use or not.
 ///
 /// # Errors
-/// It has none such.
+/// Returns an error if it does not.
 pub(crate) fn check_address(address: SocketAddr) -> io::Result<()> {
     let none_there = |error: &io::Error| {
         let no_family = Some(rustix::io::Errno::AFNOSUPPORT.raw_os_error());

@@ -14,7 +14,7 @@ use lookups::RecordingResolver;
 use shown::AuthReport;
 use std::process::ExitCode;
 
-/// Runs what was asked.
+/// Runs the subcommand.
 pub(crate) fn run(args: &AuthArgs) -> ExitCode {
     let AuthCommand::Check(args) = &args.command;
     let config = match load::load(args.file.config.as_deref()) {

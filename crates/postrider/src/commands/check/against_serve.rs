@@ -97,7 +97,7 @@ const NAMES: [&str; 22] = [
      our_password = \"x\"\ntheir_password = \"x\"\n",
 ];
 
-/// Whole configurations whose places can't be taken.
+/// Complete configurations with unusable addresses and paths.
 const PLACES: [(&str, &str); 8] = [
     ("path = \"DIR/spool\"", "path = \"DIR/plain\""),
     ("path = \"DIR/spool\"", "path = \"DIR/plain/spool\""),
@@ -191,7 +191,7 @@ fn dotted(path: &[(&str, bool)]) -> String {
     path.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(".")
 }
 
-/// Sections that say this of a key in their last line.
+/// Sections whose last line sets a key to this value.
 fn written(path: &[(&str, bool)], value: &str) -> String {
     let Some((&(section, is_list), below)) = path.split_first() else { return String::new() };
     let mut value = value.to_owned();
@@ -287,7 +287,7 @@ impl Bench {
         found
     }
 
-    /// The same, which finds a mistake at each of these lines, and none elsewhere.
+    /// Expects errors at exactly these lines.
     fn breaks(&mut self, what: &str, text: &str, lines: &[usize]) {
         let found = self.both(what, text.as_bytes());
         let place = |line: &String| line.split_once(':').and_then(|(line, _)| line.parse().ok());
@@ -302,7 +302,7 @@ impl Bench {
         }
     }
 
-    /// All is as it is to be, in so many cases at least.
+    /// Expects no differences, in at least this number of cases.
     fn finish(self, least: u32) {
         assert!(self.wrong.is_empty(), "{} wrong:\n{}", self.wrong.len(), self.wrong.join("\n"));
         assert!(self.cases >= least, "{} cases", self.cases);

@@ -31,11 +31,10 @@ const DOMAINS_MAX: usize = 500;
 /// Addresses, domains or keys that are looked at at once.
 const AT_ONCE: usize = 16;
 
-/// Asks the DNS about all that a configuration sends from and in whose name; `more` are domains that it does not
-/// name.
+/// Checks the DNS for all source addresses, domains and keys of a configuration; `more` are additional domains.
 ///
 /// # Errors
-/// The system has no means to ask.
+/// Returns an error if the system cannot query the DNS.
 pub(super) fn lint(config: &Config, more: &[String]) -> Result<Vec<Finding>, String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
@@ -113,7 +112,7 @@ fn authors(config: &Config, more: &[String]) -> Vec<String> {
     authors.chain(more.iter().cloned()).filter(|domain| seen.insert(domain.clone())).collect()
 }
 
-/// The domains in whose name mail is sent.
+/// The domains that appear as senders.
 fn named(config: &Config, authors: Vec<String>) -> Vec<AuditedDomain> {
     let author = |domain: String| {
         let signers = signing_domains(config, &domain);

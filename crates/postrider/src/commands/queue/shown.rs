@@ -123,7 +123,7 @@ fn recipient_lines(text: &mut String, recipient: &QueueRecipient, now: Wall) {
     }
 }
 
-/// One sentence per open recipient: what it waits for, and until when.
+/// One sentence per open recipient: the condition it waits for, and until when.
 pub(super) fn why(item: &QueueItem, now: Wall) -> String {
     let mut text = String::new();
     for recipient in &item.recipients {
@@ -272,7 +272,7 @@ fn bytes(item: &QueueItem) -> String {
     if item.unreadable.is_some() { "-".to_owned() } else { item.body_bytes.to_string() }
 }
 
-/// `-`, unlike `<>`: nobody knows.
+/// `-` for an unknown sender, unlike `<>`.
 fn sender(item: &QueueItem) -> String {
     match &item.sender {
         _ if item.unreadable.is_some() => "-".to_owned(),

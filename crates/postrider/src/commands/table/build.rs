@@ -166,7 +166,7 @@ fn check(path: &Path, summary: &DatabaseSummary) -> Result<(), String> {
     Ok(())
 }
 
-/// For people: what is wrong on standard error, what was done on standard output.
+/// Output for people: errors on standard error, results on standard output.
 fn tell(args: &BuildArgs, outcome: &Result<Built, BuildError>) {
     let from = args.from.display();
     match outcome {

@@ -67,7 +67,7 @@ fn ten_million_keys() {
 }
 
 fn look_up(args: &BuildArgs) {
-    // In the page cache, all of it.
+    // Loads the whole file into the page cache.
     let bytes = fs::read(&args.to).expect("the file").len();
     let database = Database::open("users.db", file_content::open(&args.to).expect("the file"));
     let database = database.expect("a database");

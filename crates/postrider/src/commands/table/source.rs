@@ -17,7 +17,7 @@ pub(super) struct Pair {
     pub(super) value: String,
 }
 
-/// A line that says nothing.
+/// A malformed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MalformedLine {
     /// From 1.
@@ -68,7 +68,7 @@ impl<R: BufRead> PairReader<R> {
         Ok(Some(line))
     }
 
-    /// The next line that says something, with those that it goes on with, and where it begins.
+    /// The next line that is neither empty nor a comment, with its continuation lines, and its number.
     fn read_logical(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
         let mut logical: Option<(u64, Vec<u8>)> = None;
         while let Some(line) = self.read_line()? {
@@ -115,7 +115,7 @@ impl<R: BufRead> Iterator for PairReader<R> {
             Ok(logical) => {
                 let (line, bytes) = logical?;
                 let pair = match self.format {
-                    // Postfix's syntax has one reader: what is a key in a file is one here.
+                    // Postfix's syntax has a single parser, so a key is the same here and in a file table.
                     Format::Postfix => lookup::pair(&bytes).map_err(|(_, text)| text),
                     Format::Tsv => tab_separated(&bytes),
                 };

@@ -72,7 +72,7 @@ fn addresses(host: &HostPort) -> Result<Vec<SocketAddr>, String> {
     }
 }
 
-/// Binds and releases; what the peer answered.
+/// Binds and releases. Returns the peer's response.
 fn bind(mut stream: TcpStream, peer: &X400Peer) -> Result<String, String> {
     let began = Instant::now();
     let now = || Mono(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX));

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 /// A connection, up to the end of its handshake, is waited for so long.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
-/// Room for what is read at once.
+/// Size of the read buffer.
 const READ_BYTES: usize = 4 << 10;
 
 /// The reply to a step of a login.
@@ -26,9 +26,9 @@ pub(super) enum DovecotCommand {
     Connect,
     /// A step of a login.
     Say { id: u32, line: String, is_first: bool, answer: oneshot::Sender<DovecotReply> },
-    /// It is given up.
+    /// The login is abandoned.
     Cancel(u32),
-    /// It is given up, as there was no answer in time.
+    /// The login is abandoned after a timeout.
     Silent { id: u32, waited: Duration },
 }
 
@@ -60,7 +60,7 @@ impl DovecotDriver {
     /// Runs until every handle is dropped.
     pub(super) async fn run(mut self) {
         while let Some(note) = self.notes.recv().await {
-            // Of a connection that is gone nothing is left to be given up.
+            // A lost connection has no logins to cancel.
             if matches!(note, DovecotCommand::Cancel(_) | DovecotCommand::Silent { .. }) {
                 continue;
             }
@@ -110,7 +110,7 @@ impl DovecotDriver {
         }
     }
 
-    /// Until the connection is lost, or nobody is left.
+    /// Runs until the connection is lost, or every handle is dropped.
     async fn serve(
         &mut self,
         wire: Box<dyn TableStream>,
@@ -157,7 +157,7 @@ struct DovecotConnection {
     /// To be sent.
     out: Vec<u8>,
     waiting: BTreeMap<u32, oneshot::Sender<DovecotReply>>,
-    /// Logins whose clients are to answer.
+    /// Logins that wait for a client's response.
     open: BTreeSet<u32>,
     /// The numbers that were used.
     said: Option<RangeInclusive<u32>>,
@@ -179,7 +179,7 @@ impl Default for DovecotConnection {
 
 impl DovecotConnection {
     /// # Errors
-    /// The server is silent: nothing is to be had on this connection.
+    /// Returns an error if the server is silent: the connection is useless.
     fn take(&mut self, note: DovecotCommand) -> Result<(), LookupError> {
         match note {
             DovecotCommand::Connect => {}
@@ -216,7 +216,7 @@ impl DovecotConnection {
     }
 
     /// # Errors
-    /// What the server said is no answer.
+    /// Returns an error for an invalid answer.
     fn handle(&mut self, answers: &mut Answers, input: &[u8]) -> Result<(), LookupError> {
         self.heard = Instant::now();
         let wrong = |text: &str| LookupError::new(LookupErrorKind::Wrong, text);

@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(super) enum IntrospectionResult {
     /// It is this user's, for so long, if that is known.
     User { name: String, left: Option<Duration> },
-    /// It is nobody's, or no longer, or not for this.
+    /// The token is unknown, expired or lacks the scope.
     Nobody,
 }
 

@@ -38,22 +38,22 @@ pub(super) struct Conversation {
 pub(super) enum Opening {
     /// The host can be asked.
     Ready(Conversation),
-    /// The connection is to be encrypted.
+    /// The connection needs a TLS handshake now.
     StartTls(Conversation),
 }
 
 impl Conversation {
-    /// Nothing was said yet.
+    /// A session before the greeting.
     pub(super) fn new(wire: Box<dyn TableStream>, config: ClientConfig) -> Conversation {
         let started = Start::now();
         let session = ClientSession::new(Arc::new(config), started.elapsed());
         Conversation { wire: Some(wire), session, started, refused_count: 0 }
     }
 
-    /// Goes on until the host can be asked, or the connection is to be encrypted.
+    /// Proceeds until recipients can be verified, or a TLS handshake is due.
     ///
     /// # Errors
-    /// The host doesn't want us, or is none.
+    /// Returns an error if the host refuses us, or does not speak the protocol.
     pub(super) async fn open(mut self) -> Result<Opening, Failure> {
         loop {
             match self.next_event().await {
@@ -153,7 +153,7 @@ impl Conversation {
         }
     }
 
-    /// Waits until another recipient can be asked for; the connection is closed if that isn't soon.
+    /// Waits until the next recipient can be verified; closes the connection after a timeout.
     async fn is_ready_again(&mut self) -> bool {
         let event = tokio::time::timeout(RESET_MAX, self.next_event()).await;
         let is_ready = matches!(event, Ok(ClientEvent::Ready));
@@ -163,7 +163,7 @@ impl Conversation {
         is_ready
     }
 
-    /// Writes and reads until the session has something to tell.
+    /// Writes and reads until the session has an event.
     async fn next_event(&mut self) -> ClientEvent {
         loop {
             if let Some(event) = self.session.poll_event() {
@@ -211,8 +211,8 @@ impl Conversation {
         plan.iter().flat_map(bytes).copied().collect()
     }
 
-    /// Says QUIT where that can be said (RFC 5321 §4.1.1.10), and closes the connection. Nobody waits for
-    /// it: what the socket doesn't take at once is lost.
+    /// Sends QUIT if allowed (RFC 5321 §4.1.1.10), and closes the connection without waiting. Output that the socket
+    /// does not accept at once is lost.
     fn hang_up(&mut self) {
         self.session.quit(self.now());
         let commands = self.commands();

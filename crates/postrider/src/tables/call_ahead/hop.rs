@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_rustls::TlsConnector;
 
-/// The next hop that a table asks, and as whom.
+/// The next hop that a table queries, and our host name.
 #[derive(Clone, Debug)]
 pub(in super::super) struct AskedHop {
     hostname: Domain,
@@ -52,7 +52,7 @@ impl AskedHop {
     fn hosts(&self) -> Vec<&HostPort> {
         match self.channel.destination() {
             Destination::Hosts(groups) => groups.into_iter().flatten().collect(),
-            // No such route can be named.
+            // The configuration rejects these routes.
             Destination::Here(_) | Destination::ByEntry | Destination::Mx { .. } => Vec::new(),
         }
     }
@@ -91,7 +91,7 @@ impl AskedHop {
             // If the handshake fails it goes in clear, as mail does (RFC 7435).
             (RouteTls::Opportunistic, _) => (StartTls::Opportunistic, Some(StartTls::Off)),
             (RouteTls::Required | RouteTls::Verified, _) => (StartTls::Required, None),
-            // No such route can be named.
+            // The configuration rejects these routes.
             (RouteTls::Dane | RouteTls::MtaSts, _) => {
                 return Err("the route asks the DNS how it is encrypted".to_owned());
             }

@@ -73,7 +73,7 @@ impl Backend for LdapBackend {
     }
 }
 
-/// The values of these attributes, of all entries; `None`: there are none.
+/// The values of these attributes, of all entries; `None` without any value.
 fn entry(attributes: &[Box<str>], found: &[ldap::Entry]) -> Result<Option<Entry>, LookupError> {
     let mut fields = Vec::with_capacity(attributes.len());
     for name in attributes {

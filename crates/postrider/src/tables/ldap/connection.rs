@@ -1,4 +1,4 @@
-//! A connection to a directory's server: many searches under way on it at once.
+//! A connection to a directory server, with many concurrent searches.
 
 use super::opening::Stream;
 use ldap::{Entry, Op, Outcome, Response, Search};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, timeout};
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// All entries of one search have not more bytes.
 const FOUND_BYTES_MAX: usize = 16 << 20;
-/// Room for what is read at once.
+/// Size of the read buffer.
 const READ_BYTES: usize = 16 << 10;
 /// A farewell that the server doesn't take within this time is left unsaid.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub(super) enum SearchError {
     TooMany,
 }
 
-/// A connection. Its searches go on while others are made.
+/// A connection with concurrent searches.
 #[derive(Debug)]
 pub(super) struct LdapConnection {
     /// The server, by its index in the settings.
@@ -100,7 +100,7 @@ impl LdapConnection {
         LdapConnection { server, shared, reader }
     }
 
-    /// Searches under way.
+    /// Number of searches in progress.
     pub(super) fn load(&self) -> usize {
         self.shared.state.borrow().waiting.len()
     }
@@ -120,7 +120,7 @@ impl LdapConnection {
         self.shared.heard.get()
     }
 
-    /// Gives it up: all searches under way are lost.
+    /// Closes the connection; its searches fail.
     pub(super) fn close(&self, trouble: LookupError) {
         self.shared.close(trouble);
     }

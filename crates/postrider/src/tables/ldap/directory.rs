@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// The server is told how long we wait; its word that it took too long has this long to arrive.
+/// Extra time for the server's own time limit error to arrive.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// A server that says nothing for so long, on a connection on which something is wanted, may be gone.
+/// A server that is silent for this time during a search may be dead.
 const SUSPICIOUS: Duration = Duration::from_secs(1);
 
 /// A directory that can be searched.
@@ -55,11 +55,11 @@ impl Drop for AbandonedSearch<'_> {
 
 /// The meaning of a search's result.
 enum SearchOutcome {
-    /// The entries that were found; `None`: there is no such base.
+    /// The entries found; `None` if the base does not exist.
     Entries(Option<Vec<ldap::Entry>>),
     /// Another server may know.
     Elsewhere(LookupError),
-    /// Nobody else would say anything else.
+    /// Other servers would return the same error.
     Final(LookupError),
 }
 
@@ -125,7 +125,7 @@ impl LdapDirectory {
             Err(_) => {
                 let text = format!("no answer within {wait:?}");
                 let trouble = self.named(lease, &LookupError::new(LookupErrorKind::Timeout, text));
-                // Nothing at all: it may be gone without a word.
+                // The server sent nothing at all: it may be dead.
                 if lease.connection.heard() <= asked {
                     self.pool.failed(lease, &trouble);
                     return SearchOutcome::Elsewhere(trouble);
@@ -162,7 +162,7 @@ impl LdapDirectory {
         LookupError::new(LookupErrorKind::Key, text)
     }
 
-    /// The trouble with the server's name before it.
+    /// The error with the server's name.
     fn named(&self, lease: &Lease<'_>, trouble: &LookupError) -> LookupError {
         match self.settings.servers.get(lease.connection.server) {
             // It may have come from another search of the same connection, which named it.

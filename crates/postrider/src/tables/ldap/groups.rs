@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 /// Members that are read at once for one group.
 const READ_AT_ONCE: usize = 16;
 
-/// Finds what is in groups.
+/// Expands groups.
 pub(super) struct Groups {
     directory: Rc<LdapDirectory>,
     /// Names of all entries that were met, in one writing: each counts once, and a group that is in

@@ -15,12 +15,12 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
-/// Answers to what opens a connection have not more bytes.
+/// Maximum size of a response while a connection is opened.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// A peer that is silent for so long is asked whether it is there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Bytes both ways.
+/// A duplex byte stream.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 

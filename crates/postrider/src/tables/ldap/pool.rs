@@ -12,8 +12,8 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
-/// Searches under way on one connection. OpenLDAP closes connections that have more than a hundred
-/// waiting (`conn_max_pending`).
+/// Maximum number of concurrent searches on one connection. OpenLDAP closes connections with more than a hundred
+/// pending (`conn_max_pending`).
 const SEARCHES_MAX: usize = 32;
 /// With so many on the connection that has fewest another one is opened.
 const CROWDED: usize = 4;
@@ -30,7 +30,7 @@ pub(super) struct LdapPool {
     connections: RefCell<Vec<Rc<LdapConnection>>>,
     /// Locked by the search that opens a connection, while other searches wait for it.
     opening: Mutex<()>,
-    /// A connection is being opened that nobody waits for.
+    /// A connection is being opened in the background.
     is_growing: Cell<bool>,
     searches: Semaphore,
 }
@@ -77,10 +77,10 @@ impl LdapPool {
         self.connections.borrow().len()
     }
 
-    /// A connection that has room for a search.
+    /// A connection with capacity for a search.
     ///
     /// # Errors
-    /// No server lets us in; the text says why not, of each.
+    /// Returns the errors of all servers if none accepts a connection.
     pub(super) async fn lease(self: &Rc<Self>) -> Result<Lease<'_>, LookupError> {
         let closed = |_| LookupError::new(LookupErrorKind::Busy, "the table is no longer in use");
         let permit = self.searches.acquire().await.map_err(closed)?;
@@ -90,7 +90,7 @@ impl LdapPool {
                 return Ok(Lease { connection, _permit: permit });
             }
             let _turn = self.opening.lock().await;
-            // Somebody else may have opened one meanwhile.
+            // Another search may have opened one during the wait.
             if self.least_loaded().is_none() {
                 let all = self.servers.len();
                 self.open(all).await?;
@@ -135,7 +135,7 @@ impl LdapPool {
         standing.trouble.replace(Some(trouble.clone()));
     }
 
-    /// The open connection with the fewest searches, if it has room.
+    /// The open connection with the fewest searches, if it has capacity.
     fn least_loaded(&self) -> Option<Rc<LdapConnection>> {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|c| c.is_open());
@@ -143,8 +143,7 @@ impl LdapPool {
         (least.load() < SEARCHES_MAX).then(|| Rc::clone(least))
     }
 
-    /// Opens a connection that nobody waits for: beside crowded ones, or to a server that comes before
-    /// the one that is asked and may be back.
+    /// Opens a connection in the background: beside busy ones, or to a preferred server that may have recovered.
     fn think_of_more(self: &Rc<Self>, least: &LdapConnection) {
         let count = self.connections.borrow().len();
         let is_crowded = least.load() >= CROWDED && count < self.settings.connections_max;

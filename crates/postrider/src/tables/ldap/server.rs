@@ -29,10 +29,10 @@ pub(super) struct HostPort {
 }
 
 impl LdapServer {
-    /// Reads a URL (RFC 4516 as far as it says where the server is).
+    /// Parses the server's part of a URL (RFC 4516).
     ///
     /// # Errors
-    /// Why it is none.
+    /// Returns the reason if it is invalid.
     pub(super) fn parse(url: &str) -> Result<LdapServer, &'static str> {
         let (scheme, rest) = url.split_once("://").ok_or("it has no scheme")?;
         if scheme.eq_ignore_ascii_case("ldapi") {

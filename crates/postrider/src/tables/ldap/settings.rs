@@ -22,7 +22,7 @@ pub(crate) struct LdapSettings {
     pub(super) members: Vec<Box<str>>,
     pub(super) depth_max: u32,
     pub(super) members_max: usize,
-    /// Empty: all keys are asked for.
+    /// Empty: no restriction.
     pub(super) domains: Vec<Domain>,
     pub(super) start_tls: bool,
     pub(super) tls: TlsSettings,
@@ -67,7 +67,7 @@ impl TlsSettings {
     }
 }
 
-/// As whom.
+/// The identity of the bind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BindSettings {
     Simple { dn: String, password: Secret },

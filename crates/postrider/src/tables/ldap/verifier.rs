@@ -11,9 +11,9 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-/// A connection that was idle for longer is closed: what lies between may have forgotten it.
+/// Maximum idle time of a connection, since a firewall between may have forgotten it.
 const IDLE_MAX: Duration = Duration::from_secs(60);
-/// A server that failed is tried after the others for so long.
+/// Time for which a failed server is tried last.
 const AWAY: Duration = Duration::from_secs(5);
 
 /// A directory that checks passwords. It is asked on a thread with a `LocalSet`.
@@ -83,10 +83,10 @@ impl Verifier {
         Ok(verdict)
     }
 
-    /// A user's entry, whatever the password.
+    /// A user's entry, without a password check.
     ///
     /// # Errors
-    /// No server says.
+    /// Returns an error if no server answers.
     pub(crate) async fn find(&self, user: &str) -> Result<PasswordResult, LookupError> {
         let (entry, user) = self.entry_of(user).await?.unzip();
         Ok(PasswordResult { is_his: false, entry, user: user.flatten() })
@@ -100,7 +100,7 @@ impl Verifier {
             return Ok(None);
         }
         let name = base.name(&key);
-        // Nothing is left to be looked for, and many directories let nobody look.
+        // The name is known without a search, which many directories do not allow.
         let found = if *scope == Scope::Base && base.has_parts() && *filter == Filter::any() {
             (name, None)
         } else {
@@ -118,7 +118,7 @@ impl Verifier {
                 }
             }
         };
-        // A bind without a name is nobody's, too (RFC 4513 §5.1.1).
+        // A bind without a name is anonymous, too (RFC 4513 §5.1.1).
         match found.0.is_empty() {
             true => Err(LookupError::new(LookupErrorKind::Wrong, "the user's entry has no name")),
             false => Ok(Some(found)),
@@ -129,7 +129,7 @@ impl Verifier {
         let closed =
             |_| LookupError::new(LookupErrorKind::Busy, "the directory is no longer asked");
         let _permit = self.binds.acquire().await.map_err(closed)?;
-        // One that was idle may have been closed: that says nothing of its server.
+        // An idle connection may have been closed, which is no failure of its server.
         if let Some(idle) = self.take_idle()
             && let Ok(is_his) = self.bind_on(idle, dn, password).await
         {

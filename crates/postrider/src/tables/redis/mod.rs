@@ -166,7 +166,7 @@ async fn tell(session: &mut RespSession, command: &[u8]) -> Result<(), String> {
 /// Classifies an error by its kind, the first token.
 fn error_of(error: &[u8]) -> LookupError {
     let kind = match error.split(|byte| *byte == b' ').next() {
-        // The key is there, and is a list or a hash where a text is wanted, or the other way round.
+        // The key exists, but with a list or hash in place of a text, or vice versa.
         Some(b"WRONGTYPE") => LookupErrorKind::Key,
         Some(b"NOAUTH" | b"WRONGPASS") => LookupErrorKind::Unreachable,
         _ => LookupErrorKind::Wrong,

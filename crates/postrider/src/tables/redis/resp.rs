@@ -1,4 +1,5 @@
-//! RESP2, which Redis and its kin speak: a command is a list of words, and each has one reply, in turn.
+//! RESP2, the protocol of Redis and compatible servers: a command is a list of strings, and each has one reply, in
+//! order.
 
 use super::super::connections::RequestError;
 use super::super::server::{TableStream, has_news};
@@ -20,7 +21,7 @@ const AROUND_WORD_BYTES_MAX: usize = 25;
 /// Terminator of a line and of a value.
 const LINE_END: &[u8; 2] = b"\r\n";
 
-/// A command and its words.
+/// Encodes a command.
 pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
     // As long as it will be: no copy of a password is left behind by a vector that grows.
     let bytes = words.iter().map(|word| word.len() + AROUND_WORD_BYTES_MAX);
@@ -37,10 +38,10 @@ pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
 /// The reply to a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// There is no such key, or no such field.
+    /// No such key, or no such field.
     Nil,
     Value(Box<[u8]>),
-    /// A value for each field that was asked for.
+    /// A value for each requested field.
     Values(Box<[Option<Box<[u8]>>]>),
     /// An error reply.
     Error(Box<[u8]>),
@@ -70,7 +71,7 @@ impl RespSession {
         self.wire.write_all(commands).await.map_err(|error| gone(&error))
     }
 
-    /// The next reply, with no more than `values_max` values in it. `is_first`: of those to what was sent.
+    /// The next reply, with at most `values_max` values; `is_first` for the first one after a request.
     pub(super) async fn reply(
         &mut self,
         values_max: usize,

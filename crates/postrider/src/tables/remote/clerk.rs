@@ -167,7 +167,7 @@ impl TableWorker {
         }
     }
 
-    /// Shows how things are, and says when the server falls silent and when it answers again.
+    /// Publishes the status, and logs when the server falls silent or recovers.
     fn show(&mut self) {
         let metrics = &self.shared.metrics;
         metrics.waiting.set_u64(self.desk.waiting_count() as u64);
@@ -194,7 +194,7 @@ impl TableWorker {
         self.tell_doubt();
     }
 
-    /// Says when the server seems to have lost what it had, and when it is believed again.
+    /// Logs when negative answers become doubtful, and when they count again.
     fn tell_doubt(&mut self) {
         let is_doubted = lock(&self.shared.doubt).is_any();
         if std::mem::replace(&mut self.was_doubted, is_doubted) != is_doubted {
@@ -239,7 +239,8 @@ async fn fetch(
     (request.id, answers.ok())
 }
 
-/// Asks the server; where it says that keys are not there, also for keys that it found lately, if that is to count.
+/// Queries the server. If it reports missing keys, also queries keys that it had lately, to decide if negative answers
+/// count.
 async fn ask(backend: &dyn Backend, shared: &RemoteTableShared, keys: &[Box<str>]) -> Answers {
     let answers = backend.fetch(keys).await;
     let judgement = lock(&shared.doubt).judge(shared.now(), keys, &answers);

@@ -28,7 +28,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    /// The same for nobody in particular.
+    /// Looks up a key for the server itself.
     #[cfg(test)]
     pub(crate) fn find(&self, key: &str) -> EntryLookup {
         self.find_for(Requester::Ours, key)
@@ -54,7 +54,7 @@ impl Remote {
         let metrics = Arc::clone(metrics);
         Answer::later(async move {
             let Some(entry) = stale else { return question.answer().await };
-            // Somebody who is known waits no longer than a server that is well takes.
+            // With a stale answer available, wait no longer than a healthy server needs.
             match question.answer_within(STALE_PATIENCE).await {
                 Some(Ok(said)) => Ok(said),
                 Some(Err(_)) | None => {
@@ -73,7 +73,7 @@ impl Remote {
     fn ask(&self, asker: Requester, key: &str) -> OutstandingLookup {
         let ticket = Ticket(self.shared.next_ticket.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
-        // Without a clerk the answer's sender is gone with the note, which says enough.
+        // Without a worker the reply channel is dropped, which the caller observes.
         let _ = self.notes.send(TableWorkerCommand::Ask { key: key.into(), ticket, asker, answer });
         OutstandingLookup { ticket, answered, notes: self.notes.clone(), is_left: false }
     }
@@ -103,7 +103,7 @@ impl Remote {
         seen.trouble.as_ref().map(|(since, trouble)| (*since, trouble.to_string()))
     }
 
-    /// Use of its queue of lookups, and the site with most of them.
+    /// Use of its queue of lookups, and the busiest site.
     pub(crate) fn pressure(&self) -> (Level, Option<(IpAddr, u64)>) {
         let seen = lock(&self.shared.seen);
         (seen.level, seen.most)

@@ -47,7 +47,7 @@ pub(crate) struct RemoteStatus {
     pub(crate) troubles: BTreeMap<&'static str, u64>,
     /// Questions that wait for an answer.
     pub(crate) waiting: u64,
-    /// Requests under way.
+    /// Requests in progress.
     pub(crate) under_way: u64,
     /// Latency of requests; `None` before the first.
     pub(crate) latency: Option<Latency>,
@@ -57,7 +57,7 @@ pub(crate) struct RemoteStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(crate) enum Health {
-    /// The last request was answered, or there was none.
+    /// The last request was answered, or no request was made.
     Well,
     /// The last request was not.
     Troubled {
@@ -65,7 +65,7 @@ pub(crate) enum Health {
         since: String,
         /// `unreachable`, `timeout` or `wrong`.
         kind: &'static str,
-        /// In the server's words.
+        /// The server's text.
         why: Box<str>,
         /// True if the server failed so often that it gets only occasional probes.
         is_silent: bool,
@@ -79,7 +79,7 @@ pub(crate) struct Latency {
     pub(crate) mean_us: u64,
     /// Median, at the precision of the histogram.
     pub(crate) median_us: u64,
-    /// 99 of a hundred took no longer, as far as the histogram tells.
+    /// 99th percentile, at the precision of the histogram.
     pub(crate) p99_us: u64,
 }
 

@@ -16,11 +16,10 @@ use std::thread::{self, JoinHandle};
 use tokio::sync::mpsc;
 use tokio::task::LocalSet;
 
-/// Work that is to be begun on the thread.
+/// A task to start on the thread.
 pub(crate) type Seed = Box<dyn FnOnce() -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
-/// The running thread. It ends when this is dropped: who waits for an answer then gets none, or one
-/// that is too old.
+/// The running thread, which ends when this is dropped. Pending lookups then get an error or a stale answer.
 pub(crate) struct TableThread {
     seeds: Option<mpsc::UnboundedSender<Seed>>,
     thread: Option<JoinHandle<()>>,
@@ -50,7 +49,7 @@ impl TableThread {
             let within = runtime.enter();
             drop(tasks);
             drop(within);
-            // A lookup of a name may hang: nobody waits for it.
+            // A name lookup may hang; do not wait for it.
             runtime.shutdown_background();
         })?;
         Ok(TableThread { seeds: Some(seeds), thread: Some(thread), started, console })
@@ -85,7 +84,7 @@ impl TableThread {
     /// Begins work on the thread.
     pub(crate) fn run(&self, seed: Seed) {
         if let Some(seeds) = &self.seeds {
-            // Without the thread every question is answered with trouble.
+            // Without the thread every lookup returns an error.
             let _ = seeds.send(seed);
         }
     }
@@ -94,7 +93,7 @@ impl TableThread {
 impl Drop for TableThread {
     fn drop(&mut self) {
         self.seeds.take();
-        // A thread that panicked has said so on standard error already.
+        // A panic was reported on standard error already.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -30,10 +30,10 @@ impl<'f> RowCollector<'f> {
         RowCollector { names, columns: Vec::new(), fields: Vec::new(), rows_count: 0, bytes: 0 }
     }
 
-    /// Takes another row.
+    /// Adds a row.
     ///
     /// # Errors
-    /// It is one too many, or has no such column, or a value that is no text.
+    /// Returns an error for too many rows, a missing column, or a value that is not text.
     pub(super) fn row<D: Dialect>(&mut self, row: &D::Row) -> Result<(), LookupError>
     where
         usize: ColumnIndex<D::Row>,

@@ -39,7 +39,7 @@ pub(super) trait Dialect: sqlx::Database {
 /// Classifies an SQLSTATE (SQL:2016 part 2, §24; PostgreSQL's errcodes).
 fn of_state(state: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> RequestError {
     match state.get(..2).unwrap_or_default() {
-        // A connection that ends; a plan or a statement that is no longer what was prepared on it.
+        // The connection ends, or a prepared statement or plan is no longer valid.
         "08" => RequestError::Gone(trouble(LookupErrorKind::Unreachable)),
         _ if matches!(state, "57P01" | "57P02" | "57P03" | "57P05") => {
             RequestError::Gone(trouble(LookupErrorKind::Unreachable))
@@ -121,7 +121,7 @@ impl Dialect for MySql {
             | "BIGINT UNSIGNED" | "YEAR" => decoded(row, index).and_then(|n: u64| shown(n)),
             "FLOAT" => decoded(row, index).and_then(|n: f32| shown(n)),
             "DOUBLE" => decoded(row, index).and_then(|n: f64| shown(n)),
-            // Sent as digits, and the others as they are.
+            // Decimals are sent as digits, and text types unchanged.
             "DECIMAL" | "CHAR" | "VARCHAR" | "TINYTEXT" | "TEXT" | "MEDIUMTEXT" | "LONGTEXT"
             | "ENUM" | "SET" | "JSON" | "BINARY" | "VARBINARY" | "TINYBLOB" | "BLOB"
             | "MEDIUMBLOB" | "LONGBLOB" => decoded(row, index).map(Some),
@@ -149,7 +149,7 @@ impl Dialect for Sqlite {
         }
     }
 
-    /// <https://sqlite.org/rescode.html>: extended codes, whose lowest byte is the class.
+    /// <https://sqlite.org/rescode.html>: the lowest byte of an extended code is the class.
     fn failure(code: &str, trouble: impl Fn(LookupErrorKind) -> LookupError) -> RequestError {
         const BUSY: i32 = 5;
         const LOCKED: i32 = 6;

@@ -84,7 +84,7 @@ where
         connection: &mut D::Connection,
         values: &[&str],
     ) -> Result<Option<Entry>, RequestError> {
-        // Nothing but the file's own words: keys are parameters.
+        // The statement is only text of the configuration: keys are parameters.
         let sql = AssertSqlSafe(Arc::clone(&self.settings.query.sql));
         let mut query = sqlx::query::<D>(sql);
         for value in values {

@@ -13,7 +13,7 @@ pub(super) enum Flavour {
     Sqlite,
 }
 
-/// A query as it is sent, and what is sent with it.
+/// A query in the form sent, with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Query {
     /// With the server's marks where parameters stand.
@@ -38,7 +38,7 @@ const ONE_STATEMENT: &str = "a table has one statement";
 
 const NO_PATTERN: &str = "compare it with =, such as lower(address) = lower(%s); the other way round, %s LIKE pattern, it may stand";
 
-/// Words after which a pattern stands: `%` and `_` of a key would match what is another's.
+/// Keywords before a pattern, in which `%` and `_` of a key would match other keys.
 const BEFORE_PATTERNS: [&str; 7] = ["like", "ilike", "rlike", "regexp", "glob", "match", "similar"];
 
 /// Words with which a pattern is over.
@@ -129,7 +129,7 @@ struct QueryParser<'t> {
 }
 
 impl QueryParser<'_> {
-    /// Reads what begins with this character; false at the end of the statement.
+    /// Reads the token that begins with this character; false at the end of the statement.
     fn char(&mut self, at: usize, c: char) -> Result<bool, QueryError> {
         let next = self.chars.peek().map(|(_, next)| *next);
         match (c, next) {
@@ -167,7 +167,7 @@ impl QueryParser<'_> {
         }
     }
 
-    /// Reads what follows a percent sign outside of quotes.
+    /// Reads the letter after a percent sign outside quotes.
     fn place(&mut self, at: usize) -> Result<(), QueryError> {
         let letter = self.chars.next().map(|(_, letter)| letter);
         let shown = format!("%{}", letter.map(String::from).unwrap_or_default());
@@ -199,8 +199,8 @@ impl QueryParser<'_> {
         Ok(())
     }
 
-    /// Reads up to the end of a string or a quoted name. A quote that is doubled ends one and begins the
-    /// next, which comes to the same.
+    /// Reads up to the end of a string or a quoted name. A doubled quote ends one and begins the next, with the same
+    /// result.
     fn quoted(&mut self, at: usize, end: char) -> Result<(), QueryError> {
         let before = self.text.get(..at).unwrap_or_default();
         let is_escape_string = before.ends_with(['e', 'E'])

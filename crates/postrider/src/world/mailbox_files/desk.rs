@@ -18,11 +18,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Messages that are written together, at most: as many as there are workers who bring them.
+/// Maximum number of messages per batch, equal to the number of mailbox workers.
 const BATCH_MAX: usize = 256;
 /// Files that are open for one message: its own, and three directories.
 const FILES_PER_MESSAGE: usize = 4;
-/// A batch that takes longer is slow, in milliseconds: a disk with a queue takes a part of that.
+/// Time after which a batch is slow, in milliseconds. A busy disk needs only a fraction.
 const SLOW_MS: u64 = 1_000;
 /// And for each of its messages so much longer: a disk that is busy is not a mailbox that is slow.
 const SLOW_EACH_MS: u64 = 20;
@@ -30,7 +30,7 @@ const SLOW_EACH_MS: u64 = 20;
 const SUSPECT_MS: u64 = 60_000;
 /// Maximum number of slow mailboxes remembered; at the limit the list is cleared.
 const SUSPECTS_MAX: usize = 10_000;
-/// Writers of those, at most.
+/// Maximum number of writers for slow mailboxes.
 const SUSPECT_WRITERS_MAX: usize = WRITERS_MAX / 2;
 /// Interval at which a writer with waiting jobs checks for slow batches.
 const LOOKED_EVERY: Duration = Duration::from_millis(200);
@@ -48,7 +48,7 @@ pub(super) enum Job {
 }
 
 impl Job {
-    /// In whose turn it is written; `None`: it is of a file that is open, whose turn is now.
+    /// The origin of the message, for fair turns; `None` for a job of an open file, which has its turn now.
     fn origin(&self) -> Option<Origin> {
         match self {
             Job::Deliver { place, .. } | Job::Begin { place, .. } => Some(place.origin),
@@ -56,7 +56,7 @@ impl Job {
         }
     }
 
-    /// Nobody waits for it any more: it was given up, or the shard has ended.
+    /// Returns true if the attempt was abandoned, or the shard has ended.
     fn is_given_up(&self) -> bool {
         match self {
             Job::Begin { answer, .. } => answer.is_closed(),
@@ -87,7 +87,7 @@ struct State {
     turns: FairTurns,
     /// Files in tmp that are written piece by piece; a writer takes one out while it works on it.
     open: BTreeMap<u64, NewMail>,
-    /// The mailboxes of those.
+    /// The mailboxes of open files.
     begun: HashMap<u64, PathBuf>,
     /// Mailboxes that are being written to, by which batch.
     taken: HashMap<PathBuf, u64>,
@@ -170,8 +170,8 @@ impl MailboxWriteQueue {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// Leaves a job. It is dropped, with its answer, when the desk is closed. `None`: all writers hang, and it is
-    /// given up at once.
+    /// Adds a job. It is dropped, with its reply channel, if the queue is closed. Returns `None` if all writers hang;
+    /// the job then fails at once.
     pub(super) fn leave(&self, job: Job) -> Option<JobProgress> {
         let now_ms = self.now_ms();
         let taken = JobProgress::default();
@@ -215,7 +215,7 @@ impl MailboxWriteQueue {
         loop {
             let now_ms = self.now_ms();
             if let Some(batch) = state.pick(now_ms) {
-                // Those that others may work on at the same time.
+                // Wake another writer for the remaining jobs.
                 if !state.waiting.is_empty() && state.has_writer(now_ms) {
                     self.left.notify_one();
                 }
@@ -246,13 +246,13 @@ impl MailboxWriteQueue {
         self.metrics.batches.add(1);
         self.metrics.written.add(delivered);
         self.show(&mut state);
-        // The caller comes back for more; others may be allowed to work since.
+        // The caller returns for more; other writers may be allowed to work now.
         if !state.waiting.is_empty() && state.usual_writers() + 1 < state.pace.writers() {
             self.left.notify_one();
         }
     }
 
-    /// Nothing is left here any more; what was is still done.
+    /// Accepts no more jobs; waiting ones are completed.
     pub(super) fn close(&self) {
         lock(&self.state).is_closed = true;
         self.left.notify_all();
@@ -288,7 +288,7 @@ fn messages_of(files_max: usize) -> usize {
 }
 
 impl State {
-    /// Writers whose number the pace decides.
+    /// Writers counted by the scaling.
     fn usual_writers(&self) -> usize {
         self.under_way.values().filter(|batch| !batch.is_slow && !batch.is_suspect).count()
     }

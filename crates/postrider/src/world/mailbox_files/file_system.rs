@@ -1,4 +1,4 @@
-//! File systems, and which of them can be synced as a whole.
+//! File systems, and the check that syncing one as a whole is reliable.
 
 use super::mounts;
 use rustix::fd::OwnedFd;
@@ -6,7 +6,7 @@ use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
-/// Since this version syncfs tells of errors (syncfs(2)).
+/// First version with errors from syncfs (syncfs(2)).
 const LINUX_MIN: (u32, u32) = (5, 8);
 /// Magic numbers (fstatfs) of ext2, ext3, ext4 and XFS: there syncfs waits until contents and names are on stable
 /// storage. Some other file systems leave that to a program or another machine (FUSE), and some write far more than
@@ -32,8 +32,8 @@ pub(super) trait FileSystems: Send + Sync {
     /// Returns true if the whole file system can be synced, with errors reported.
     fn can_sync_whole(&self, directory: &OwnedFd) -> bool;
 
-    /// Has all that was written to it on stable storage; an error tells of whatever could not be, since
-    /// the directory was opened.
+    /// Syncs all writes of the file system to stable storage. An error covers all failed writes since the directory was
+    /// opened.
     ///
     /// # Errors
     /// Returns the operating system's error.
@@ -60,8 +60,8 @@ impl FileSystems for Mounted {
 
     fn sync_whole(&self, directory: &OwnedFd) -> Result<(), Errno> {
         rustix::fs::syncfs(directory)?;
-        // Of one that was made read-only, as ext4 makes itself when it can't write its journal, syncfs
-        // has nothing to say (Linux, fs/sync.c, sync_filesystem): fsync has, or the mount's flags.
+        // On a file system remounted read-only, as ext4 does after a journal error, syncfs succeeds (Linux, fs/sync.c,
+        // sync_filesystem). fsync fails, and the mount flags show it.
         rustix::fs::fsync(directory)?;
         let flags = rustix::fs::fstatvfs(directory)?.f_flag;
         if flags.contains(StatVfsMountFlags::RDONLY) { Err(Errno::ROFS) } else { Ok(()) }

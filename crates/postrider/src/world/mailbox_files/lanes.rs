@@ -181,7 +181,7 @@ impl Lanes {
         state.lanes.iter().map(shown).collect()
     }
 
-    /// Sees what is mounted now: it counts for mail that comes from now on.
+    /// Reads the mount points, for mail from now on.
     pub(super) fn see_mounts(&self) {
         let mounts = self.file_systems.mount_points();
         let mut state = lock(&self.state);

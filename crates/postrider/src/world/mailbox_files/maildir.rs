@@ -73,7 +73,7 @@ impl Maildir {
     }
 }
 
-/// Makes files and directories, and gives them to whom they belong.
+/// Creates files and directories for an owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileCreator {
     owner: Owner,
@@ -84,7 +84,7 @@ pub(super) struct FileCreator {
 }
 
 impl FileCreator {
-    /// Directories may be searched by whoever may read messages.
+    /// Directories are searchable with the read permission of messages.
     fn of(owner: Owner, mode: u32) -> FileCreator {
         FileCreator { owner, mode, directory_mode: mode | 0o100 | ((mode & 0o044) >> 2) }
     }
@@ -154,7 +154,7 @@ impl FileCreator {
         }
     }
 
-    /// A directory in `directory`, and not what a link leads to.
+    /// Opens a directory in `directory`, without following links.
     fn open(&self, at: &OwnedFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd, MailboxError> {
         rustix::fs::openat(at, name, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(|error| {
             let kind = rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
@@ -177,7 +177,7 @@ impl FileCreator {
             other => other.map_err(io::Error::from)?,
         }
         let made = self.open(at, name, DIRECTORY)?;
-        // Not one that somebody has put in its place meanwhile.
+        // The new directory may have been replaced since.
         if user_of(&made)? == owner::own().user {
             let mode = Mode::from_raw_mode(self.directory_mode);
             rustix::fs::fchmod(&made, mode).map_err(io::Error::from)?;
@@ -186,8 +186,8 @@ impl FileCreator {
         sync(at)
     }
 
-    /// `tmp` of a Maildir or a folder, made with the others if it is missing. It is made last: where it
-    /// is, the others are, even if this was broken off once.
+    /// Opens `tmp` of a Maildir or a folder. If it is missing, creates it with the other directories, as the last, so
+    /// its presence shows that they exist even after an interruption.
     fn tmp(&self, home: &OwnedFd) -> Result<OwnedFd, MailboxError> {
         let tmp = OsStr::new("tmp");
         match self.open(home, tmp, WAY) {
@@ -214,7 +214,7 @@ impl FileCreator {
                 self.tmp(top)?;
                 self.make(top, name)?;
                 let made = self.open(top, name, WAY)?;
-                // By this file Maildir++ tells a folder from a Maildir.
+                // Maildir++ marks a folder by this file.
                 match self.file(&made, "maildirfolder") {
                     Ok(_) | Err(Errno::EXIST) => made,
                     Err(error) => return Err(MailboxError::Io(error.into())),

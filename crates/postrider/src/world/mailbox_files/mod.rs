@@ -47,11 +47,11 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 
-/// An attempt is given up when its file system has not answered for so long.
+/// Timeout of a delivery attempt on a file system that does not respond.
 const ATTEMPT_MAX: Duration = Duration::from_secs(15);
-/// However many others make progress, nobody waits longer than so many times that.
+/// Maximum wait, as a multiple of that timeout, even if other deliveries progress.
 const WAITS_MAX: u32 = 4;
-/// A way to the writers; one per shard.
+/// A handle to the writers; one per shard.
 #[derive(Clone, Debug)]
 pub(crate) struct MailboxFiles(Arc<Lanes>);
 
@@ -77,12 +77,12 @@ impl MailboxThreads {
 }
 
 impl MailboxFiles {
-    /// Sees what is mounted from now on.
+    /// Starts to watch the mount points.
     pub(crate) fn watch(&self, watch: &FileWatch) {
         watch.follow_every(MOUNTS_SEEN_EVERY, &self.0, |lanes| lanes.see_mounts());
     }
 
-    /// Leaves a job at a lane and waits for its answer, as long as the lane answers anybody.
+    /// Adds a job to a lane and waits for its result, as long as the lane makes progress.
     async fn ask<T>(
         &self,
         desk: &MailboxWriteQueue,
@@ -120,7 +120,7 @@ impl MailboxFiles {
 pub(crate) struct LaneWatcher(Weak<Lanes>);
 
 impl LaneWatcher {
-    /// The directories whose disk does not answer, and for how long it has not.
+    /// Directories on disks that do not respond, and the duration.
     fn hanging(&self) -> Vec<(PathBuf, Duration)> {
         let lanes = self.0.upgrade().map(|lanes| lanes.all()).unwrap_or_default();
         let hanging = lanes.into_iter().filter_map(|(place, desk)| Some((place, desk.oldest()?)));
@@ -208,8 +208,8 @@ impl MailboxWriter {
         }
     }
 
-    /// Does what a batch asks for; gives the number of messages delivered. Answers that nobody waits
-    /// for any more (the shard has ended) are dropped.
+    /// Executes a batch; returns the number of messages delivered. Replies to abandoned deliveries (the shard has
+    /// ended) are dropped.
     fn write(&self, batch: &mut Batch) -> u64 {
         let mut open = Maildirs::new();
         let (mut written, mut ended) = (Vec::new(), Vec::new());
@@ -245,8 +245,8 @@ impl MailboxWriter {
                 },
             }
         }
-        // Files that were written in pieces may have been begun long ago: only a sync of their own tells
-        // of all errors since.
+        // Files written in pieces may have been begun long ago; only a sync of the file itself reports all errors
+        // since.
         publish_each(ended) + self.publisher.publish(written)
     }
 

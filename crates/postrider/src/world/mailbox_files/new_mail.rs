@@ -32,7 +32,7 @@ pub(super) struct NewMail {
     maildir: Arc<Maildir>,
     file: File,
     lines: LineEnds,
-    /// The name that it is to have in new.
+    /// Its name in new.
     name: String,
     /// The name that it has in tmp.
     name_in_tmp: String,
@@ -41,8 +41,7 @@ pub(super) struct NewMail {
 }
 
 impl NewMail {
-    /// Begins a file in tmp. `since` is when this server started: what was not written to since then is
-    /// left from before.
+    /// Begins a file in tmp. `since` is the start of this server: an older file is a leftover.
     ///
     /// # Errors
     /// Returns the operating system's error.
@@ -54,13 +53,13 @@ impl NewMail {
         for n in 0..NAMES_MAX {
             let name_in_tmp = numbered(&name, n);
             let file = match maildir.makes.file(&maildir.tmp, &name_in_tmp) {
-                // A leftover of a crash has the same name: it is this message's, and is written anew.
-                // Not over the old file, which the mailbox's user may have linked elsewhere.
+                // A leftover of a crash with the same name belongs to this message, and is replaced. It is not
+                // overwritten, because the mailbox's user may have created further links to it.
                 Err(Errno::EXIST) if is_leftover(&maildir.tmp, &name_in_tmp, since) => {
                     rustix::fs::unlinkat(&maildir.tmp, &name_in_tmp, AtFlags::empty())?;
                     maildir.makes.file(&maildir.tmp, &name_in_tmp)?
                 }
-                // Another server is writing to it, or an attempt of this one that was given up.
+                // Another server, or an abandoned attempt of this one, is writing to it.
                 Err(Errno::EXIST) => continue,
                 other => other?,
             };
@@ -106,7 +105,7 @@ impl NewMail {
         self.put(&out)
     }
 
-    /// Writes what is left of what was appended.
+    /// Writes the remaining output.
     ///
     /// # Errors
     /// Returns the operating system's error.
@@ -141,7 +140,7 @@ impl NewMail {
         let Maildir { top, tmp, new, quota_bytes, counts, .. } = &*self.maildir;
         let mut has_room = quota_bytes.is_none();
         for n in 0..NAMES_MAX {
-            // By its size in its name others add up the mailbox without looking at the file.
+            // From the size in the name, other servers compute the usage without opening the file.
             let name = match quota_bytes {
                 None => numbered(&self.name, n),
                 Some(_) => format!("{},S={}", numbered(&self.name, n), self.bytes),
@@ -164,7 +163,7 @@ impl NewMail {
                     }
                     return Ok(());
                 }
-                // It was delivered before: what was written to tmp is not needed.
+                // It was delivered before; the file in tmp is not needed.
                 Err(Errno::EXIST) if self.is_this(new, &name) => {
                     let _ = rustix::fs::unlinkat(tmp, &self.name_in_tmp, AtFlags::empty());
                     self.is_published = true;
@@ -252,7 +251,7 @@ struct LineEnds {
 }
 
 impl LineEnds {
-    /// Adds what to write for the next piece.
+    /// Adds the output for the next piece.
     fn localise(&mut self, piece: &[u8], out: &mut Vec<u8>) {
         if self.has_cr && !piece.is_empty() && piece[0] != b'\n' {
             out.push(b'\r');

@@ -29,7 +29,7 @@ const REMEMBERED_MAX: usize = 65_536;
 /// No user or group has this number: where it is written it means that nothing is to change (chown(2)).
 const NOBODY: u32 = u32::MAX;
 
-/// Those that were looked up: who they are is asked once, not for each message.
+/// Cached owners, so that a lookup is not needed for each message.
 #[derive(Debug, Default)]
 pub(super) struct Owners(Mutex<BTreeMap<Names, Owner>>);
 
@@ -61,8 +61,7 @@ pub(super) fn own() -> Owner {
     Owner { user: geteuid().as_raw(), group: getegid().as_raw() }
 }
 
-/// Looks for users and groups that don't exist, or whom this process can't give files to.
-///
+/// Finds users and groups that do not exist, or to which this process cannot give files.
 pub(crate) fn check(config: &Config) -> Vec<Problem> {
     let wrong = |of: RouteKeeping<'_>| {
         let why = check_one(&of).err()?;

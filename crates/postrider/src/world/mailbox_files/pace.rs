@@ -7,10 +7,10 @@ pub(super) const WRITERS_MAX: usize = 8;
 const WINDOW_MS: u64 = 500;
 /// A change of this part of the rate, in per cent, is one; less is chance.
 const CHANGE_PERCENT: u64 = 5;
-/// Decisions for which a number that proved best is kept before others are tried again.
+/// Number of decisions for which the best number is kept before a new trial.
 const KEPT_WINDOWS: u32 = 20;
 
-/// Decides from what was delivered.
+/// Decides by throughput.
 #[derive(Debug)]
 pub(super) struct WriterScaling {
     writers: usize,
@@ -18,7 +18,7 @@ pub(super) struct WriterScaling {
     delivered: u64,
     /// Somebody waited for a writer in this window.
     was_short: bool,
-    /// Deliveries per second in the last window, before what was tried since.
+    /// Deliveries per second in the last window, before the current trial.
     last_rate: Option<u64>,
     trial: Trial,
 }

@@ -16,13 +16,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// A message whose file is written, and who waits for it.
+/// A written message, and the channel of its result.
 pub(super) type WrittenMessage = (NewMail, JobReply<()>);
 
-/// File systems whose costs are remembered; then it begins anew.
+/// Maximum number of file systems with cached costs; at the limit the cache is cleared.
 const REMEMBERED_MAX: usize = 64;
 
-/// Makes deliveries of what is written.
+/// Publishes written messages.
 pub(super) struct Publisher {
     file_systems: Arc<dyn FileSystems>,
     /// By the number of the file system.
@@ -105,15 +105,14 @@ impl Publisher {
     }
 }
 
-/// Publishes each with syncs of its own, but for a directory that several of them are in. Gives the
-/// number delivered.
+/// Publishes each message with separate syncs, but syncs a shared directory once. Returns the number delivered.
 pub(super) fn publish_each(written: Vec<WrittenMessage>) -> u64 {
     if written.len() > 1 {
         written.iter().for_each(|(mail, _)| mail.begin_sync());
     }
     let synced = each(written, |mail| Ok(mail.sync()?));
     let published = each(synced, NewMail::publish);
-    // By where they are in memory: all are there until the last message of theirs is answered.
+    // Keyed by address in memory: each Maildir lives until its last message is answered.
     let mut directories = BTreeMap::new();
     let mut delivered = 0;
     for (mail, answer) in published {
@@ -126,8 +125,8 @@ pub(super) fn publish_each(written: Vec<WrittenMessage>) -> u64 {
     delivered
 }
 
-/// Does something to each; gives those with which it went well. Answers that nobody waits for any more
-/// (the shard has ended) are dropped.
+/// Applies an operation to each message; returns those that succeeded. Replies to abandoned deliveries (the shard has
+/// ended) are dropped.
 fn each(
     written: Vec<WrittenMessage>,
     act: impl Fn(&mut NewMail) -> Result<(), MailboxError>,
@@ -135,7 +134,7 @@ fn each(
     let mut left = Vec::with_capacity(written.len());
     for (mut mail, answer) in written {
         if answer.is_closed() {
-            // It was given up, and may have been delivered since.
+            // The attempt was abandoned, and may have been repeated since.
             continue;
         }
         match act(&mut mail) {

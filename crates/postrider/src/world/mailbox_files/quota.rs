@@ -27,9 +27,9 @@ const QUICK: Duration = Duration::from_millis(10);
 const COUNTED_MAX: u64 = 1_000_000;
 /// And for so long at most.
 const COUNT_MAX: Duration = Duration::from_secs(5);
-/// Mailboxes whose sums are remembered; then it begins anew.
+/// Maximum number of cached sums; at the limit the cache is cleared.
 const REMEMBERED_MAX: usize = 10_000;
-/// The folder whose messages don't count.
+/// The folder whose messages do not count.
 const TRASH: &[u8] = b".Trash";
 
 /// Cached usage of mailboxes. An owner may fill a mailbox with files and corrupt `maildirsize`; the cache bounds the
@@ -112,7 +112,7 @@ fn counted(top: &OwnedFd, counts: &Counts) -> Option<QuotaUsage> {
     counted
 }
 
-/// Adds a message to the sum. If that fails it is missing there until somebody counts anew.
+/// Adds a message to the sum. If that fails, it is missing until the next count.
 pub(super) fn add(top: &OwnedFd, counts: &Counts, bytes: u64) {
     counts.add(mailbox_of(top), bytes);
     let flags = OFlags::WRONLY | OFlags::APPEND;
@@ -158,7 +158,7 @@ fn read(top: &OwnedFd, quota_bytes: u64) -> Option<MaildirSize> {
     Some(MaildirSize { bytes, is_fresh: lines == 1 && is_young })
 }
 
-/// Octets and how many lines say so; `None`: it is for another quota, or nonsense.
+/// The sum in octets, and the number of lines; `None` for a different quota or invalid text.
 fn sum_of(text: &str, quota_bytes: u64) -> Option<(u64, usize)> {
     let mut lines = text.strip_suffix('\n')?.split('\n');
     if lines.next()?.strip_suffix('S')?.parse() != Ok(quota_bytes) {
@@ -245,7 +245,7 @@ impl RunningCount {
                     let stat = rustix::fs::statat(&directory, name, flags).ok()?;
                     u64::try_from(stat.st_size).ok()
                 });
-                // One that is gone meanwhile is counted where it is now.
+                // A message that was moved is counted in its new place.
                 if let Some(bytes) = bytes {
                     self.counted.bytes = self.counted.bytes.saturating_add(bytes);
                     self.counted.messages += 1;
@@ -269,7 +269,7 @@ fn directory(at: &OwnedFd, name: &std::ffi::CStr) -> rustix::io::Result<OwnedFd>
     rustix::fs::openat(at, name, flags, Mode::empty())
 }
 
-/// The size that a file name tells: `1.host,S=400:2,S`.
+/// The size in a file name: `1.host,S=400:2,S`.
 fn size_of(name: &[u8]) -> Option<u64> {
     let name = std::str::from_utf8(name).ok()?;
     let name = name.split(':').next()?;

@@ -9,8 +9,7 @@ const EACH_ASSUMED_US: u64 = 400;
 /// Maximum ratio of the time of the whole to that of single syncs. The whole uses less processor and disk, and times on
 /// a busy machine vary by this factor between batches.
 const WHOLE_MAY_TAKE: u64 = 2;
-/// A measurement counts for so long: whoever else writes to the file system may have ended since, or
-/// begun.
+/// Lifetime of a measurement: other programs may have started or stopped writing to the file system since.
 const MEASURED_MS: u64 = 60_000;
 /// Time for which files are synced singly after a failed sync of the whole. The write that failed may belong to any
 /// program, and must not block mail forever.
@@ -32,7 +31,7 @@ struct SyncSample {
 }
 
 impl SyncSample {
-    /// Half of what was known, and half of what is new.
+    /// The mean of the old value and the new sample.
     fn follow(known: &mut Option<SyncSample>, now_ms: u64, us: u64) {
         let us = lately(*known, now_ms).map_or(us, |known| known.midpoint(us));
         *known = Some(SyncSample { us, at_ms: now_ms });
@@ -52,14 +51,14 @@ impl SyncCosts {
             return false;
         }
         let each_us = lately(self.each, now_ms).unwrap_or(EACH_ASSUMED_US);
-        // One who was not asked lately is tried.
+        // A method without a recent measurement is tried.
         lately(self.whole, now_ms)
             .is_none_or(|whole_us| whole_us <= each_us.saturating_mul(WHOLE_MAY_TAKE))
     }
 
     /// Records the time of single syncs for `messages` messages.
     pub(super) fn handle_each(&mut self, now_ms: u64, took_us: u64, messages: usize) {
-        // A few say little of many.
+        // A sample of few messages does not predict many.
         if messages >= WHOLE_MESSAGES_MIN {
             SyncSample::follow(&mut self.each, now_ms, took_us / messages as u64);
         }

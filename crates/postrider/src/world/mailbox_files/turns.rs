@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 /// Neither side is owed more turns.
 const OWED_MAX: i64 = 1_024;
 
-/// Turns while others waited.
+/// Fair turns between waiting clients.
 #[derive(Debug, Default)]
 pub(super) struct FairTurns {
     strangers: mail::Turns<u16, u16, VecDeque<usize>>,
@@ -28,7 +28,7 @@ impl<'a> Walk<'a> {
         turns: &'a mut FairTurns,
         waiting: impl Iterator<Item = (usize, Origin)>,
     ) -> Walk<'a> {
-        // Those that waited before have kept their places; their numbers are others by now.
+        // Jobs that waited before keep their positions, with new index numbers.
         turns.strangers.change_all(|numbers| {
             numbers.clear();
             false

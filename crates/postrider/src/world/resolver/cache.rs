@@ -17,7 +17,7 @@ const ANSWER_BYTES_MAX: usize = 8 * 1024;
 
 /// Maximum lifetime of an answer, regardless of its TTL.
 const POSITIVE_MAX: Duration = Duration::from_secs(86_400);
-/// That there is none: one to three hours have been found to work well (RFC 2308 §5).
+/// Maximum lifetime of a negative answer: one to three hours have been found to work well (RFC 2308 §5).
 const NEGATIVE_MAX: Duration = Duration::from_secs(3 * 3_600);
 
 /// Approximate overhead of the allocator and the map per allocation.
@@ -57,7 +57,7 @@ impl Value {
     }
 }
 
-/// The records, or that there are none.
+/// The records, or a negative answer.
 pub(super) type CachedRecords = Result<Arc<[Value]>, DnsError>;
 
 /// A question.
@@ -82,7 +82,7 @@ struct Slot {
 /// Clones are of one.
 #[derive(Clone)]
 pub(super) struct Cache {
-    /// They weigh what they take.
+    /// Weighted by size in octets.
     recent: Arc<Mutex<Recent<DnsQuestion, Slot>>>,
     answers_max: usize,
     bytes_max: usize,
@@ -114,7 +114,7 @@ impl Cache {
         slot.map_or(Duration::ZERO, |slot| slot.until.saturating_duration_since(now))
     }
 
-    /// Has it asked for the next time. Gives the values that were remembered.
+    /// Removes an answer. Returns the values that were cached.
     pub(super) fn forget(&self, key: &DnsQuestion) -> Arc<[Value]> {
         lock(&self.recent).remove(key).and_then(|slot| slot.answer.ok()).unwrap_or_default()
     }

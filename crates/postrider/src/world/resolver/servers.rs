@@ -43,7 +43,7 @@ pub(super) struct UpstreamResolver {
 struct UpstreamHealth {
     /// Questions in a row that it failed and another server answered.
     failures: u32,
-    /// It is asked after the others until then.
+    /// Queried last until then.
     aside_until: Option<Instant>,
 }
 
@@ -65,7 +65,7 @@ impl UpstreamHealth {
     }
 }
 
-/// All of them.
+/// All name servers.
 pub(super) struct Servers {
     each: Vec<UpstreamResolver>,
     /// Number of attempts per server for one query.
@@ -97,11 +97,11 @@ impl Servers {
         Ok(Servers { each, rounds: config.attempts.max(1), console })
     }
 
-    /// Asks one server after the other, until one answers; that something does not exist is an answer. A failure
-    /// is held against a server only where another one answers the same question: zones fail too.
+    /// Queries one server after the other until one answers; a negative answer counts. A failure counts against a
+    /// server only if another one answers the same query, because zones fail too.
     ///
     /// # Errors
-    /// What went wrong with the first; what this machine lacks.
+    /// Returns the error of the first server, or an exhaustion of this machine.
     pub(super) async fn ask<T>(
         &self,
         question: impl AsyncFn(&UpstreamResolver) -> Result<T, NetError>,
@@ -112,7 +112,7 @@ impl Servers {
         for _ in 0..self.rounds {
             for &number in &order {
                 let mut answer = question(&self.each[number]).await;
-                // RFC 7766 §6.2.4: what was asked over a connection that ended is asked again.
+                // RFC 7766 §6.2.4: repeat queries of a closed connection.
                 if answer.as_ref().is_err_and(was_cut_off) {
                     answer = question(&self.each[number]).await;
                 }
@@ -176,10 +176,10 @@ impl Servers {
     }
 }
 
-/// The name servers of `config`, or those of the system.
+/// The name servers of `config`, or of the system.
 ///
 /// # Errors
-/// Why there are none.
+/// Returns the reason if there is no name server.
 pub(super) fn servers(
     config: &config::Dns,
     system: &System,
@@ -234,7 +234,7 @@ fn set_options(options: &mut ResolverOpts, config: &config::Dns) {
     options.timeout = config.timeout;
     // A server is asked once, then comes the next one: see `Servers::ask`.
     options.attempts = 0;
-    // It would count answers, however large they are: what is remembered is in `cache`.
+    // The library's cache would count answers of any size; ours is in `cache`.
     options.cache_size = 0;
     options.num_concurrent_reqs = 1;
     // A search list would turn a missing domain into one of our own.
@@ -246,7 +246,7 @@ fn set_options(options: &mut ResolverOpts, config: &config::Dns) {
 /// Returns true if the connection ended before the answer. All its pending queries fail then, though the server may
 /// have closed it because of one query, or as idle.
 fn was_cut_off(error: &NetError) -> bool {
-    // The library's words for those that it waited for over one connection.
+    // The library's text for queries pending on a closed connection.
     error.is_connection_closed() || matches!(error, NetError::Message("receiver was canceled"))
 }
 

@@ -40,7 +40,7 @@ impl ResolverFiles {
 /// Contents of the files.
 #[derive(Clone)]
 pub(super) struct System {
-    /// Or why there are none.
+    /// `Err` with the reason if there are no servers.
     pub(super) servers: Result<Vec<NameServerConfig>, String>,
     pub(super) hosts: Arc<Hosts>,
 }
@@ -58,7 +58,7 @@ impl System {
             .map(|config| config.name_servers)
             .map_err(|error| format!("{}: {error}", path.display()));
         let mut hosts = Hosts::default();
-        // A system without that file, or with a damaged one, has no names of its own.
+        // A missing or damaged file means no local names.
         if let Ok(bytes) = read(&places.hosts) {
             let _ = hosts.read_hosts_conf(&*bytes);
         }
@@ -84,7 +84,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 pub(super) fn first(places: &ResolverFiles) -> (System, ResolverFileWatch) {
     let of_thread = places.clone();
     let read = waited_for(START_MAX, move || {
-        // Before they are read: what is written in between is noticed then.
+        // Take the stamps before the reads, so that a change in between is noticed.
         let seen = of_thread.seen();
         (System::read(&of_thread), seen)
     });

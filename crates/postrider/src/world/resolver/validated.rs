@@ -88,7 +88,7 @@ impl ValidatingResolver {
         Ok(Vouched { answer, is_secure: self.is_secure(response) })
     }
 
-    /// The records, or that there are none, and how long that counts.
+    /// The records or a negative answer, and the lifetime.
     pub(super) async fn mx(&self, domain: &str) -> (Result<Vouched<Vec<Mx>>, DnsError>, Duration) {
         let name = match absolute(domain) {
             Ok(name) => name,

@@ -12,7 +12,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SendingAddress {
     pub(super) address: IpAddr,
-    /// The name that is said in EHLO, in ASCII.
+    /// The EHLO name in ASCII.
     pub(super) ehlo: String,
     /// Its owner in the configuration, for people.
     pub(super) of: String,

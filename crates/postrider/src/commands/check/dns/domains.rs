@@ -1,4 +1,4 @@
-//! Domains in whose name mail is sent.
+//! Checks of the domains that appear as senders.
 
 use super::addresses::SendingAddress;
 use super::finding::{Finding, Severity, txt};
@@ -6,16 +6,16 @@ use super::senders::{CheckContext, Identity, senders};
 use auth::dmarc::{self, Published};
 use auth::records::{Family, Records};
 
-/// Hosts of a domain whose addresses are looked at.
+/// Maximum number of a domain's hosts to look up.
 const HOSTS_MAX: usize = 5;
 
-/// A domain in whose name mail is sent.
+/// A domain that appears as sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AuditedDomain {
     pub(super) domain: String,
     /// It stands in From: its signatures and its policy count.
     pub(super) is_author: bool,
-    /// The domains in whose names its mail is signed.
+    /// The domains that sign its mail.
     pub(super) signers: Vec<String>,
 }
 
