@@ -9,13 +9,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Accept and throw away.
+/// Accept and discard mail.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct DiscardText {
-    /// Throw away when the message arrives: recipients of this route are never written to the spool.
-    /// Otherwise they are queued and then discarded, as the other channels deliver, with all that
-    /// goes with it: events, reports of success, holds by an operator.
+    /// Discard a message on arrival: recipients of this route are never written to the spool. Otherwise they are queued
+    /// and then discarded, with everything that a delivery has: events, success reports, holds by an operator.
     before_queue: bool,
 }
 

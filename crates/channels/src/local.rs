@@ -101,9 +101,9 @@ async fn deliver_each<W: World, S: Settings>(
     }
 }
 
-/// Reports to the slot whether this machine can deliver: a full or missing disk suspends the route, as a peer that
-/// refuses everything does, instead of deferring each message by itself. A series of mailboxes that can't be written
-/// does the same, but later. A mailbox that is full, or that returns a message, counts as working.
+/// Reports to the slot whether this machine can deliver. A full or missing disk suspends the route, like a peer that
+/// refuses everything, instead of deferring each message by itself. A series of mailboxes that can't be written does
+/// the same, but later. A mailbox that is full, or that returns a message, counts as working.
 fn tell_bearing<W: World>(slot: &Slot<W>, result: &Result<Reply, Failure>) {
     match result {
         // RFC 3463 §3.3: X.2 is the mailbox, X.2.2 a full one.

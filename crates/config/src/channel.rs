@@ -156,20 +156,19 @@ impl PartialEq for dyn Settings {
     }
 }
 
-/// What happens to 8-bit content when the peer does not offer 8BITMIME (RFC 6152).
+/// Action for 8-bit content if the peer does not offer 8BITMIME (RFC 6152).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EightBit {
-    /// It is encoded on the way out (quoted-printable or base64) where its MIME structure allows
-    /// it, and returned with 5.6.3 where not: when it is signed, for one. Lines over 998 octets,
-    /// which many peers refuse, are encoded, wrapped or (of the header) folded, too, towards every
-    /// peer, part by part, and left as they are where that can't be done. Signatures of the body
-    /// (DKIM) don't outlive it.
+    /// Encode it for sending (quoted-printable or base64) if the MIME structure permits, otherwise bounce the message
+    /// with 5.6.3, for example a signed one. Lines over 998 octets, which many peers reject, are encoded, wrapped or
+    /// (in the header) folded for all peers, part by part; parts that do not permit this stay unchanged. Encoding
+    /// breaks signatures of the body (DKIM).
     #[default]
     Encode,
-    /// The message is returned with 5.6.3.
+    /// Bounce the message with 5.6.3.
     Fail,
-    /// It is sent all the same; nearly every peer takes it.
+    /// Send it unchanged. Nearly all peers accept it.
     AsIs,
 }
 

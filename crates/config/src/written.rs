@@ -23,78 +23,75 @@ pub use table::{Rewrite, TableCacheText, TableRefText, TableText};
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct FileText {
-    /// The name this server goes by in its greeting, in EHLO, in Received fields and in the
-    /// reports it sends. It should be the name that DNS gives for the address it sends from.
-    /// Without it: the machine's host name.
+    /// Name of this server in its greeting, in EHLO, in Received fields and in its reports. It should be the DNS name
+    /// of the address that the server sends from. Default: the machine's host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// Where mail for `<postmaster>` goes, which every server accepts (RFC 5321 §4.5.1). Without
-    /// it: postmaster at `hostname`. If no route covers that address the mail is kept in the
-    /// Maildir `postmaster` in the first spool directory, 50 MiB at most.
+    /// Destination of mail for `<postmaster>`, which every server must accept (RFC 5321 §4.5.1). Default: postmaster at
+    /// `hostname`. If no route has this address, the mail is stored in the Maildir `postmaster` in the first spool
+    /// directory, up to 50 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub postmaster: Option<String>,
-    /// Addresses at which this server is reached from outside though they are not its own: those of
-    /// a NAT or proxy before it. An MX host with one of them, or with an address that a listener
-    /// has, is this server: mail is not sent there, nor to hosts that are less preferred.
+    /// External addresses of this server at a NAT or proxy in front (Postfix's `proxy_interfaces`). An MX host with one
+    /// of these addresses, or with the address of a listener, is this server. No mail is sent to it, nor to less
+    /// preferred hosts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "title": "address" }))]
     pub proxy_addresses: Vec<String>,
-    /// How many shards (threads that each own their sessions and queues) run. Without it: one per
-    /// CPU core. For experiments; changed only by a restart.
+    /// Number of shards (threads with separate sessions and queues). Default: one per CPU core. For experiments;
+    /// changed only by a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 256))]
     pub shards: Option<u16>,
-    /// Where accepted mail is kept until it is delivered.
+    /// Storage of accepted mail until delivery.
     pub spool: SpoolText,
-    /// TLS of clients, on all listeners together.
+    /// TLS of clients, for all listeners together.
     pub tls: TlsText,
     /// Certificates of this server, for TLS on listeners.
     pub certificate: Vec<CertificateText>,
-    /// Where mail comes in. At least one.
+    /// Listeners for incoming mail. At least one.
     pub listener: Vec<ListenerText>,
-    /// Where mail goes. At least one; the first that matches the recipient's domain wins.
+    /// Destinations of mail. At least one; the first with the recipient's domain is used.
     pub route: Vec<RouteText>,
-    /// At what pace `mx` routes send to whom: files in order, of which later ones win; `"builtin"` is
-    /// what this program knows of mailbox providers itself. Without any only the routes' own keys hold. See
-    /// `docs/shaping.md`.
+    /// Traffic shaping for `mx` routes: files in order, later ones taking precedence; `"builtin"` is the built-in
+    /// knowledge of mailbox providers. Default: only the keys of routes apply. See `docs/shaping.md`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "title": "file, or `builtin`" }))]
     pub shaping: Vec<String>,
-    /// From where mail is sent, for pools.
+    /// Local addresses to send from, for pools.
     pub source: Vec<SourceText>,
-    /// Sources that the mail of a route is spread over.
+    /// Pools of sources, for routes.
     pub pool: Vec<PoolText>,
-    /// Whose mail it is, where several send.
+    /// Tenants, if several parties send mail.
     pub tenant: Vec<TenantText>,
-    /// Lookup tables, which other sections refer to by their names.
+    /// Lookup tables, referred to by name.
     pub table: Vec<TableText>,
-    /// When a delivery that failed for now is tried again.
+    /// Retries after temporary failures.
     pub retry: RetryText,
-    /// What senders are told of the fate of their mail (delivery status notifications, RFC 3464).
+    /// Delivery status notifications to senders (RFC 3464).
     pub reports: ReportsText,
-    /// How names are resolved for `mx` routes and host names.
+    /// DNS lookups for `mx` routes and host names.
     pub dns: DnsText,
     /// The administration interface.
     pub admin: AdminText,
-    /// The console log: what the program has to say about itself.
+    /// The console log.
     pub log: LogText,
-    /// The sections that others own, by their keys.
+    /// The sections that other crates define, by their keys.
     #[serde(flatten)]
     #[schemars(skip)]
     pub others: toml::Table,
 }
 
-/// TLS of clients, on all listeners together.
+/// TLS of clients, for all listeners together.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsText {
-    /// TLS handshakes with clients under way at once. Beyond nine tenths of it one more has to give way
-    /// for each that begins, unless its client may relay or was a user lately; where none has to,
-    /// STARTTLS is answered with 454 4.7.0, and on a listener with implicit TLS the connection is closed.
+    /// Maximum number of concurrent TLS handshakes with clients. From nine tenths on, each new handshake ends another
+    /// one, except those of clients that may relay or logged in recently. If none can be ended, STARTTLS gets 454
+    /// 4.7.0, and a connection with implicit TLS is closed.
     #[schemars(range(min = 10, max = 1_000_000))]
     pub max_handshakes: u32,
-    /// So long before a certificate of this server ends a warning is logged, once a day. `"0s"`:
-    /// never.
+    /// Time before the expiry of a certificate from which on a warning is logged once a day. `"0s"` for never.
     pub expiry_warning: DurationText,
 }
 
@@ -104,48 +101,46 @@ impl Default for TlsText {
     }
 }
 
-/// Where accepted mail is kept until it is delivered.
+/// Storage of accepted mail until delivery.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpoolText {
-    /// The spool directory. Changed only by a restart, like all of this section.
+    /// The spool directory. This and all other keys of this section take effect only after a restart.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Several spool directories, one per disk, instead of `path`. The load is spread over them.
-    /// Without either: `/var/spool/postrider`.
+    /// Several spool directories, one per disk, instead of `path`. Mail is spread over them. Default:
+    /// `/var/spool/postrider`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paths: Option<Vec<String>>,
-    /// What "250 accepted" promises.
+    /// Guarantee of a 250 reply to a message.
     pub durability: Durability,
-    /// The number of this server among those that share work: part of every message id.
+    /// Number of this server in a cluster, part of every message id.
     pub node: u16,
     /// Size of one segment file of the log.
     pub segment_bytes: SizeText,
-    /// How many segments are kept ready, beside the one that is reserved for
-    /// settling when the disk is full.
+    /// Number of spare segments, in addition to one that is reserved for settling when the disk is full.
     #[schemars(range(min = 1, max = 64))]
     pub spare_segments: u16,
-    /// New mail is answered with 452 4.3.1 while less than this, or less than `segment_bytes`, is
-    /// free on the spool's disk.
+    /// Minimum free space on the spool's disk. With less than this or `segment_bytes`, new mail gets 452 4.3.1.
     pub min_free_bytes: SizeText,
-    /// A message longer than this gets a file of its own instead of a place in the log.
+    /// Size above which a message is stored in a separate file instead of the log.
     pub blob_bytes: SizeText,
-    /// How many recipients may be delivered but not yet recorded as delivered on disk: at most
-    /// this many (and those being transmitted) are sent twice after a crash.
+    /// Maximum number of recipients delivered but not yet recorded as delivered on disk. After a crash, at most these
+    /// and the deliveries in progress are sent twice.
     #[schemars(range(min = 1))]
     pub unsettled_max: u32,
-    /// How many recipients may be queued; beyond it new mail is answered with 452 4.3.1. Each
-    /// takes up to 200 bytes of memory. The last tenth is for clients that may relay; from half of it on a stranger's
-    /// network has one in 500 of them, and its IPv4 /24 or IPv6 /48 one in 50 (`docs/limits.md`).
+    /// Maximum number of recipients in the queue; further mail gets 452 4.3.1. Each takes up to 200 bytes of memory.
+    /// The last tenth is reserved for clients that may relay. If the queue is more than half full, a network of other
+    /// clients may have one in 500, and its IPv4 /24 or IPv6 /48 one in 50 (`docs/limits.md`).
     #[schemars(range(min = 1))]
     pub queue_recipients_max: u32,
-    /// Life of a message that a check, an access rule, a policy service or a milter holds and nobody
-    /// releases. Then it is returned, if its client might relay or SPF or DKIM passed for its sender's
-    /// domain, and removed otherwise. Holds of an operator do not end.
+    /// Lifetime of a message held by a check, an access rule, a policy service or a milter. If it is not released by
+    /// then, it is bounced if its client might relay, or SPF or DKIM passed for the sender's domain; otherwise it is
+    /// removed. Holds by an operator have no limit.
     pub hold_for: DurationText,
-    /// Memory for message bodies of all sessions together; what does not fit is written to disk
-    /// early and read again when its turn comes. A quarter as much keeps what was received last, and
-    /// a quarter as much is for what deliveries read back, which wait for it in turn.
+    /// Memory for message bodies of all sessions together. Bodies that do not fit are written to disk early and read
+    /// again for delivery. A quarter as much is used to cache recently received messages, and another quarter for
+    /// messages that deliveries read back.
     pub body_memory_bytes: SizeText,
 }
 
@@ -168,37 +163,36 @@ impl Default for SpoolText {
     }
 }
 
-/// What "250 accepted" promises.
+/// Guarantee of a 250 reply to a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// The message is on stable storage: it survives a power cut.
+    /// The message is on stable storage and survives a power failure.
     #[default]
     Sync,
-    /// The operating system has the message: it survives a crash of this program only.
+    /// The operating system has the message; it survives a crash of this program only.
     Os,
-    /// The message is in memory: it survives nothing. For measuring.
+    /// The message is in memory only. For benchmarks.
     Memory,
 }
 
-/// When a delivery that failed for now is tried again, and when it is given up.
+/// Retries after temporary failures, and expiry.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RetryText {
-    /// Wait before the second attempt.
+    /// Delay before the second attempt.
     pub first: DurationText,
-    /// Each wait is the one before times this.
+    /// Factor by which each delay is longer than the previous one.
     #[schemars(range(min = 1.0, max = 100.0))]
     pub factor: f64,
-    /// No wait is longer than this.
+    /// Maximum delay between two attempts.
     pub longest: DurationText,
-    /// Each wait is made longer or shorter at random by up to this share, so that messages that
-    /// failed together do not come back together.
+    /// Random variation of each delay, as a share, so that messages that failed together are not retried together.
     #[schemars(range(min = 0.0, max = 0.5))]
     pub jitter: f64,
-    /// A message this old is returned to its sender.
+    /// Age at which a message expires and is bounced.
     pub give_up_after: DurationText,
-    /// A sender is told once that the message is delayed when it is this old. `"0"`: never.
+    /// Age at which the sender gets a delay warning, once. `"0"` for never.
     pub warn_after: DurationText,
 }
 
@@ -215,33 +209,31 @@ impl Default for RetryText {
     }
 }
 
-/// How names are resolved.
+/// DNS lookups.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DnsText {
-    /// Name servers as `address` or `address:port`. Without any: those in `/etc/resolv.conf`, which is read anew
-    /// within seconds when it changes, as `/etc/hosts` is. They are asked in this order until one answers; one that
-    /// fails (no answer, SERVFAIL, REFUSED and the like) what another one answers is asked last for 5 s, and for up
-    /// to 5 min where it goes on failing.
+    /// Name servers as `address` or `address:port`, tried in this order. Default: those in `/etc/resolv.conf`, which is
+    /// read again within seconds after a change, like `/etc/hosts`. A server that fails (no reply, SERVFAIL, REFUSED or
+    /// similar) although another one answers is tried last for 5 s, and for up to 5 min if it keeps failing.
     #[schemars(extend("items" = { "type": "string", "title": "name server" }))]
     pub servers: Vec<String>,
-    /// Wait for one answer.
+    /// Timeout for a reply.
     pub timeout: DurationText,
-    /// How often each server is asked a question before the lookup fails for now.
+    /// Number of queries to each server before a lookup fails temporarily.
     #[schemars(range(min = 1, max = 20))]
     pub attempts: u8,
-    /// How many answers are remembered.
+    /// Maximum number of cached answers.
     pub cache_max: u32,
-    /// The memory that they may take all together, whichever bound is met first. An answer of more than 8 KiB
-    /// is not remembered.
+    /// Maximum memory for cached answers. Answers over 8 KiB are not cached.
     pub cache_bytes: SizeText,
-    /// Lookups under way at once, over all shards; the rest waits in line. Fewer where the limit
-    /// of open files is low: each takes up to six, and all together an eighth of them at most.
+    /// Maximum number of concurrent lookups, over all shards; further ones wait. Lower if the limit of open files is
+    /// low: each lookup uses up to six, and all together at most an eighth of the limit.
     #[schemars(range(min = 1, max = 65_536))]
     pub max_lookups: u32,
-    /// The name servers validate answers by DNSSEC, and nobody can change what they say of it (the AD
-    /// bit) on the way here: what `tls = "dane"` rests on. Without it no answer counts as secure, wherever
-    /// they are: many a server on this machine only passes on what it is told.
+    /// The name servers validate DNSSEC, and the path to them is trusted, so that their AD bit is reliable. Required by
+    /// `tls = "dane"`. Default: no answer counts as secure, even from a local server, because many of these forward
+    /// queries without validation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validating: Option<bool>,
 }
@@ -264,13 +256,13 @@ impl Default for DnsText {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct AdminText {
-    /// Address and port that serve `/metrics` (Prometheus) and `/healthz` over HTTP. There is no
-    /// authentication: keep it on a loopback address or behind a firewall. Without it: not served.
+    /// Address and port of the HTTP server for `/metrics` (Prometheus) and `/healthz`. It has no authentication, so use
+    /// a loopback address or a firewall. Default: off.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "address:port"))]
     pub address: Option<String>,
-    /// The Unix socket that `postrider queue` and `postrider reload` talk to; only its owner may
-    /// use it. Without it: `control.sock` in the first spool directory.
+    /// Unix socket for `postrider queue` and `postrider reload`, accessible to its owner only. Default: `control.sock`
+    /// in the first spool directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub control: Option<String>,
 }
@@ -279,60 +271,56 @@ pub struct AdminText {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogText {
-    /// What is worth a line.
+    /// Minimum level of logged events.
     pub level: LogLevel,
 }
 
-/// What is worth a line on the console.
+/// Level of a console line.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Only what an operator must act on.
+    /// Errors that require action by an operator.
     Error,
-    /// What an operator should look into.
+    /// Also problems that an operator should check.
     Warn,
-    /// Starting, stopping, reloading, and what changed.
+    /// Also start, stop, reload and other changes.
     #[default]
     Info,
-    /// Each session and attempt.
+    /// Also each session and delivery attempt.
     Debug,
-    /// Each command and reply.
+    /// Also each command and reply.
     Trace,
 }
 
-/// A certificate of this server, for TLS on listeners. Clients choose by the name that they ask for
-/// (SNI); the first is for those that ask for none, or for one that no certificate has. Two of the
-/// same names with keys of two kinds (RSA and ECDSA) stand beside each other: the client takes what
-/// it knows, ECDSA first. Files that change are read anew within seconds; what can't be used is told, and the
-/// one before stays.
+/// A certificate of this server, for TLS on listeners. It is selected by the server name in the handshake (SNI); the
+/// first is used for clients without SNI or with an unknown name. Two certificates for the same names with RSA and
+/// ECDSA keys can coexist, with ECDSA preferred if the client supports it. Changed files are read again within seconds;
+/// if they are unusable, an error is logged and the previous certificate stays in use.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CertificateText {
-    /// The names that it is shown for: `mx.example.org`, or `*.example.org` for each name one label
-    /// longer. Required.
+    /// Names of the certificate: `mx.example.org`, or `*.example.org` for all names one label longer. Required.
     #[schemars(extend("items" = { "type": "string", "title": "domain" }))]
     pub names: Vec<String>,
-    /// The file with the certificate and those that lead from it to a root, in PEM. Required
-    /// without `acme`.
+    /// File with the certificate and its intermediate certificates in PEM. Required without `acme`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chain: Option<String>,
-    /// The file with its private key, in PEM, without a password. Required without `acme`.
+    /// File with the private key in PEM, without a passphrase. Required without `acme`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The certificate is ordered from the authority of `[acme]`, for `names`, and renewed in time. Before
-    /// the first has come, the server starts without it.
+    /// Order the certificate for `names` from the authority of `[acme]`, and renew it in time. The server starts
+    /// without it before the first one is issued.
     pub acme: bool,
-    /// Of what kind its key is, with `acme`. Without it: `"ecdsa"`.
+    /// Key type, with `acme`. Default: `"ecdsa"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_type: Option<KeyType>,
-    /// With `acme`: the key stays the same when the certificate is renewed, so that TLSA records about the
-    /// key (`3 1 1`) go on being true.
+    /// With `acme`: keep the key at renewals, so that TLSA records for the key (`3 1 1`) stay valid.
     pub reuse_key: bool,
 }
 
-/// Kinds of keys that certificates are made for.
+/// Key type of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyType {
@@ -343,34 +331,34 @@ pub enum KeyType {
     Rsa,
 }
 
-/// Whose mail it is, where several send: what each may have.
+/// A tenant: a party that sends mail, and its limits.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TenantText {
-    /// Its name, for logs, metrics, events and steering fields; `"*"` is every tenant that is not listed, each
-    /// with limits of its own. Required.
+    /// Its name, for logs, metrics, events and steering fields. `"*"` stands for every tenant that is not listed, each
+    /// with separate limits. Required.
     pub name: String,
-    /// Users whose mail is always its: they may use no other tenant, and others that log in may not use it.
+    /// Users of this tenant. They can't use another tenant, and no other logged-in user can use this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "title": "user" }))]
     pub logins: Vec<String>,
-    /// The pool that its mail is sent from, instead of the route's.
+    /// Pool to send its mail from, instead of the route's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Its part of a next hop that other tenants send to as well, beside their weights.
+    /// Share of a next hop that several tenants send to, relative to their weights.
     #[schemars(range(min = 1, max = 1_000))]
     pub weight: u32,
-    /// How fast it may send, over all next hops: rates such as `"500/s"`, `"50/m"`, `"5_000/h"`, `"20_000/d"`,
-    /// each spread evenly; all of them hold.
+    /// Maximum rates over all next hops, for example `"500/s"`, `"50/m"`, `"5_000/h"`, `"20_000/d"`. Each is spread
+    /// evenly, and all apply.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "title": "rate" }))]
     pub rate: Vec<String>,
-    /// How many of its recipients may be queued; what comes beyond is answered with 452 4.3.1. Without it only
-    /// `spool.queue_recipients_max` holds.
+    /// Maximum number of its recipients in the queue; further ones get 452 4.3.1. Default: only
+    /// `spool.queue_recipients_max` applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub queued_max: Option<u32>,
-    /// What becomes of its mail when nobody signs it.
+    /// Action for its unsigned mail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsigned: Option<Unsigned>,
 }
@@ -389,13 +377,13 @@ impl Default for TenantText {
     }
 }
 
-/// What becomes of mail that nobody signs.
+/// Action for unsigned mail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Unsigned {
-    /// It is sent as it is.
+    /// Send it unsigned.
     #[default]
     Send,
-    /// 550 5.7.20.
+    /// Reject it with 550 5.7.20.
     Refuse,
 }

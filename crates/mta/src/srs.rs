@@ -6,19 +6,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The Sender Rewriting Scheme: what an alias sends on from a sender of a domain that is not ours to a
-/// recipient whose domain is not ours gets a sender here, which this server may send for (SPF). Reports
-/// to such a sender are led back to the original one, for 21 days. Ours are the domains that a route
-/// names, but for those of `mx` routes. Without `domain` and `secret_file` senders stay as they are.
+/// The Sender Rewriting Scheme for forwarded mail. If an alias forwards mail from a foreign sender to a foreign
+/// recipient, the sender is rewritten to an address of this server, for which SPF passes. Bounces to it are forwarded
+/// to the original sender, for 21 days. All domains are foreign except those named by routes other than `mx`. Default:
+/// off, without `domain` and `secret_file`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SrsText {
-    /// The domain of rewritten senders. Its MX must lead here; no route needs to name it.
+    /// Domain of rewritten senders. Its MX must be this server; no route needs to name it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// A file with secrets, one on a line: the first signs, all are good for what was signed before.
-    /// Read at the start and at each reload; also `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`. Servers
-    /// that stand for each other have the same.
+    /// File with secrets, one per line. The first is used for new addresses; addresses made with any listed secret are
+    /// accepted. Read at start and at each reload; also `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`. Servers that
+    /// back up each other need the same secrets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<String>,
 }

@@ -90,13 +90,12 @@ fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// What peers' refusals mean: each gets a class, which events, metrics and `postrider queue` name. See
-/// `docs/classes.md`; `postrider classify` shows what becomes of a reply.
+/// Classification of peers' replies. Each deferral or rejection gets a class, shown in events, metrics and `postrider
+/// queue`. See `docs/classes.md`; `postrider classify` shows the class of a reply.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ClassesText {
-    /// Files with rules that go before those that are built in, in order. Read at the start and at each
-    /// reload.
+    /// Files with rules that take precedence over the built-in ones, in order. Read at start and at each reload.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "title": "path" }))]
     pub(crate) files: Vec<String>,

@@ -7,24 +7,24 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// An OAuth 2.0 server that is asked whose a token is (RFC 7662).
+/// OAuth 2.0 token introspection (RFC 7662).
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct IntrospectionText {
-    /// Its introspection endpoint, `https://…`; `http://` only at a loopback address. Required.
+    /// The introspection endpoint, `https://…`; `http://` is accepted for a loopback address only. Required.
     url: String,
-    /// As whom it is asked (RFC 6749 §2.3.1). Required.
+    /// Client id of this server (RFC 6749 §2.3.1). Required.
     client_id: String,
-    /// File whose first line is the secret for that. It is read at each question. Also
-    /// `env:NAME` or `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`. Required.
+    /// File with the client secret in its first line, read for each request. Also `env:NAME` or
+    /// `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     secret_file: Option<PathBuf>,
-    /// The member of its answer that has the user's name: `username`, `sub`, `email`.
+    /// The member of the response that contains the user name: `username`, `sub`, `email`.
     user_claim: String,
-    /// A token must be good for this (one of the words in `scope`). Without it: for anything.
+    /// Scope that a token must have (one entry of `scope`). Default: any.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
-    /// PEM file with the certificates that the server's must be signed by; without it the system's.
+    /// PEM file with the certificate authorities for the server's certificate. Default: those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca_file: Option<PathBuf>,
 }

@@ -7,31 +7,30 @@ use mta::seams::LoginServer;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How a user may prove who he is.
+/// SASL mechanism for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum MechanismText {
-    /// RFC 4616: the password is sent.
+    /// RFC 4616: the client sends the password.
     Plain,
-    /// The same in an older form; some clients have no other.
+    /// An older form of PLAIN, the only one that some clients have.
     Login,
     /// RFC 7677: the password is not sent.
     #[serde(rename = "scram-sha-256")]
     ScramSha256,
-    /// The same, bound to the encrypted connection (RFC 9266, `tls-exporter`): nobody can sit in between.
-    /// TLS 1.3 only, and offered only there; passwords in a table. It wants `scram-sha-256` beside it.
+    /// The same with channel binding (RFC 9266, `tls-exporter`), which detects a man in the middle. Offered over TLS
+    /// 1.3 only, and only with passwords in a table. Requires `scram-sha-256` in the list.
     #[serde(rename = "scram-sha-256-plus")]
     ScramSha256Plus,
-    /// RFC 7628: a token of an OAuth 2.0 server is sent (`introspection`, or Dovecot's).
+    /// RFC 7628: the client sends a token of an OAuth 2.0 server (`introspection`, or Dovecot's).
     #[serde(rename = "oauthbearer")]
     OauthBearer,
-    /// The same as Google and Microsoft have it.
+    /// The same in the form of Google and Microsoft.
     #[serde(rename = "xoauth2")]
     Xoauth2,
-    /// RFC 4422 appendix A: the certificate that was shown in the TLS handshake says who it is
-    /// (`client_certificates`).
+    /// RFC 4422 appendix A: the user is identified by the client certificate (`client_certificates`).
     External,
-    /// RFC 5802: the same as `scram-sha-256` with an older hash. Here and below: Dovecot's.
+    /// RFC 5802: `scram-sha-256` with an older hash. This and the following mechanisms are available with Dovecot only.
     #[serde(rename = "scram-sha-1")]
     ScramSha1,
     /// RFC 2195, from before TLS.

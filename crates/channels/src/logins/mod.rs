@@ -16,41 +16,40 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who knows users and their passwords: one of these.
+/// Source of users and passwords. Exactly one key is set, or `introspection` in addition.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LoginsText {
-    /// The name of the table from users to their stored passwords, as `doveadm pw` and `mkpasswd` print
-    /// them: `{ARGON2ID}$argon2id$…`, `{BLF-CRYPT}$2y$…`, `{SHA512-CRYPT}$6$…`,
-    /// `{SHA256-CRYPT}$5$…`, `{SCRAM-SHA-256}…`, `{PLAIN}…`; names of crypt(3)'s forms may be left
-    /// out. Where its entries have named values it is the one named `password`.
+    /// Name of the table with stored passwords by user, as printed by `doveadm pw` and `mkpasswd`:
+    /// `{ARGON2ID}$argon2id$…`, `{BLF-CRYPT}$2y$…`, `{SHA512-CRYPT}$6$…`, `{SHA256-CRYPT}$5$…`, `{SCRAM-SHA-256}…`,
+    /// `{PLAIN}…`. The scheme of crypt(3) hashes may be left out. If the entries have named values, the value
+    /// `password` is used.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<String>,
-    /// The name of a table of kind `ldap` that finds a user's entry: a password is his if the directory
-    /// lets him bind with it (RFC 4513 §5.1.3).
+    /// Name of a table of kind `ldap` that finds the user's entry. The password is verified by a bind as that entry
+    /// (RFC 4513 §5.1.3).
     #[serde(skip_serializing_if = "Option::is_none")]
     ldap: Option<String>,
-    /// Where Dovecot's authentication server listens for clients (`auth-client`): the path of a socket,
-    /// or a host and port, which nobody else may listen to.
+    /// Dovecot's authentication socket for clients (`auth-client`): the path of a Unix socket, or a host and port. No
+    /// other program may be able to listen there.
     #[serde(skip_serializing_if = "Option::is_none")]
     dovecot: Option<String>,
-    /// The OAuth 2.0 server that says whose tokens are (OAUTHBEARER, XOAUTH2): beside `table` or `ldap`, or
-    /// alone.
+    /// An OAuth 2.0 server that verifies tokens (OAUTHBEARER, XOAUTH2), alone or in addition to `table` or `ldap`.
     #[serde(skip_serializing_if = "Option::is_none")]
     introspection: Option<IntrospectionText>,
-    /// Iterations of the salts that SCRAM shows for users of whom none is stored: those whose passwords are
-    /// in clear, and those who don't exist. Without it: 4096 for the former, what most users of the table
-    /// have for the latter. It and the next should be said where most have others than `doveadm pw` gives
-    /// them, so that it is also so after a start.
+    /// SCRAM iteration count shown for users without a stored SCRAM salt: those with passwords in clear, and unknown
+    /// ones. Default: 4096 for the former, the most frequent count in the table for the latter. Set this key and
+    /// `scram_salt_bytes` if most users have another count than `doveadm pw` creates, so that the answer is the same
+    /// right after a start.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 4096, max = 5_000_000))]
     scram_iterations: Option<u32>,
-    /// Bytes of these salts. Without it: 16, and as most have them.
+    /// Length of these salts in bytes. Default: 16 for the former, the most frequent length for the latter.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 8, max = 256))]
     scram_salt_bytes: Option<u32>,
-    /// The answer of a server is waited for so long, 454 4.7.0 beyond it. Dovecot itself lets failures wait,
-    /// for 15 seconds and more where there are many.
+    /// Timeout for a reply of the server; the client then gets 454 4.7.0. Dovecot itself delays failures, by 15 seconds
+    /// and more under load.
     timeout: DurationText,
 }
 

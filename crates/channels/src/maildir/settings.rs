@@ -16,53 +16,54 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Keep in a Maildir on this server: written to `tmp`, synced, then moved to `new`. A message that was
-/// in this mailbox before (a `Delivered-To` field names the recipient) is returned with 5.4.6. A
-/// Maildir that is a symbolic link, or another user's, is left alone: mail for it waits (4.2.1).
+/// Deliver to a Maildir on this server: the message is written to `tmp`, synced, and moved to `new`. A message that was
+/// in this mailbox before (a `Delivered-To` field names the recipient) is bounced with 5.4.6. A Maildir that is a
+/// symbolic link, or belongs to another user, is not written to, and its mail is deferred (4.2.1).
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct MaildirText {
-    /// The Maildir of a recipient. `{domain}` and `{local}` stand for the recipient's domain and
-    /// local part in lower case; what could lead elsewhere (`/`, a leading dot) is written as
-    /// `%2F`, `%2E`. `{hash:2}` stands for so many (1 to 4) hexadecimal digits of a hash of the
-    /// address, to spread many mailboxes over directories; another one for the digits that follow.
-    /// Any other name in braces stands for a value of the recipient's entry in the table of
-    /// `recipients`, as it is when the message is delivered: an attribute, a column, a field, or
-    /// `{value}` for the text of an entry without such. It may name several directories, and none of
-    /// them is `.` or `..`. A message for a recipient that is no longer in the table is returned
-    /// (5.1.1); it waits while the table gives no answer (4.4.3), or the value can't be used (4.2.0).
-    /// The directory before the first placeholder (without one: what the Maildir is in) must be
-    /// there: it is made beside the spool directory alone, for elsewhere its disk may not be mounted, and
-    /// mail for it waits (4.3.0). On the way from there to the Maildir no symbolic link is followed.
-    /// Required.
+    /// Path of a recipient's Maildir. Required.
+    ///
+    /// Placeholders: `{domain}` and `{local}` are the recipient's domain and local part in lower case. A slash and a
+    /// leading dot are escaped as `%2F` and `%2E`. `{hash:2}` is the given number (1 to 4) of hexadecimal digits of a
+    /// hash of the address, to spread mailboxes over directories; a second one continues with the next digits. Any
+    /// other name is a value of the recipient's entry in the table of `recipients`, looked up at delivery. Values are
+    /// attributes, columns or fields, or `{value}` for the text of an entry without named values. A value may contain
+    /// several directories, but not `.` or `..`.
+    ///
+    /// A message for a recipient that is no longer in the table is bounced (5.1.1). It is deferred if the table gives
+    /// no answer (4.4.3) or the value is unusable (4.2.0).
+    ///
+    /// The directory before the first placeholder (without one: the parent of the Maildir) must exist. If it is
+    /// missing, mail is deferred (4.3.0), because its disk may not be mounted. It is created only beside the spool
+    /// directory. Symbolic links below it are not followed.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// Which folder of the Maildir a message is put into.
+    /// Folder of the Maildir for new messages.
     folders: Folders,
-    /// With `folders = "tag"`: a folder that is missing is made. Otherwise mail for it goes to the
-    /// inbox, so that strangers make no folders.
+    /// With `folders = "tag"`: create a missing folder. Otherwise its mail goes to the inbox, so that senders can't
+    /// create folders.
     create_folders: bool,
-    /// What the messages of a Maildir may have together, by Maildir++'s `maildirsize`, which other
-    /// programs keep as well. A message that does not fit waits (4.2.2), as long as `quota_grace`
-    /// says. `"{quota}"` stands for a value of the recipient's entry, as in `path`; an entry without
-    /// it, or with 0, has no limit. None: no limit of ours.
+    /// Maximum size of all messages in a Maildir together, accounted in Maildir++'s `maildirsize`, which other programs
+    /// update as well. A message that does not fit is deferred (4.2.2) for the time of `quota_grace`. `"{quota}"` is a
+    /// value of the recipient's entry, as in `path`; an entry without the value, or with 0, has no limit. Default: no
+    /// limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) quota: Option<QuotaText>,
-    /// So long after it was received a message that does not fit is returned (5.2.2); `"0"`: at once.
-    /// None: when it is too old, by `give_up_after` of `[retry]`.
+    /// Age at which a message that does not fit is bounced (5.2.2); `"0"` for at once. Default: when it expires
+    /// (`give_up_after` of `[retry]`).
     #[serde(skip_serializing_if = "Option::is_none")]
     quota_grace: Option<DurationText>,
-    /// Whose the Maildirs are, by name or number: new files and directories are given to this user,
-    /// and a Maildir of another is left alone. Only root can give to others. `"{uid}"` stands for a
-    /// value of the recipient's entry, as in `path`: one that names nobody, or root, is not used, and
-    /// mail waits (4.2.0, 4.2.1). None: the user that the server runs as.
+    /// Owner of the Maildirs, by name or number. New files and directories get this owner, and a Maildir of another
+    /// user is not written to. Only root can set an owner. `"{uid}"` is a value of the recipient's entry, as in `path`;
+    /// if it is unknown or root, mail is deferred (4.2.0, 4.2.1). Default: the user that the server runs as.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) user: Option<String>,
-    /// The group of new files and directories, by name or number, or by the recipient's entry, as with
-    /// `user`. None: the group of `user`, or the server's.
+    /// Group of new files and directories, by name or number, or from the recipient's entry, as with `user`. Default:
+    /// the group of `user`, or the server's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) group: Option<String>,
-    /// The mode of messages, in octal digits. Directories can be searched by whoever may read.
+    /// Mode of messages, in octal digits. Directories get search permission for each read permission.
     pub(super) mode: String,
 }
 
@@ -81,16 +82,15 @@ impl Default for MaildirText {
     }
 }
 
-/// Which folder of a Maildir a message is put into.
+/// Folder of a Maildir for new messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Folders {
-    /// The inbox. `user+tag@` is a mailbox of its own.
+    /// The inbox. `user+tag@` has a separate mailbox.
     #[default]
     None,
-    /// Mail for `user+Lists@` goes to the folder `.Lists` of the mailbox of `user`, for
-    /// `user+Lists.Rust@` (or with `/` or `+`) to `.Lists.Rust`. What names no folder, or the inbox,
-    /// goes to the inbox.
+    /// Mail for `user+Lists@` goes to the folder `.Lists` in the mailbox of `user`, mail for `user+Lists.Rust@` (or
+    /// with `/` or `+`) to `.Lists.Rust`. A tag that is empty or no valid folder name selects the inbox.
     Tag,
 }
 

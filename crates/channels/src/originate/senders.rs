@@ -25,13 +25,13 @@ const NOT_YOURS: Refusal =
 const NOT_YOUR_NAME: Refusal =
     Refusal::permanent((7, 1), "You may not write in the name of this author");
 
-/// Whom users may name as authors.
+/// Permitted authors of users' messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum AuthorsText {
-    /// Those that they may send from.
+    /// Those in `senders` only.
     Senders,
-    /// Anybody.
+    /// All.
     Any,
 }
 

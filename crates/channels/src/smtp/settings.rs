@@ -13,43 +13,42 @@ use serde::{Deserialize, Serialize};
 use smtp::client::{ClientConfig, LoginTerms, StartTls};
 use std::sync::Arc;
 
-/// Which of several hosts is used.
+/// Choice among several hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Balance {
-    /// Connections are spread evenly over the hosts that answer.
+    /// Spread connections evenly over the hosts that work.
     #[default]
     RoundRobin,
-    /// The first host that answers, in the order given; the others only while it does not.
+    /// Use the first working host in the order given, and later ones only while it fails.
     Failover,
 }
 
-/// TLS towards a peer.
+/// TLS to a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteTls {
-    /// Never, even if it is offered.
+    /// Never, even if offered.
     Off,
-    /// Where it is offered, with whatever certificate. If the handshake fails the mail goes in clear,
-    /// and for an hour that host is not asked for TLS again (RFC 7435), unless it refuses the mail for
-    /// want of it. What is refused in clear then is tried again before it is returned. A host that was
-    /// encrypted within the last day gets mail in clear only when TLS has failed for five minutes.
+    /// If offered, with any certificate. After a failed handshake mail goes in clear, and STARTTLS is not used with
+    /// this host for an hour (RFC 7435), unless the host then refuses mail without TLS. Mail rejected in clear is
+    /// retried before it bounces. A host that used TLS within the last day gets mail in clear only after TLS has failed
+    /// for five minutes.
     #[default]
     Opportunistic,
-    /// Always, with whatever certificate: mail waits where it can't be had.
+    /// Always, with any certificate. Mail is deferred if TLS fails.
     Required,
-    /// Always, with a certificate that is valid by this machine's roots and has the host's name: the
-    /// one that the route names, or the MX record, or its address. Mail waits where it can't be had.
+    /// Always, with a certificate that is valid for this machine's root certificates and the host's name: the name in
+    /// the route, the MX record, or the address. Mail is deferred otherwise.
     Verified,
-    /// As the hosts' TLSA records say (RFC 7672), where DNSSEC vouches for them and for the MX records:
-    /// always, with a certificate that one of them is about. Mail waits where that can't be had, and
-    /// where DNSSEC shows an answer to be false. Without such records as with `"opportunistic"`. The name
-    /// servers must validate: `validating` of `[dns]`. Not with `lmtp`.
+    /// By the hosts' TLSA records (RFC 7672), if these and the MX records are secured by DNSSEC: always, with a
+    /// matching certificate. Mail is deferred otherwise, and if a DNS answer is bogus. Hosts without TLSA records are
+    /// treated as with `"opportunistic"`. Requires validating name servers (`validating` of `[dns]`). Not available
+    /// with `lmtp`.
     Dane,
-    /// As the recipient's domain promises (MTA-STS, RFC 8461): with a policy in force only hosts that it
-    /// has, and always with a certificate that is valid for the host's name; mail waits where that can't
-    /// be had. Hosts with TLSA records are as with `"dane"`. Without a policy as with `"opportunistic"`.
-    /// With `mx` only.
+    /// By the recipient domain's MTA-STS policy (RFC 8461). With a policy in force, mail goes only to hosts in the
+    /// policy with a certificate that is valid for the host's name, and is deferred otherwise. Hosts with TLSA records
+    /// are treated as with `"dane"`, domains without a policy as with `"opportunistic"`. Available with `mx` only.
     MtaSts,
 }
 
@@ -81,59 +80,57 @@ impl RouteTls {
     }
 }
 
-/// How the peer is spoken to: the keys that `smtp`, `lmtp` and `mx` share. 0 is "no limit" in all
-/// limits that allow it.
+/// Connection settings that `smtp`, `lmtp` and `mx` share. 0 means "no limit" for all limits that allow it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct Peer {
-    /// Port of hosts that are named without one.
+    /// Port for hosts without one.
     #[schemars(range(min = 1))]
     pub port: u16,
-    /// TLS towards the peer, by STARTTLS (RFC 3207) where `tls_start` of `smtp` says nothing else.
+    /// TLS to the peer, by STARTTLS (RFC 3207) unless `tls_start` of `smtp` is set otherwise.
     pub tls: RouteTls,
-    /// Connections at once to a set of hosts by this route, over all shards: domains with the
-    /// same hosts share them, in whatever order they name these.
+    /// Maximum number of connections of this route to a set of hosts, over all shards. Domains with the same hosts, in
+    /// any order, share the limit.
     #[schemars(range(min = 1))]
     pub max_connections: u32,
-    /// Connections that may be in the middle of being opened at once. 0: no limit.
+    /// Maximum number of connections being opened at the same time. 0 for no limit.
     pub max_opens: u32,
-    /// Messages sent over one connection before it is closed. 0: no limit.
+    /// Maximum number of messages sent over one connection. 0 for no limit.
     pub messages_per_connection: u32,
-    /// Messages a second to a set of hosts by this route, over all shards. 0: no limit.
+    /// Maximum number of messages per second of this route to a set of hosts, over all shards. 0 for no limit.
     #[schemars(range(min = 0.0))]
     pub messages_per_second: f64,
-    /// Recipients of one message that share a transaction. RFC 5321 §4.5.3.1.8: every
-    /// server takes 100. Fewer where the peer says so, by LIMITS (RFC 9422) or by 452 to
-    /// one too many.
+    /// Maximum number of recipients of one message in a transaction. Every server must accept 100 (RFC 5321
+    /// §4.5.3.1.8). A lower limit of the peer, by LIMITS (RFC 9422) or by 452 to the first recipient beyond it, is
+    /// respected.
     #[schemars(range(min = 1))]
     pub recipients_per_message: u32,
-    /// Find out how many connections the peer likes: more while all goes well, fewer
-    /// after 421 and timeouts, never more than `max_connections`.
+    /// Adapt the number of connections to the peer: more after successes, fewer after 421 and timeouts, up to
+    /// `max_connections`.
     pub adaptive: bool,
-    /// What happens to 8-bit content when the peer does not offer 8BITMIME, and to lines over
-    /// 998 octets.
+    /// Action for 8-bit content if the peer does not offer 8BITMIME, and for lines over 998 octets.
     pub eight_bit: EightBit,
-    /// Send with BDAT when the peer offers CHUNKING (RFC 3030).
+    /// Use BDAT if the peer offers CHUNKING (RFC 3030).
     pub chunking: bool,
-    /// Send commands in one go when the peer offers PIPELINING (RFC 2920).
+    /// Send commands without waiting for replies if the peer offers PIPELINING (RFC 2920).
     pub pipelining: bool,
-    /// Wait for a connection to be made.
+    /// Timeout for a connection.
     pub connect_timeout: Period,
-    /// Wait for the greeting (RFC 5321 §4.5.3.2.1).
+    /// Timeout for the greeting (RFC 5321 §4.5.3.2.1).
     pub greeting_timeout: Period,
-    /// Wait for the reply to a command (RFC 5321 §4.5.3.2.2, §4.5.3.2.3).
+    /// Timeout for the reply to a command (RFC 5321 §4.5.3.2.2, §4.5.3.2.3).
     pub command_timeout: Period,
-    /// Wait for 354 after DATA (RFC 5321 §4.5.3.2.4).
+    /// Timeout for 354 after DATA (RFC 5321 §4.5.3.2.4).
     pub data_timeout: Period,
-    /// Wait for the peer to take the next piece of content (RFC 5321 §4.5.3.2.5).
+    /// Timeout for sending the next piece of content (RFC 5321 §4.5.3.2.5).
     pub content_timeout: Period,
-    /// Wait for the reply that takes responsibility (RFC 5321 §4.5.3.2.6).
+    /// Timeout for the final reply, which accepts or rejects the message (RFC 5321 §4.5.3.2.6).
     pub final_timeout: Period,
-    /// A transaction as a whole, from MAIL to the last reply, however steadily the peer goes
-    /// on; 2 s more for each 1,000 octets of content, but no more than 6 hours more. A
-    /// message that becomes too old before all of it is sent is not waited for any longer.
+    /// Timeout for a transaction from MAIL to the last reply, even with slow progress. Extended by 2 s for each 1,000
+    /// octets of content, up to 6 hours. A transaction also ends when its message expires before all of the content is
+    /// sent.
     pub transaction_timeout: Period,
-    /// An idle connection is closed after this.
+    /// Time after which an idle connection is closed.
     pub idle_timeout: Period,
 }
 
@@ -181,22 +178,21 @@ impl Peer {
     }
 }
 
-/// The keys of those routes whose hosts the file names.
+/// Settings of routes to hosts named in the configuration.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct Named {
-    /// Which of several hosts is used.
+    /// Choice among several hosts.
     pub balance: Balance,
-    /// When the peer offers PIPELINING and CHUNKING, send the content (up to 1 MiB) behind the
-    /// recipients without waiting for their replies, which saves a round trip. RFC 3030 §2
-    /// forbids it: a peer that refuses a chunk without discarding it reads it as commands, and
-    /// whoever wrote the message then speaks to it as this server. Only for a host of your own
-    /// that is known to discard them, as Postrider does.
+    /// If the peer offers PIPELINING and CHUNKING, send content of up to 1 MiB right after the recipients, without
+    /// waiting for their replies. This saves a round trip, but RFC 3030 §2 forbids it. A peer that rejects a chunk
+    /// without discarding it reads it as commands, and the author of the message can then send commands as this server.
+    /// Use it only for hosts of your own that are known to discard rejected chunks, as Postrider does.
     pub unasked_content: bool,
-    /// Transactions sent over one connection before the peer has replied to the first of
-    /// them, when it offers PIPELINING and CHUNKING. More than 1 is for long paths, and needs
-    /// `unasked_content = true`: each message no longer waits for a round trip, but a
-    /// connection that breaks leaves all of them in doubt, so that so many may arrive twice.
+    /// Maximum number of transactions sent over one connection before the peer has replied to the first, if it offers
+    /// PIPELINING and CHUNKING. Values above 1 are for long-distance links and require `unasked_content = true`. They
+    /// save a round trip per message, but if a connection breaks, all these transactions are in doubt, and their
+    /// messages may be delivered twice.
     #[schemars(range(min = 1, max = 100))]
     pub transactions_in_flight: u32,
 }
@@ -389,14 +385,14 @@ impl Settings for Relay {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct SmtpText {
-    /// The hosts, at least one: an address or a name (its addresses are looked up, not its
-    /// MX), with or without port: `"192.0.2.1:2525"`, `"[2001:db8::1]:25"`,
-    /// `"smtp.example.org"`. `"{mailhost}"` stands for a value of the recipient's entry in the table
-    /// of `recipients` that is such a host, as it is before each try: an attribute, a column, a field,
-    /// or `{value}` for the text of an entry without such; `"{mailhost}:2525"` names the port of values
-    /// without one. Several values, at most 16, are several hosts. A message for a recipient that is no
-    /// longer in the table is returned (5.1.1); it waits while the table gives no answer (4.4.3), or the
-    /// value is missing or is no host (4.3.5). Required.
+    /// The hosts, at least one: addresses, or names, with or without a port. Names are resolved to addresses without MX
+    /// lookup. Examples: `"192.0.2.1:2525"`, `"[2001:db8::1]:25"`, `"smtp.example.org"`. Required.
+    ///
+    /// `"{mailhost}"` is a value of the recipient's entry in the table of `recipients`, looked up before each attempt.
+    /// Values are attributes, columns or fields, or `{value}` for the text of an entry without named values.
+    /// `"{mailhost}:2525"` sets the port for values without one. Several values, at most 16, are several hosts. A
+    /// message for a recipient that is no longer in the table is bounced (5.1.1). It is deferred if the table gives no
+    /// answer (4.4.3), or the value is missing or invalid (4.3.5).
     #[schemars(extend("items" = { "type": "string", "title": "host" }))]
     hosts: Vec<String>,
     #[serde(flatten)]
@@ -422,14 +418,13 @@ impl ChannelSection for SmtpText {
     }
 }
 
-/// Deliver to given hosts over LMTP (RFC 2033): one reply for each recipient.
+/// Deliver to given hosts over LMTP (RFC 2033), with one reply for each recipient.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct LmtpText {
-    /// The hosts, at least one: an address or a name, with or without port, or the path of a
-    /// Unix socket of this machine, `"/run/dovecot/lmtp"`, which the user that this server
-    /// runs as may write to; or `"{mailhost}"`, `"{mailhost}:24"` for a value of the recipient's entry
-    /// that is such a host, as with `smtp`. Required.
+    /// The hosts, at least one: an address or a name, with or without a port, or the path of a Unix socket,
+    /// `"/run/dovecot/lmtp"`, that the server's user may write to. `"{mailhost}"` and `"{mailhost}:24"` are values of
+    /// the recipient's entry, as with `smtp`. Required.
     #[schemars(extend("items" = { "type": "string", "title": "host" }))]
     hosts: Vec<String>,
     #[serde(flatten)]
@@ -452,14 +447,13 @@ impl ChannelSection for LmtpText {
     }
 }
 
-/// Relay over SMTP to the hosts that DNS names for the recipient's domain (RFC 5321 §5).
+/// Relay over SMTP to the MX hosts of the recipient's domain (RFC 5321 §5).
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct MxText {
-    /// Do not follow MX records, or address literals, to addresses that are private or this
-    /// machine's own (RFC 1918, RFC 4193, loopback, link-local …): whoever publishes them
-    /// could have machines inside probed, with reports for instance. Mail for such hosts is
-    /// returned with 5.4.4. Nor are MTA-STS policies fetched from there.
+    /// Ignore private and local addresses (RFC 1918, RFC 4193, loopback, link-local …) in MX records and address
+    /// literals. The owner of a domain could otherwise use them to probe internal hosts, for example with bounces. Mail
+    /// for these hosts is bounced with 5.4.4. MTA-STS policies are not fetched from these addresses either.
     refuse_private: bool,
     #[serde(flatten)]
     peer: Peer,

@@ -6,27 +6,26 @@ use config::{Explainer, Reader};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How TLS with a host begins.
+/// Start of TLS with a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum TlsStart {
-    /// By STARTTLS, behind the greeting (RFC 3207).
+    /// By STARTTLS after the greeting (RFC 3207).
     #[default]
     Starttls,
-    /// At once, as on port 465 (RFC 8314 §3.3): with `tls` of `"required"`, `"verified"` or `"dane"`.
+    /// Immediately, as on port 465 (RFC 8314 §3.3). Requires `tls` to be `"required"`, `"verified"` or `"dane"`.
     Implicit,
 }
 
-/// The keys.
+/// Keys of a smarthost.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct SmarthostText {
-    /// How TLS with the hosts begins.
+    /// Start of TLS with the hosts.
     tls_start: TlsStart,
-    /// The login at hosts that take mail of their users only (RFC 4954): `user`, and `password_file`,
-    /// `token_file` or `oauth`; or a `table` of logins. Mail waits, and is never sent without, where a host
-    /// does not take it. Only with `tls` of `"required"`, `"verified"` or `"dane"`, or where all hosts are
-    /// addresses of this machine. See `docs/tls.md`.
+    /// Login at the hosts (RFC 4954): `user` with `password_file`, `token_file` or `oauth`, or a `table` of logins. If
+    /// a host does not accept the login, mail is deferred, never sent without it. Requires `tls` to be `"required"`,
+    /// `"verified"` or `"dane"`, unless all hosts are addresses of this machine. See `docs/tls.md`.
     #[serde(skip_serializing_if = "Option::is_none")]
     login: Option<LoginText>,
 }

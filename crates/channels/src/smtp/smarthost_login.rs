@@ -11,54 +11,53 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How to log in.
+/// Login at a host.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct LoginText {
-    /// The user's name there. Required, but with `table`.
+    /// The user name. Required, unless `table` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// A file with the password in its only line, which not everybody may read. It is read at the start,
-    /// and again when it changes. `$CREDENTIALS_DIRECTORY/NAME` is what systemd hands over by
-    /// `LoadCredential=NAME:…`, `env:NAME` a variable of the environment.
+    /// File with the password in its only line, not readable by all users. Read at start, and again after a change.
+    /// `$CREDENTIALS_DIRECTORY/NAME` is a credential of systemd (`LoadCredential=NAME:…`), `env:NAME` an environment
+    /// variable.
     #[serde(skip_serializing_if = "Option::is_none")]
     password_file: Option<String>,
-    /// The same with a token of OAuth (RFC 6750) instead, which somebody else renews.
+    /// The same with an OAuth token (RFC 6750), which another program renews.
     #[serde(skip_serializing_if = "Option::is_none")]
     token_file: Option<String>,
-    /// The OAuth 2.0 server that gives out tokens, which this server renews in time.
+    /// OAuth 2.0 server that issues tokens, which this server renews in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     oauth: Option<OauthText>,
-    /// The name of the table from hosts (`smtp.example.net:587`, or without the port, or in brackets) to logins:
-    /// `user:password`, as Postfix has them (`smtp_sasl_password_maps`), or entries with the values `user`
-    /// and `password`. Mail for a host that is not in it waits.
+    /// Name of the table of logins by host (`smtp.example.net:587`, without the port, or in brackets). Entries are
+    /// `user:password`, as in Postfix (`smtp_sasl_password_maps`), or have the values `user` and `password`. Mail for a
+    /// host without an entry is deferred.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<String>,
-    /// The mechanisms that may be used, of those that the host offers the strongest. Without it: all, in this
-    /// order.
+    /// Permitted mechanisms. The strongest that the host offers is used. Default: all, in this order.
     #[serde(skip_serializing_if = "Option::is_none")]
     mechanisms: Option<Vec<MechanismText>>,
 }
 
-/// An OAuth 2.0 server that gives out tokens (RFC 6749 §6; without `refresh_token_file` §4.4).
+/// OAuth 2.0 server that issues tokens (RFC 6749 §6; without `refresh_token_file` §4.4).
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct OauthText {
-    /// Its token endpoint, `https://…`; `http://` only at a loopback address. Required.
+    /// The token endpoint, `https://…`; `http://` is accepted for a loopback address only. Required.
     url: String,
-    /// Who we are there. Required.
+    /// Client id of this server. Required.
     client_id: String,
-    /// File whose first line is the secret for that, or as with `password_file`. Read at each request.
+    /// File with the client secret in its first line, or as with `password_file`. Read for each request.
     #[serde(skip_serializing_if = "Option::is_none")]
     client_secret_file: Option<PathBuf>,
-    /// File whose first line is the refresh token, or as with `password_file`. Read at each request. A new
-    /// one that the server gives with a token is written there.
+    /// File with the refresh token in its first line, or as with `password_file`. Read for each request. A new refresh
+    /// token from the server is written there.
     #[serde(skip_serializing_if = "Option::is_none")]
     refresh_token_file: Option<PathBuf>,
-    /// What the token is to be good for: words with blanks between them.
+    /// Requested scope: names separated by blanks.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<String>,
-    /// PEM file with the certificates that the server's must be signed by; without it the system's.
+    /// PEM file with the certificate authorities for the server's certificate. Default: those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca_file: Option<PathBuf>,
 }
@@ -94,7 +93,7 @@ impl OauthText {
     }
 }
 
-/// How to prove who we are.
+/// SASL mechanism for logins at hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 enum MechanismText {
@@ -103,11 +102,11 @@ enum MechanismText {
     ScramSha256,
     /// RFC 4616: the password is sent.
     Plain,
-    /// The same in an older form.
+    /// An older form of PLAIN.
     Login,
     /// RFC 7628: a token.
     Oauthbearer,
-    /// The same in an older form.
+    /// An older form of OAUTHBEARER.
     Xoauth2,
 }
 

@@ -192,18 +192,18 @@ fn refusal(class: RefusalClass, text: &str) -> Refusal {
     Refusal { class, status, text: text.to_owned().into(), chosen_code: None }
 }
 
-/// What a check may do.
+/// Action for a failed check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Check {
-    /// It is not made.
+    /// The check is off.
     #[default]
     None,
-    /// What comes of it stands in Authentication-Results, events and metrics.
+    /// Record the result in Authentication-Results, events and metrics.
     Mark,
-    /// The same, and a message that fails waits for an operator.
+    /// Also hold a message that fails for an operator.
     Hold,
-    /// The same, and a message that fails is refused.
+    /// Also reject a message that fails.
     Reject,
 }
 

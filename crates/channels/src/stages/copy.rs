@@ -13,25 +13,24 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A copy of messages as they come in, for an archive or an audit. A rule that names several of
-/// senders, recipients and listeners copies what fits all of them; one that names none copies
-/// everything. A copy is not copied again, and no report is ever sent about one. Reports that this
-/// server makes are not copied.
+/// Copies of incoming messages, for an archive or an audit. A rule with several of `senders`, `recipients` and
+/// `listeners` copies messages that match them all, a rule with none copies all messages. Copies are not copied again,
+/// and no reports are sent about them. Reports made by this server are not copied.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct CopyText {
-    /// Who gets the copy, whoever the client is. Where no route takes its domain, copies wait in the
-    /// queue like other mail without a route. Required.
+    /// Recipient of the copies, for messages from all clients. If no route accepts its domain, copies wait in the queue
+    /// like other mail without a route. Required.
     to: String,
-    /// Senders whose messages are copied: addresses, domains (`example.org`), and what lies below a
-    /// domain (`*.example.org`). Mail without a sender is not among them.
+    /// Copy messages from these senders: addresses, domains (`example.org`), and subdomains (`*.example.org`). Mail
+    /// with an empty sender never matches.
     #[schemars(extend("items" = { "type": "string", "title": "address or domain" }))]
     senders: Vec<String>,
-    /// Recipients whose messages are copied, written like `senders`. A message to several of them is
-    /// copied once.
+    /// Copy messages to these recipients, in the form of `senders`. A message that matches several times is copied
+    /// once.
     #[schemars(extend("items" = { "type": "string", "title": "address or domain" }))]
     recipients: Vec<String>,
-    /// Names of listeners whose messages are copied.
+    /// Copy messages from these listeners, by name.
     listeners: Vec<String>,
 }
 

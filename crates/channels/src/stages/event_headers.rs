@@ -72,7 +72,7 @@ fn noted(names: &[Arc<str>], fields: &[WatchedField]) -> Vec<(Arc<str>, Box<str>
     named.filter_map(|(at, name)| Some((Arc::clone(name), shown(first(at)?)))).collect()
 }
 
-/// A value for an event. Invalid UTF-8 is replaced by U+FFFD; encoded words are not decoded.
+/// A value for an event. Invalid UTF-8 is replaced by U+FFFD; RFC 2047 encoding is kept.
 fn shown(field: &WatchedField) -> Box<str> {
     let value = field.value();
     let text = String::from_utf8_lossy(&value);

@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Asks other tables one after another: the first that has the key answers.
+/// The entry of the first of several tables that has the key.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct FirstText {
-    /// The names of tables that stand above, in the order in which they are asked. Required.
+    /// Names of tables defined above, in the order of lookup. Required.
     tables: Vec<String>,
 }
 
-/// Asks several other tables: the answers of all, with commas between them.
+/// The entries of several tables, joined by commas.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct UnionText {
-    /// The names of tables that stand above, in the order of their answers. Required.
+    /// Names of tables defined above, in the order of their entries. Required.
     tables: Vec<String>,
 }
 

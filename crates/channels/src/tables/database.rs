@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A constant database, built by `postrider table build`. It is looked up in about a microsecond where the
-/// system has it in memory, however many keys it has; what is not is read from the disk, for up to 5 s, while
-/// other sessions go on. A file up to 64 MiB, and one up to 256 MiB on a file system that can't say what is in
-/// memory (NFS, FUSE), is read whole. A file that takes its place (best by rename) is taken up while mail flows.
+/// A constant database, built by `postrider table build`. A lookup takes about a microsecond if the data is in the page
+/// cache, regardless of the number of keys. Otherwise it is read from disk, for up to 5 s, without blocking other
+/// sessions. Files up to 64 MiB are read into memory; on a file system that can't report cached pages (NFS, FUSE),
+/// files up to 256 MiB. A replaced file (preferably by rename) is loaded during operation.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct DatabaseText {

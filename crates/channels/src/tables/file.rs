@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file of Postfix's: a key, white space, and its value on each line, as `texthash`, `hash`,
-/// `virtual`, `transport` and `access` have it, before `postmap`. Keys are found without regard to case.
-/// A changed file is read anew. At most 256 MiB.
+/// A text file with a key, white space and a value on each line: the source of Postfix's `texthash`, `hash`, `virtual`,
+/// `transport` and `access` tables, before `postmap`. Keys are case-insensitive. A changed file is read again. At most
+/// 256 MiB.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct FileText {
@@ -21,8 +21,8 @@ pub(crate) struct FileText {
     path: String,
 }
 
-/// A file of networks, each with its answer, in the format of Postfix's `cidr` tables. The first that
-/// has the address wins. A changed file is read anew. At most 16 MiB.
+/// A file of networks with values, in the format of Postfix's `cidr` tables. The first match wins. A changed file is
+/// read again. At most 16 MiB.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct CidrText {
@@ -30,9 +30,8 @@ pub(crate) struct CidrText {
     path: String,
 }
 
-/// A file of POSIX regular expressions, each with its answer, in the format of Postfix's `regexp` tables.
-/// The first that matches wins. Of an address it is asked for the whole only. A changed file is read
-/// anew. At most 16 MiB.
+/// A file of POSIX regular expressions with values, in the format of Postfix's `regexp` tables. The first match wins.
+/// Only whole addresses are looked up. A changed file is read again. At most 16 MiB.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct RegexpText {
@@ -40,9 +39,9 @@ pub(crate) struct RegexpText {
     path: String,
 }
 
-/// A file of Perl's regular expressions, each with its answer, in the format of Postfix's `pcre` tables,
-/// without back-references and looking around. The first that matches wins. Of an address it is asked
-/// for the whole only. A changed file is read anew. At most 16 MiB.
+/// A file of Perl-compatible regular expressions with values, in the format of Postfix's `pcre` tables, without
+/// back-references and look-around. The first match wins. Only whole addresses are looked up. A changed file is read
+/// again. At most 16 MiB.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct PcreText {

@@ -42,7 +42,7 @@ pub fn local(settings: &dyn TableSettings) -> Option<&dyn LocalTable> {
     settings.of::<file::MapFile>().map(|file| file as &dyn LocalTable)
 }
 
-/// Keys and values that stand in the configuration. Keys are found without regard to case.
+/// Keys and values in the configuration. Keys are case-insensitive.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub(crate) struct InlineText(BTreeMap<String, String>);

@@ -15,12 +15,12 @@ use std::sync::Arc;
 /// Maximum number of associations being opened at the same time.
 const OPENS_MAX: u32 = 4;
 
-/// A listener for MTAs of X.400, which are the peers of `[x400]`.
+/// A listener for X.400 MTAs, the peers of `[x400]`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct P1Text {
-    /// With `kind = "p1"`: the transport selectors by which this server may be called, as text or `"hex:00ff"`; an
-    /// empty one is that of calls without any. Who calls another is refused. Without this key all are taken.
+    /// With `kind = "p1"`: accepted transport selectors, as text or `"hex:00ff"`; an empty one is for calls without a
+    /// selector. Calls to other selectors are rejected. Default: all are accepted.
     t_selectors: Vec<String>,
 }
 
@@ -64,11 +64,11 @@ impl ProtocolSettings for P1Listener {
     }
 }
 
-/// Send over X.400's P1 to a peer.
+/// Send to a peer over X.400's P1.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct X400RouteText {
-    /// The name of a `[[x400.peer]]`. Required.
+    /// Name of an `[[x400.peer]]`. Required.
     peer: String,
 }
 

@@ -5,48 +5,48 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The whole file.
+/// A shaping file.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct ShapingText {
-    /// What holds wherever neither the route nor anything below says otherwise.
+    /// Settings for next hops without a provider, unless the route or a domain sets them.
     pub(super) default: DefaultText,
-    /// Mailbox providers, by names of yours.
+    /// Mailbox providers, by a name of your choice.
     pub(super) provider: BTreeMap<String, ProviderText>,
-    /// Single domains.
+    /// Settings of single domains.
     pub(super) domain: BTreeMap<String, PaceText>,
 }
 
-/// Whoever has no provider.
+/// Settings for next hops without a provider.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct DefaultText {
-    /// What rules slow a set of hosts down to.
+    /// Limits set by rules with back-off.
     pub(super) backoff: TogetherText,
-    /// What is done when its hosts say something.
+    /// Rules for replies of their hosts.
     pub(super) rule: Vec<RuleText>,
     #[serde(flatten)]
     pub(super) pace: PaceText,
 }
 
-/// The pace towards a set of hosts.
+/// Limits for a set of hosts.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct PaceText {
-    /// Connections at once to a set of hosts by one route, over all shards.
+    /// Maximum number of connections of one route to a set of hosts, over all shards.
     #[schemars(range(min = 1))]
     pub(super) max_connections: Option<u32>,
-    /// Connections being opened at once.
+    /// Maximum number of connections being opened at the same time.
     #[schemars(range(min = 1))]
     pub(super) max_opens: Option<u32>,
-    /// Messages sent over one connection before it is closed. 0: no limit.
+    /// Maximum number of messages sent over one connection. 0 for no limit.
     pub(super) messages_per_connection: Option<u32>,
-    /// Recipients in one transaction.
+    /// Maximum number of recipients in one transaction.
     #[schemars(range(min = 1))]
     pub(super) recipients_per_message: Option<u32>,
-    /// Find out how many connections the peer likes.
+    /// Adapt the number of connections to the peer.
     pub(super) adaptive: Option<bool>,
-    /// Messages to a set of hosts by one route, over all shards; each of them holds.
+    /// Maximum rates of messages of one route to a set of hosts, over all shards. All apply.
     pub(super) rate: Option<Vec<String>>,
 }
 
@@ -54,30 +54,30 @@ pub(super) struct PaceText {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct ProviderText {
-    /// Names of hosts, `*.` for those below. A domain is the provider's when all its MX hosts are.
+    /// Host names, with `*.` for subdomains. A domain belongs to the provider if all its MX hosts do.
     pub(super) mx: Option<Vec<String>>,
-    /// Domains that are the provider's whatever their MX hosts are, `*.` for those below.
+    /// Domains that belong to the provider regardless of their MX hosts, with `*.` for subdomains.
     pub(super) domains: Option<Vec<String>>,
-    /// For all host sets of the provider together, from each source.
+    /// Limits for all host sets of the provider together, from each source.
     pub(super) together: TogetherText,
-    /// What rules slow all its host sets down to, together.
+    /// Limits set by rules with back-off, for all its host sets together.
     pub(super) backoff: TogetherText,
-    /// What is done when its hosts say something.
+    /// Rules for replies of its hosts.
     pub(super) rule: Vec<RuleText>,
-    /// What is different from a source, by its name.
+    /// Settings that differ for a source, by its name.
     pub(super) source: BTreeMap<String, PaceText>,
     #[serde(flatten)]
     pub(super) pace: PaceText,
 }
 
-/// What a provider's host sets share.
+/// Limits that a provider's host sets share.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct TogetherText {
-    /// Connections at once.
+    /// Maximum number of connections.
     #[schemars(range(min = 1))]
     pub(super) max_connections: Option<u32>,
-    /// Messages; each of them holds.
+    /// Maximum rates of messages. All apply.
     pub(super) rate: Option<Vec<String>>,
 }
 
@@ -89,58 +89,58 @@ pub(super) enum TextsText {
     Several(Vec<String>),
 }
 
-/// A rule. What a later file leaves out is as it was.
+/// A rule. Keys missing in a later file keep their values.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct RuleText {
     /// Its name.
     pub(super) name: String,
-    /// The reply's code: `421`, `45x`; one of several.
+    /// Reply code: `421`, `45x`; one of several.
     pub(super) code: Option<TextsText>,
-    /// The reply's enhanced status: `4.7.28`, `x.7.28`, `5.7.606-649`; one of several.
+    /// Enhanced status code: `4.7.28`, `x.7.28`, `5.7.606-649`; one of several.
     pub(super) status: Option<TextsText>,
-    /// A pattern on the reply with its codes, in one line, but for what we said ourselves.
+    /// Pattern for the reply with its codes, in one line. Texts generated by this server do not count.
     #[serde(rename = "match")]
     pub(super) matches: Option<String>,
-    /// The reply's class.
+    /// Class of the reply.
     pub(super) class: Option<String>,
-    /// The reply's kind.
+    /// Kind of the reply.
     pub(super) kind: Option<String>,
-    /// How often in how long: `3 in 10m`.
+    /// Number of matches in a time: `3 in 10m`.
     pub(super) after: Option<String>,
-    /// What is done.
+    /// The action.
     pub(super) action: Option<ActionText>,
-    /// For how long, the first time.
+    /// Duration of the action, the first time.
     pub(super) lasts: Option<DurationText>,
-    /// Until so much was delivered, if that is sooner.
+    /// End the action early after this number of deliveries.
     #[schemars(range(min = 1))]
     pub(super) until_delivered: Option<u32>,
-    /// Whom it concerns.
+    /// Sources that the action applies to.
     pub(super) scope: Option<ScopeText>,
 }
 
-/// What a rule does.
+/// Action of a rule.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum ActionText {
-    /// By its name.
+    /// A named action.
     Word(String),
-    /// Other limits.
+    /// Changed limits.
     Set(SetText),
 }
 
-/// Other limits.
+/// Changed limits.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(super) struct SetText {
-    /// Keys of a pace.
+    /// The limits.
     pub(super) set: Option<PaceText>,
 }
 
-/// Whom a rule concerns.
+/// Sources that a rule applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 pub(super) enum ScopeText {
-    /// The source whose mail was refused.
+    /// The source of the refused mail.
     #[serde(rename = "provider and source")]
     ProviderAndSource,
     /// All sources.

@@ -5,78 +5,75 @@ use crate::quantity::SizeText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A place where mail comes in: an address and port, who may use it, and its limits.
+/// A listener for incoming mail: address and port, permitted clients, and limits.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct ListenerText {
-    /// The name of this listener in logs, metrics and events. Without it: its address.
+    /// Name of this listener in logs, metrics and events. Default: its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The protocol that is spoken here: `"smtp"` takes mail of other servers and of networks that
-    /// may send anywhere, `"submission"` that of users who log in (RFC 6409).
+    /// Protocol of the listener: `"smtp"` for mail from other servers and from networks that may relay, `"submission"`
+    /// for users with logins (RFC 6409).
     pub kind: String,
-    /// IP address and port to listen on. `0.0.0.0` takes IPv4 clients only and `[::]` IPv6 clients
-    /// only: a server for both has a listener for each. Required.
+    /// IP address and port to listen on. `0.0.0.0` accepts IPv4 clients only and `[::]` IPv6 clients only; for both,
+    /// configure two listeners. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "address:port"))]
     pub address: Option<String>,
-    /// Networks whose clients may send to any domain. Everybody else may send only to domains
-    /// that a route names (and to any domain when everything else stays on this server).
+    /// Networks of clients that may send to any domain (Postfix's `mynetworks`). All other clients may send only to
+    /// domains named by a route, and to any domain if the route without `domains` delivers on this server.
     #[schemars(extend("items" = { "type": "string", "title": "network" }))]
     pub relay_from: Vec<String>,
-    /// Networks of clients whose steering fields are obeyed (`[steering]`): they say how their messages are
-    /// to be sent. Nobody's by default.
+    /// Networks of clients that may set delivery options in header fields (`[steering]`). Default: none.
     #[schemars(extend("items" = { "type": "string", "title": "network" }))]
     pub steering_from: Vec<String>,
-    /// Networks of proxies (HAProxy with `send-proxy` or `send-proxy-v2`, and others that speak the
-    /// PROXY protocol). Each connection from there must begin with a header, before TLS too, that says
-    /// who the client is, and everything that this server decides or says of a client is of that one.
-    /// From anywhere else no header is read. See `docs/proxies.md`.
+    /// Networks of proxies with the PROXY protocol, for example HAProxy with `send-proxy` or `send-proxy-v2`. Each
+    /// connection from there must start with a PROXY header, before TLS as well. The client in the header then counts
+    /// in all decisions, logs and events. Headers from other networks are not read. See `docs/proxies.md`.
     #[schemars(extend("items" = { "type": "string", "title": "network" }))]
     pub proxy_protocol_from: Vec<String>,
-    /// TLS on this listener. Without this key: `"starttls"` if there is a `[[certificate]]`, else
-    /// `"off"`.
+    /// TLS on this listener. Default: `"starttls"` if a `[[certificate]]` exists, otherwise `"off"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<ListenerTls>,
-    /// Certificates that clients are asked for in the TLS handshake. Without it: none.
+    /// Request of client certificates in the TLS handshake. Default: none are requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_certificates: Option<ClientCertificatesText>,
-    /// Longest message, 552 5.3.4 beyond it (RFC 1870).
+    /// Maximum size of a message; a larger one gets 552 5.3.4 (RFC 1870).
     pub max_message_bytes: SizeText,
-    /// Recipients in one transaction, 452 4.5.3 beyond it. RFC 5321 §4.5.3.1.8 asks for at least
-    /// 100. Whatever it says, a message has 65,535 at most, with all that aliases stand for.
+    /// Maximum number of recipients in one transaction; further ones get 452 4.5.3. RFC 5321 §4.5.3.1.8 requires at
+    /// least 100. A message has at most 65,535 after alias expansion, regardless of this key.
     #[schemars(range(min = 100))]
     pub max_recipients: u32,
-    /// Received fields a message may carry already: more means that it is looping, 554 5.4.6. RFC
-    /// 5321 §6.3 asks for at least 100.
+    /// Maximum number of Received fields in a message; one with more counts as looping and gets 554 5.4.6. RFC 5321
+    /// §6.3 requires at least 100.
     #[schemars(range(min = 1))]
     pub max_hops: u32,
-    /// Sessions at once on this listener. Beyond it the oldest idle one of the networks that hold most
-    /// ends (421 4.3.2) for one that comes. One in ten is kept for clients that may relay, if there are such.
+    /// Maximum number of sessions on this listener. At the limit, a new session replaces the longest idle one of the
+    /// networks with most sessions (421 4.3.2). One in ten is reserved for clients that may relay, if the listener has
+    /// any.
     #[schemars(range(min = 1))]
     pub max_sessions: u32,
-    /// Sessions at once on this listener from one client, 421 4.7.0 beyond it. A client is an IPv4
-    /// address or an IPv6 /64; one that may relay may have twenty times as many.
+    /// Maximum number of sessions of one client on this listener; further ones get 421 4.7.0. A client is an IPv4
+    /// address or an IPv6 /64. The limit is twenty times as high for clients that may relay.
     #[schemars(range(min = 1))]
     pub max_sessions_per_address: u32,
-    /// Connections within a minute from one client, 421 4.7.0 beyond it. This and the three below
-    /// do not concern clients that may relay. 0: no limit.
+    /// Maximum number of connections of one client per minute; further ones get 421 4.7.0. This and the other three
+    /// limits per minute do not apply to clients that may relay. 0 for no limit.
     pub connections_per_minute: u32,
-    /// Messages within a minute from one client, 450 4.7.1 to MAIL beyond it. 0: no limit.
+    /// Maximum number of messages from one client per minute; further MAIL commands get 450 4.7.1. 0 for no limit.
     pub messages_per_minute: u32,
-    /// Accepted recipients within a minute from one client, members of lists counted, 450 4.7.1 beyond
-    /// it. 0: no limit.
+    /// Maximum number of accepted recipients from one client per minute, including members of lists; further ones get
+    /// 450 4.7.1. 0 for no limit.
     pub recipients_per_minute: u32,
-    /// What was refused to one client within a minute, whatever it was; beyond it 421 4.7.0 to
-    /// connections, 450 4.7.1 to MAIL and RCPT. 0: no limit.
+    /// Maximum number of rejections of any kind for one client per minute. Further connections get 421 4.7.0, MAIL and
+    /// RCPT 450 4.7.1. 0 for no limit.
     pub refusals_per_minute: u32,
-    /// Networks whose clients the limits per client do not concern, neither of sessions nor per
-    /// minute.
+    /// Networks exempt from the limits per client, on sessions and per minute.
     #[schemars(extend("items" = { "type": "string", "title": "network" }))]
     pub exempt_from_limits: Vec<String>,
-    /// Take recipients such as `user%elsewhere@here`, `elsewhere!user@here` and
-    /// `"user@elsewhere"@here` from clients that may not relay, and send them on: a next hop that
-    /// follows such a way makes an open relay of both. Mailboxes on this server are always taken.
+    /// Accept recipients like `user%elsewhere@here`, `elsewhere!user@here` and `"user@elsewhere"@here` from clients
+    /// that may not relay, and relay them. A next hop that follows this source routing makes both servers an open
+    /// relay. Local mailboxes are always accepted.
     pub allow_routed_recipients: bool,
     /// The keys of the protocol.
     #[serde(flatten)]
@@ -111,38 +108,37 @@ impl Default for ListenerText {
     }
 }
 
-/// Certificates that clients are asked for. One counts if it is signed by `authorities` and known to
-/// `users`, as far as these are there; at least one must be. Who shows one that does not count is as who
-/// shows none.
+/// Client certificates. A certificate is valid if it is signed by `authorities` and found in `users`; at least one of
+/// these keys is required. An invalid certificate counts as none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientCertificatesText {
-    /// PEM file with the certificates of authorities that a client's must be signed by; valid now and
-    /// for TLS clients.
+    /// PEM file with the certificate authorities for client certificates, which must be within their validity period
+    /// and permitted for TLS clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub authorities: Option<String>,
-    /// Clients without a certificate, or with one that `authorities` did not sign, are turned away in the
-    /// handshake. Not for servers that anybody sends to.
+    /// End the handshake with clients that have no certificate, or one that `authorities` did not sign. Not for public
+    /// mail servers.
     pub required: bool,
-    /// What a certificate is known by.
+    /// Identity of a certificate.
     pub identity: CertificateIdentityText,
-    /// The table from that to users. Without it the user is called by it.
+    /// Table of users by this identity. Default: the identity is the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub users: Option<TableRefText>,
-    /// Clients whose certificate counts may send to any domain, as those of `relay_from` may.
+    /// Let clients with a valid certificate send to any domain, like those of `relay_from`.
     pub relay: bool,
 }
 
-/// What a certificate is known by.
+/// Identity of a certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CertificateIdentityText {
-    /// The first mail address in its subjectAltName, or else the first host name, in lower case.
+    /// The first mail address in its subjectAltName, otherwise the first host name, in lower case.
     #[default]
     Name,
-    /// Its SHA-256, in hexadecimal digits of lower case without colons.
+    /// SHA-256 of the certificate, in lower-case hexadecimal digits without colons.
     Certificate,
-    /// That of its public key (SubjectPublicKeyInfo), which may stay when the certificate is renewed.
+    /// SHA-256 of the public key (SubjectPublicKeyInfo), which may stay the same after a renewal.
     Key,
 }
 
@@ -150,10 +146,10 @@ pub enum CertificateIdentityText {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ListenerTls {
-    /// None.
+    /// No TLS.
     #[default]
     Off,
-    /// Offered to clients, which may go on in clear (RFC 3207).
+    /// Offered to clients, but not required (RFC 3207).
     StartTls,
     /// From the first octet on (RFC 8314 §3), as on port 465.
     Implicit,

@@ -4,36 +4,31 @@ use crate::quantity::DurationText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What senders are told of the fate of their mail (delivery status notifications, RFC 3464). One
-/// report names all recipients of a message whose fate was decided together, up to 100, and counts
-/// the rest.
+/// Delivery status notifications to senders (bounces and delay warnings, RFC 3464). One report covers all recipients of
+/// a message decided at the same time; it lists up to 100 and counts the rest.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReportsText {
-    /// Whom reports are addressed to: `"sender"`; `"nobody"`: none are sent; or the address of
-    /// somebody who gets them instead.
+    /// Recipient of reports: `"sender"`, `"nobody"` for none, or an address that gets them instead of the sender.
     pub to: String,
-    /// An address that gets a copy of each report.
+    /// Address that gets a copy of each report.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub copy_to: Option<String>,
-    /// A Maildir in which each report is kept as a file, sent or not.
+    /// Maildir that stores each report as a file, sent or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// What reports of a failure return of the message.
+    /// Part of the message returned in a failure report.
     pub returns: Returns,
-    /// So many reports go to one sender in an hour about mail from strangers (clients that are not
-    /// in `relay_from`), whose senders are often forged; what is over is logged as
-    /// `dsn_suppressed`. 0: no limit.
+    /// Maximum number of reports per hour to one sender about mail from clients that may not relay, because their
+    /// senders are often forged. Further ones are logged as `dsn_suppressed`. 0 for no limit.
     pub per_sender_per_hour: u32,
-    /// Whether senders of strangers' mail are told of delays, too. Of failures they are.
+    /// Send delay warnings also for mail from clients that may not relay. Failure reports are sent in any case.
     pub delays_to_strangers: bool,
-    /// Who is told of mail without a sender, such as a report, that failed. Without it that is
-    /// only logged: such mail is mostly an answer to a forged sender, and who reads of each of
-    /// these soon reads none.
+    /// Recipient of reports about failed mail with an empty sender, for example a bounce. Default: these failures are
+    /// only logged, since most concern replies to forged senders.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub double_bounce_to: Option<String>,
-    /// When mail without a sender is tried again: keys of `[retry]`, or the route's, that differ.
-    /// Not to be set per route.
+    /// Keys of `[retry]` that differ for mail with an empty sender. Not available per route.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<ReportRetryText>,
 }
@@ -53,18 +48,18 @@ impl Default for ReportsText {
     }
 }
 
-/// What a report of a failure returns of the message.
+/// Part of the message returned in a failure report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Returns {
-    /// All of it where the sender asked for it (RET=FULL), up to 64 KiB; else its header.
+    /// The whole message, up to 64 KiB, if the sender requested it (RET=FULL), otherwise its header.
     #[default]
     Full,
-    /// Its header, up to 16 KiB.
+    /// The header, up to 16 KiB.
     Headers,
 }
 
-/// Keys of `[retry]` that differ for mail without a sender.
+/// Keys of `[retry]` that differ for mail with an empty sender.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReportRetryText {
@@ -74,12 +69,12 @@ pub struct ReportRetryText {
     /// See `[retry]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub longest: Option<DurationText>,
-    /// See `[retry]`. Without it: 2 days, or as other mail if that is given up sooner.
+    /// See `[retry]`. Default: 2 days, or as for other mail if that expires sooner.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub give_up_after: Option<DurationText>,
 }
 
-/// Keys of `[reports]` that differ for one route: they decide about reports on its recipients.
+/// Keys of `[reports]` that differ for recipients of one route.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReportsOverrideText {

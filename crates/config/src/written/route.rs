@@ -5,47 +5,48 @@ use crate::quantity::DurationText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where mail for some domains goes. Exactly one of CHANNELS.
+/// Destination of mail for some domains. Exactly one of CHANNELS.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct RouteText {
-    /// A name for logs, metrics and events. Without it: `route-` and its number.
+    /// Name for logs, metrics and events. Default: `route-` and its number.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Recipient domains: `example.org` for that domain, `*.example.org` for everything below it.
-    /// Without this key the route takes everything that no route before it took, and must be the
-    /// last. Mail for a domain named here is accepted from everybody, for every local part: a next
-    /// hop that then refuses recipients makes this server return mail to forged senders
-    /// (backscatter). Name only domains whose next hop takes whatever it is sent, or stand behind
-    /// a server that knows the recipients, or give the route `recipients`. `{ table = "NAME" }`: the
-    /// domains that a table has.
+    /// Recipient domains: `example.org` for that domain, `*.example.org` for its subdomains, or `{ table = "NAME" }`
+    /// for the domains in a table. Default: all domains that no earlier route has; a route without this key must be the
+    /// last.
+    ///
+    /// Mail for these domains is accepted from all clients, for every local part. If the next hop then rejects a
+    /// recipient, this server has to bounce the mail to a sender that is often forged (backscatter). To avoid this, set
+    /// `recipients`, or name only domains with a next hop that accepts all recipients, or that are behind a server that
+    /// knows the recipients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domains: Option<DomainsText>,
-    /// What this route takes of O/R addresses (X.400), such as `"/O=Beta/PRMD=TestB/ADMD= /C=GB/"`: those with all
-    /// these attributes, of C, ADMD, PRMD, O and OU1 to OU4. Wherever they stand in the file, the route with most
-    /// attributes wins; a route without this key takes no O/R address. It leads to `x400` or `discard`.
+    /// O/R addresses (X.400) of this route, for example `"/O=Beta/PRMD=TestB/ADMD= /C=GB/"`: those with all these
+    /// attributes, out of C, ADMD, PRMD, O and OU1 to OU4. The route with the most matching attributes is used,
+    /// regardless of the order. A route without this key accepts no O/R addresses. The route must lead to `x400` or
+    /// `discard`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("items" = { "type": "string", "title": "O/R address" }))]
     pub or_addresses: Option<Vec<String>>,
-    /// The recipients that there are, by a table: others are refused with 550 5.1.1. It is asked for
-    /// the whole address, then for the address without its `+tag`, then for `@domain`.
+    /// Table of valid recipients. All other recipients are rejected with 550 5.1.1. Lookups are for the whole address,
+    /// then without its `+tag`, then for `@domain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recipients: Option<TableRefText>,
-    /// Other addresses that stand for a recipient, by a table: one or more with commas between them,
-    /// which are looked up in turn. It is asked like `recipients`; an address that stands for itself
-    /// is kept.
+    /// Table of aliases: one or more addresses, separated by commas, that replace the recipient and are looked up in
+    /// turn. Lookups are as for `recipients`. An address in its own entry is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aliases: Option<TableRefText>,
-    /// Directories of lists: `:include:/path/of/file` in `aliases` stands for the addresses in a file
-    /// below one of them, however deep. Without this key there are no such lists.
+    /// Directories for lists: `:include:/path/of/file` in `aliases` is replaced by the addresses in a file below one of
+    /// these directories, at any depth. Default: `:include:` is not available.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "title": "directory" }))]
     pub include: Vec<String>,
-    /// Whether what is sent on by this route for another recipient gets a sender of ours (`[srs]`). Without
-    /// it: where no route names the domain, or an `mx` route does.
+    /// Rewrite the sender of mail forwarded by this route (`[srs]`). Default: true if no route names the domain, or an
+    /// `mx` route does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub srs: Option<bool>,
-    /// The pool of sources that its mail is sent from. Without it: from whatever address the machine takes.
+    /// Pool of sources to send from. Default: the address that the operating system chooses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
     /// Keys of `[retry]` that differ for this route.
@@ -64,9 +65,9 @@ pub struct RouteText {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum DomainsText {
-    /// These.
+    /// A list of domains.
     List(#[schemars(extend("items" = { "type": "string", "title": "domain" }))] Vec<String>),
-    /// Those that a table has.
+    /// The domains in a table.
     Table(TableRefText),
 }
 

@@ -3,49 +3,48 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// From where mail is sent: an address of this machine, and what we call ourselves there.
+/// An egress source: local addresses to send from, and the EHLO name for them.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SourceText {
     /// Its name, for pools, logs, metrics and events. Required.
     pub name: String,
-    /// Its IPv4 address, one of this machine. Without it nothing is sent from here to IPv4 addresses.
+    /// IPv4 address of this machine. Default: nothing is sent from this source over IPv4.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "IPv4 address"))]
     pub address: Option<String>,
-    /// Its IPv6 address, one of this machine. Without it nothing is sent from here to IPv6 addresses.
+    /// IPv6 address of this machine. Default: nothing is sent from this source over IPv6.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "IPv6 address"))]
     pub address6: Option<String>,
-    /// Another machine that connects in this one's place: `"socks5://192.0.2.1:1080"` (RFC 1928, without a login), or
-    /// `"haproxy://192.0.2.1:2525"`, which is told the addresses of both ends by the PROXY protocol, version 2.
-    /// `address` and `address6` are that machine's then; by SOCKS5 they may be left out.
+    /// Proxy that opens the connections: `"socks5://192.0.2.1:1080"` (RFC 1928, without a login), or
+    /// `"haproxy://192.0.2.1:2525"`, which receives both addresses by the PROXY protocol, version 2. `address` and
+    /// `address6` are then addresses of the proxy; with SOCKS5 they may be left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "socks5://address:port"))]
     pub proxy: Option<String>,
-    /// The name in EHLO: what the DNS calls the address, and leads back to it. Without it: `hostname`.
+    /// Name in EHLO. It should be the DNS name of the address, and resolve to it. Default: `hostname`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ehlo: Option<String>,
-    /// How many recipients each provider gets from it at first, for an address that nobody knows yet. Without it:
-    /// as many as limits allow.
+    /// Warm-up of a new address: limits on the recipients that each provider gets from it. Default: no warm-up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<WarmupText>,
 }
 
-/// How an address that nobody knows yet begins to send. Recipients are counted by provider, where a shaping file
-/// knows the hosts, else by the set of hosts, and by day in UTC. They are spread over the day; mail beyond goes from
-/// other sources of the pool, or waits. See `docs/sources.md`.
+/// Warm-up of a new address. Recipients are counted by provider if a shaping file has the hosts, otherwise by set of
+/// hosts, and by day in UTC. They are spread over the day. Mail beyond the limit goes from other sources of the pool,
+/// or waits. See `docs/sources.md`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WarmupText {
-    /// Nothing is sent from it before this day: `"2026-12-01"`. Required.
+    /// First day of sending: `"2026-12-01"`. Required.
     #[schemars(extend("title" = "date"))]
     pub start: String,
-    /// Recipients on the first day on which something is sent to a provider, the second, and so on; after the last
-    /// there is no limit. Between 1 and 366 days. Required.
+    /// Maximum number of recipients on the first day with mail to a provider, the second, and so on, for 1 to 366 days.
+    /// After the last there is no limit. Required.
     pub per_day: Vec<u32>,
-    /// A day is repeated if more than this share of the recipients that were tried on it were deferred or refused as
-    /// blocked or rate limited (`docs/classes.md`).
+    /// Repeat a day if more than this share of its attempted recipients was deferred or rejected as blocked or rate
+    /// limited (`docs/classes.md`).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub hold_above: f64,
 }
@@ -56,14 +55,13 @@ impl Default for WarmupText {
     }
 }
 
-/// Sources that mail is spread over.
+/// A pool of sources that share mail.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoolText {
     /// Its name, for routes. Required.
     pub name: String,
-    /// Its sources, at least one. A message that is tried again goes from the same source, as long as that may
-    /// send.
+    /// Its sources, at least one. A retried message uses the same source, as long as that may send.
     pub sources: Vec<PoolSourceText>,
 }
 
@@ -71,9 +69,9 @@ pub struct PoolText {
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct PoolSourceText {
-    /// Its name.
+    /// Name of the source.
     pub name: String,
-    /// Its part of the mail beside the others' weights.
+    /// Share of the mail, relative to the weights of the other sources.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub weight: u32,
 }

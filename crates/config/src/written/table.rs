@@ -4,17 +4,15 @@ use crate::quantity::DurationText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A lookup table with a name, which other sections refer to: `{ table = "users" }`. Exactly one of
-/// TABLES says where its answers come from.
+/// A named lookup table for other sections: `{ table = "users" }`. Exactly one of TABLES sets its kind.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub struct TableText {
-    /// The name by which others refer to it. Required.
+    /// Name for references. Required.
     pub name: String,
-    /// What is done to a key before it is looked up, in this order.
+    /// Changes to a key before the lookup, in this order.
     pub rewrite: Vec<Rewrite>,
-    /// How long answers count, and how a server is asked. For tables whose answers come from
-    /// elsewhere.
+    /// Cache and limits of lookups. Only for tables with a server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<TableCacheText>,
     /// The tables of kinds, by their keys.
@@ -23,41 +21,41 @@ pub struct TableText {
     pub kinds: toml::Table,
 }
 
-/// What is done to a key before it is looked up.
+/// Change to a key before the lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Rewrite {
-    /// In lower case.
+    /// Convert to lower case.
     Lower,
-    /// Without the `+tag` of the local part.
+    /// Remove the `+tag` of the local part.
     DropTag,
-    /// Of an address the domain alone.
+    /// Use only the domain of an address.
     Domain,
-    /// Of an address the local part alone.
+    /// Use only the local part of an address.
     Local,
 }
 
-/// How long answers of a table count, and how its server is asked.
+/// Cache and limits of lookups in a table with a server.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct TableCacheText {
-    /// How long an entry counts.
+    /// Time for which an entry is cached.
     pub positive: DurationText,
-    /// How long it counts that the table has no entry.
+    /// Time for which a missing entry is cached.
     pub negative: DurationText,
-    /// How long beyond that an answer still serves while no server gives a new one.
+    /// Additional time for which a cached answer is used if the server gives no new one.
     pub stale: DurationText,
-    /// How many answers are kept; those that were used least go first.
+    /// Maximum number of cached answers. The least recently used ones are dropped.
     #[schemars(range(min = 1))]
     pub max_entries: u32,
-    /// Requests that are under way at once. Without it 16, and 64 for `ldap`, whose connections carry many.
+    /// Maximum number of concurrent requests. Default: 16; 64 for `ldap`, with several requests per connection.
     #[schemars(range(min = 1, max = 1000))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_requests: Option<u32>,
-    /// Questions that wait for an answer; beyond it the answer is "try again later".
+    /// Maximum number of waiting lookups. Further ones fail with a temporary error.
     #[schemars(range(min = 1))]
     pub max_waiting: u32,
-    /// How long a question waits for its answer, all in all.
+    /// Timeout for a lookup as a whole.
     pub timeout: DurationText,
 }
 
@@ -79,6 +77,6 @@ impl Default for TableCacheText {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TableRefText {
-    /// The name of a `[[table]]`.
+    /// Name of a `[[table]]`.
     pub table: String,
 }

@@ -11,13 +11,13 @@ use std::time::Duration;
 /// Maximum number of header fields in an event.
 const HEADERS_MAX: usize = 16;
 
-/// The event log: `"off"`, `"on"`, or a table that says where and how.
+/// The event log: `"off"`, `"on"`, or a table of settings.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum EventsText {
-    /// All defaults, or none at all.
+    /// The default settings, or off.
     Word(EventsWord),
-    /// Where and how.
+    /// Settings.
     Table(EventsTable),
 }
 
@@ -27,35 +27,34 @@ impl Default for EventsText {
     }
 }
 
-/// The event log in one word.
+/// The event log without settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EventsWord {
-    /// Events are written, with the defaults of the table.
+    /// Write events with the default settings.
     On,
-    /// No events are written.
+    /// Write no events.
     Off,
 }
 
-/// The event log: one JSON object per line for each thing that happens to a message.
+/// The event log: one JSON object per line for each event of a message.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct EventsTable {
-    /// The file. Rotated files stand beside it. Without it: `events.jsonl` in the first spool
-    /// directory.
+    /// The log file; rotated files are in the same directory. Default: `events.jsonl` in the first spool directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// A new file is begun when this size is reached. 0: never.
+    /// Size at which the file is rotated. 0 for never.
     pub rotate_bytes: SizeText,
-    /// A new file is begun when the file is this old. `"0"`: never.
+    /// Age at which the file is rotated. `"0"` for never.
     pub rotate_after: DurationText,
-    /// How many rotated files are kept; the oldest are removed. 0: all.
+    /// Number of rotated files to keep; older ones are removed. 0 for all.
     pub keep_files: u32,
-    /// How many events may wait to be written. When the log's disk is slower than the mail,
-    /// events lag behind and are written later; mail goes on.
+    /// Maximum number of events waiting to be written. If the log's disk is slow, events are written later; mail is not
+    /// delayed.
     #[schemars(range(min = 1))]
     pub waiting_max: u32,
-    /// Names of header fields, such as `["Subject"]`, whose values stand in the `received` event: at most 16. See
+    /// Names of header fields, for example `["Subject"]`, to include in the `received` event; at most 16. See
     /// `docs/events.md`.
     pub headers: Vec<String>,
 }

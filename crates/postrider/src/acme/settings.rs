@@ -14,40 +14,36 @@ const URL_BYTES_MAX: usize = 1_024;
 /// A retry is no shorter: whatever an authority bears, a loop is none of it.
 const RETRY_MIN: Duration = Duration::from_secs(1);
 
-/// The authority that certificates with `acme = true` come from, asked over ACME (RFC 8555). Its account
-/// and the certificates with their keys are kept in `acme/` of the first spool directory. A certificate is
-/// renewed when a third of its time is left; whatever goes wrong with that, the one before stays in use.
+/// The certificate authority for certificates with `acme = true`, by ACME (RFC 8555). The account and the certificates
+/// with their keys are stored in `acme/` in the first spool directory. A certificate is renewed when a third of its
+/// lifetime is left. If the renewal fails, the previous certificate stays in use.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct AcmeText {
-    /// The authority's directory, `https://…`. Without it: that of Let's Encrypt, whose
-    /// `https://acme-staging-v02.api.letsencrypt.org/directory` is for trying.
+    /// URL of the authority's directory, `https://…`. Default: Let's Encrypt. Its directory for tests is
+    /// `https://acme-staging-v02.api.letsencrypt.org/directory`.
     pub(crate) directory: String,
-    /// Says that the authority's terms of service were read and are agreed to. Required: nothing is asked
-    /// of it otherwise.
+    /// Agreement to the authority's terms of service. Required for any request.
     pub(crate) terms_agreed: bool,
-    /// The mail address at which the authority reaches whoever runs this server; given to it when
-    /// the account is made.
+    /// Mail address for messages of the authority to the operator. Sent when the account is created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) contact: Option<String>,
-    /// How the authority sees that a name is this server's.
+    /// Proof of control over a name.
     pub(crate) challenge: AcmeChallenge,
-    /// Where its question is answered, and nothing else: it comes to port 80 for `"http-01"`, to 443 for
-    /// `"tls-alpn-01"`, unless something before this machine leads it elsewhere. Without it: that port at all
+    /// Address and port for the authority's validation, used for nothing else. The authority connects to port 80 for
+    /// `"http-01"` and to 443 for `"tls-alpn-01"`, unless a proxy in front forwards it. Default: that port on all
     /// addresses of this machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "address:port"))]
     pub(crate) address: Option<String>,
-    /// PEM file with the authorities that the certificate of the directory's server must be valid by.
-    /// Without it: the roots of this machine.
+    /// PEM file with the certificate authorities for the ACME server's certificate. Default: those of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ca_file: Option<String>,
-    /// What ties the account to a customer of the authority, where it wants that.
+    /// External account binding, if the authority requires it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) external_account: Option<ExternalAccountText>,
-    /// Wait after an order that the authority refused, and between two orders for the same certificate; twice as
-    /// long after each further refusal, up to 12 hours. Let's Encrypt bears five refusals an hour for
-    /// each name.
+    /// Delay after a rejected order, and between two orders for the same certificate. Doubled after each further
+    /// rejection, up to 12 hours. Let's Encrypt permits five failures per hour for each name.
     pub(crate) retry: DurationText,
 }
 
@@ -66,14 +62,14 @@ impl Default for AcmeText {
     }
 }
 
-/// How an authority sees that a name is this server's.
+/// Proof of control over a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub(crate) enum AcmeChallenge {
-    /// It asks for a page at `http://NAME/.well-known/acme-challenge/` (RFC 8555 §8.3).
+    /// The authority requests a page at `http://NAME/.well-known/acme-challenge/` (RFC 8555 §8.3).
     #[default]
     #[serde(rename = "http-01")]
     Http01,
-    /// It begins a TLS session with a protocol of its own (RFC 8737).
+    /// The authority opens a TLS connection with a special ALPN protocol (RFC 8737).
     #[serde(rename = "tls-alpn-01")]
     TlsAlpn01,
 }
@@ -100,11 +96,10 @@ impl AcmeChallenge {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ExternalAccountText {
-    /// The key's name, as the authority gave it. Required.
+    /// Key identifier from the authority. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_id: Option<String>,
-    /// The file with the key, one line in base64url as the authority gave it, which others than its
-    /// owner and group must not be able to read. Required.
+    /// File with the key from the authority, one line in base64url, readable by its owner and group only. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key_file: Option<String>,
 }

@@ -63,23 +63,21 @@ impl DomainReports for DmarcReporting {
     }
 }
 
-/// What owners of domains are told of mail in their name: one report a day to each domain whose DMARC
-/// record asks for it (`rua`), about messages that `checks` with `dmarc` of a listener has looked at. See
-/// `docs/checks.md`.
+/// DMARC aggregate reports: one per day to each domain with a DMARC record that requests them (`rua`), about messages
+/// checked at listeners with `dmarc` in `checks`. See `docs/checks.md`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DmarcReportsText {
-    /// The address that reports come from, in a domain that this server may send for. Without it none are
-    /// made.
+    /// Sender address of reports, in a domain that this server may send for. Default: no reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<String>,
-    /// Who reports, for those who read it. Without it: `hostname`.
+    /// Name of the reporting organization. Default: `hostname`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) organization_name: Option<String>,
-    /// How those can ask about it: an address or a page.
+    /// Contact for questions: a mail address or a web page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) contact: Option<String>,
-    /// From this hour on (UTC) reports of the day before are sent.
+    /// Hour (UTC) from which on the previous day's reports are sent.
     #[schemars(range(max = 23))]
     pub(crate) hour: u8,
 }

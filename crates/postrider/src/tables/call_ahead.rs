@@ -20,22 +20,21 @@ use std::sync::Arc;
 /// The null sender in the configuration (RFC 5321 §4.5.5).
 const NOBODY: &str = "<>";
 
-/// A table whose answers are a next hop's: it has the addresses that the hosts of a route would take mail
-/// for. They are asked as a transaction begins (MAIL, RCPT, RSET), and given no message. The reply to RCPT
-/// decides: 2yz, the address is there; 5yz that is about the address, it is not; anything else, and all
-/// that fails before, is no answer. An address is asked for as a whole and in lower case.
+/// Recipient verification at a next hop (call-ahead): the table contains the addresses that the hosts of a route
+/// accept. The check is a transaction without a message (MAIL, RCPT, RSET). RCPT replies decide: 2yz means that the
+/// address exists, 5yz concerning the address that it does not; other replies and earlier failures are no answer. Only
+/// whole addresses in lower case are looked up.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct CallAheadText {
-    /// The name of the route whose hosts are asked, with its `tls`, `port` and timeouts: one with `smtp`
-    /// or `lmtp`, and hosts that stand in this file. Required.
+    /// Name of the route with the hosts to use. Its `tls`, `port` and timeouts apply. It must have `smtp` or `lmtp` and
+    /// fixed hosts. Required.
     #[schemars(extend("title" = "name of a route"))]
     route: String,
-    /// The sender that questions name; `"<>"` is none, as in reports. A next hop that refuses it gives no
-    /// answers.
+    /// Sender in MAIL; `"<>"` for the null sender, as in bounces. A next hop that rejects it gives no answers.
     #[schemars(extend("title" = "address or <>"))]
     sender: String,
-    /// Wait for a host, until it has greeted us and replied to EHLO. Then the next one is tried.
+    /// Timeout for a connection to a host, including greeting and EHLO. The next host is tried then.
     connect_timeout: Period,
 }
 

@@ -17,17 +17,17 @@ const REPLY_BYTES_MAX: usize = 100_000;
 /// Digits of a netstring's length at most: more are a length beyond any limit, or no length.
 const LENGTH_DIGITS_MAX: usize = 9;
 
-/// A table that a server has which speaks sendmail's socketmap protocol, as Postfix's
-/// `socketmap:inet:host:port:name` does. A reply has at most 100,000 bytes.
+/// A table at a server with sendmail's socketmap protocol, like Postfix's `socketmap:inet:host:port:name`. Replies have
+/// at most 100,000 bytes.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct SocketmapText {
-    /// Where it listens: a host and port, or `unix:` and the path of a socket. Required.
+    /// Address of the server: a host and port, or `unix:` and the path of a socket. Required.
     #[schemars(extend("title" = "host:port or unix:path"))]
     server: String,
-    /// The name of the map, which is part of each question. Required.
+    /// Name of the map in requests. Required.
     map: String,
-    /// Wait for a connection.
+    /// Timeout for a connection.
     connect_timeout: Period,
 }
 

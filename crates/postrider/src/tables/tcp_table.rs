@@ -13,15 +13,15 @@ use std::sync::Arc;
 /// No line is longer, there or back, with the newline at its end (tcp_table(5), REPLY FORMAT).
 const LINE_BYTES_MAX: usize = 4_096;
 
-/// A table that a server has which speaks the protocol of Postfix's `tcp:host:port` (tcp_table(5)), such
-/// as PostSRSd. A line has at most 4,096 bytes, there and back.
+/// A table at a server with the protocol of Postfix's `tcp:host:port` (tcp_table(5)), for example PostSRSd. Requests
+/// and replies have at most 4,096 bytes.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct TcpTableText {
-    /// Where it listens: a host and port, or `unix:` and the path of a socket. Required.
+    /// Address of the server: a host and port, or `unix:` and the path of a socket. Required.
     #[schemars(extend("title" = "host:port or unix:path"))]
     server: String,
-    /// Wait for a connection.
+    /// Timeout for a connection.
     connect_timeout: Period,
 }
 

@@ -11,23 +11,22 @@ use std::time::Duration;
 /// Reports are sent so long after the end of their day at most: what can't be sent is tried for another day.
 const SPREAD_MAX: Duration = Duration::from_secs(12 * 3_600);
 
-/// What owners of domains are told of TLS to their MX hosts: one report a day to each domain that asks for it
-/// (`_smtp._tls.DOMAIN`, RFC 8460), about sessions of `mx` routes. See `docs/tls.md`.
+/// TLS reports (RFC 8460): one per day to each domain that requests them (`_smtp._tls.DOMAIN`), about TLS sessions of
+/// `mx` routes with its MX hosts. See `docs/tls.md`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct TlsReportsText {
-    /// The address that reports come from, in a domain that this server may send and sign for. Without it none
-    /// are made.
+    /// Sender address of reports, in a domain that this server may send and sign for. Default: no reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) from: Option<String>,
-    /// Who reports, for those who read it. Without it: `hostname`.
+    /// Name of the reporting organization. Default: `hostname`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) organization_name: Option<String>,
-    /// An address to ask about it. Without it: `from`.
+    /// Contact address for questions. Default: `from`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) contact: Option<String>,
-    /// Each report of a day is sent at a random moment within so long after its end (midnight UTC), so that not
-    /// all servers report at once; at most `"12h"`.
+    /// Period after the end of a day (midnight UTC) in which its reports are sent, each at a random time, so that not
+    /// all servers report at once. At most `"12h"`.
     pub(crate) spread: DurationText,
 }
 

@@ -17,93 +17,87 @@ use std::time::Duration;
 /// RFC 5321 §4.5.3.2.1: a client waits five minutes for its greeting. One minute is enough to detect early talkers.
 const GREETING_DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// The keys of a `[[listener]]` that speaks SMTP.
+/// Keys of a `[[listener]]` for SMTP.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SmtpListenerText {
     /// Text after the host name in the greeting.
     pub banner: String,
-    /// Longest command line with its line end, 500 5.5.2 beyond it. RFC 5321 §4.5.3.1.4 asks for
-    /// 512, and the extensions for more.
+    /// Maximum length of a command line, including its line end; a longer one gets 500 5.5.2. RFC 5321 §4.5.3.1.4
+    /// requires 512, and extensions more.
     #[schemars(range(min = 512))]
     pub max_command_bytes: u32,
-    /// Longest line of a message, without its line end, 550 5.6.0 beyond it. The standard says
-    /// 998 (RFC 5321 §4.5.3.1.6), much real mail is longer. 0: no limit.
+    /// Maximum length of a line in a message, without its line end; a longer one gets 550 5.6.0. The standard limit is
+    /// 998 (RFC 5321 §4.5.3.1.6), but much real mail exceeds it. 0 for no limit.
     pub max_line_bytes: SizeText,
-    /// Commands in one session, 421 4.7.0 beyond it.
+    /// Maximum number of commands in one session; the next one gets 421 4.7.0.
     #[schemars(range(min = 10))]
     pub max_commands: u32,
-    /// Commands answered with an error in one session, 421 4.7.0 beyond it. Refused recipients are
-    /// none in a transaction in which one is accepted, and an accepted message forgives all.
+    /// Maximum number of commands with an error reply in one session, then 421 4.7.0. Rejected recipients do not count
+    /// in a transaction with an accepted recipient. An accepted message resets the count.
     #[schemars(range(min = 1))]
     pub max_errors: u32,
-    /// Refused recipients in one session, 421 4.7.0 beyond it. An accepted message forgives them.
-    /// 0: no limit.
+    /// Maximum number of rejected recipients in one session, then 421 4.7.0. An accepted message resets the count. 0
+    /// for no limit.
     pub max_refused_recipients: u32,
-    /// Messages in one session, 421 4.7.0 beyond it. 0: no limit.
+    /// Maximum number of messages in one session, then 421 4.7.0. 0 for no limit.
     pub max_messages: u32,
-    /// Wait for the next command; in a transaction, for the next one that takes it further. RFC 5321 §4.5.3.2.7 asks for at least 5 minutes.
+    /// Timeout for the next command; within a transaction, for the next command that continues it. RFC 5321 §4.5.3.2.7
+    /// requires at least 5 minutes.
     pub command_timeout: DurationText,
-    /// Wait for the next piece of a message (RFC 5321 §4.5.3.2.5).
+    /// Timeout for the next piece of a message's content (RFC 5321 §4.5.3.2.5).
     pub content_timeout: DurationText,
-    /// From the start of a message's content to its end, however steadily it drips.
+    /// Timeout for a message's content as a whole, even if data keeps arriving slowly.
     pub transfer_timeout: DurationText,
-    /// The whole session.
+    /// Timeout for the whole session.
     pub session_timeout: DurationText,
-    /// Networks of clients that may say for whom they speak (XCLIENT): a proxy that speaks SMTP itself,
-    /// or a content filter that gives mail back. Everything that this server decides or says of a client is
-    /// of that one then, and limits per client concern them only as far as they speak for nobody. See
-    /// `docs/proxies.md`.
+    /// Networks of clients that may use XCLIENT to announce the client that they relay for: an SMTP proxy, or a content
+    /// filter that returns mail. The announced client then counts in all decisions, logs and events. Limits per client
+    /// apply to the proxy only for connections without XCLIENT. See `docs/proxies.md`.
     #[schemars(extend("items" = { "type": "string", "title": "network" }))]
     pub xclient_from: Vec<String>,
-    /// What becomes of clients that may not relay, and are not exempt from limits, and speak before
-    /// they are greeted. Who does is no mail server (RFC 5321 §3.1: the client waits): a program
-    /// that only sends, or a browser that was led here.
+    /// Action for clients that send before the greeting, unless they may relay or are exempt from limits. Mail servers
+    /// wait for the greeting (RFC 5321 §3.1); early talkers are spam programs, or browsers tricked into connecting.
     pub early_talkers: EarlyTalkers,
-    /// So long such clients wait for their greeting, while it is seen whether they speak. Most that
-    /// do speak at once; some only after seconds.
+    /// Delay of the greeting to detect early talkers (`early_talkers`). Most send at once, some after seconds.
     pub greeting_delay: DurationText,
-    /// Give messages of clients that may relay the Date and Message-ID that they lack, and a Message-ID that is
-    /// none (empty, without an `@`) another one (RFC 6409 §8.2, §8.3). Without it: with `kind = "submission"` only.
+    /// Add missing Date and Message-ID fields to messages from clients that may relay, and replace an invalid
+    /// Message-ID (empty, or without `@`; RFC 6409 §8.2, §8.3). Default: only with `kind = "submission"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub add_missing_fields: Option<bool>,
-    /// Leave Bcc and Resent-Bcc out of messages of clients that may relay (RFC 5322 §3.6.3), for those that
-    /// don't. Nobody gets the message for being named there. Without it: with `kind = "submission"` only.
+    /// Remove Bcc and Resent-Bcc from messages of clients that may relay (RFC 5322 §3.6.3). Addresses in these fields
+    /// are not added as recipients. Default: only with `kind = "submission"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remove_bcc: Option<bool>,
-    /// What happens to a message with a CR or LF that stands alone. Servers that disagree about
-    /// where lines end let a sender smuggle a second message inside the first. The first thing to
-    /// look at when a client that used to work gets 550 5.6.0: `curl --upload-file` with a file
-    /// whose lines end in LF (it needs `--crlf`), and scripts that write to a socket.
+    /// Action for a message with a bare CR or LF. Servers with different views of line ends allow a sender to smuggle a
+    /// second message inside the first (SMTP smuggling). Check this key first if a client suddenly gets 550 5.6.0, for
+    /// example `curl --upload-file` with LF line ends (use `--crlf`), or a script that writes to a socket.
     ///
-    /// Without it: `normalize` for clients that may relay, whose commands may end in LF then, too, and their
-    /// content with LF, dot, LF if the DATA command did; `reject` for all others.
+    /// Default: `normalize` for clients that may relay; their commands may then also end in LF, and content with LF,
+    /// dot, LF if the DATA command did. `reject` for all other clients.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare_newline: Option<BareNewline>,
-    /// What happens to a message with a NUL octet. No message may have one (RFC 5322 §4), and
-    /// servers that drop them disagree with others about where a message ends.
+    /// Action for a message with a NUL octet. NUL is invalid in mail (RFC 5322 §4), and servers that drop it can
+    /// disagree with later ones about the end of a message.
     pub nul: Nul,
-    /// Offer CHUNKING (BDAT, RFC 3030). This and the three below are switched off only to see how
-    /// a peer copes.
+    /// Offer CHUNKING (BDAT, RFC 3030). Switch off this, `pipelining`, `smtputf8` or `dsn` only to test a peer.
     pub chunking: bool,
     /// Offer PIPELINING (RFC 2920).
     pub pipelining: bool,
     /// Offer SMTPUTF8 (RFC 6531).
     pub smtputf8: bool,
-    /// Offer DSN (RFC 3461) to clients that may relay. Others are not offered it, and its
-    /// parameters are refused to them: a stranger could have reports sent to a sender of his
-    /// choice.
+    /// Offer DSN (RFC 3461) to clients that may relay. For all other clients its parameters are rejected, because they
+    /// could have reports sent to forged senders.
     pub dsn: bool,
-    /// Offer REQUIRETLS (RFC 8689) where the session is encrypted. A message that asks for it goes on only
-    /// over TLS to servers that are authenticated and offer it too, and is returned where that can't be
-    /// (5.7.30, 5.7.10). See `docs/tls.md`.
+    /// Offer REQUIRETLS (RFC 8689) in encrypted sessions. A message with REQUIRETLS is relayed only over TLS, to
+    /// authenticated servers that offer it too, and bounced if that is impossible (5.7.30, 5.7.10). See `docs/tls.md`.
     pub requiretls: bool,
     /// Offer MT-PRIORITY (RFC 6710) to clients that may relay, and pass it on to servers that offer it. See
-    /// `docs/steering.md`, also for the two below.
+    /// `docs/steering.md`, also for `future_release` and `deliver_by`.
     pub mt_priority: bool,
-    /// Offer FUTURERELEASE (RFC 4865) to these, up to a year.
+    /// Offer FUTURERELEASE (RFC 4865) to clients that may relay, for up to a year.
     pub future_release: bool,
-    /// Offer DELIVERBY (RFC 2852) to these, and pass it on likewise.
+    /// Offer DELIVERBY (RFC 2852) to clients that may relay, and pass it on to servers that offer it.
     pub deliver_by: bool,
 }
 
@@ -140,38 +134,38 @@ impl Default for SmtpListenerText {
     }
 }
 
-/// What becomes of clients that speak before they are greeted.
+/// Action for clients that send before the greeting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum EarlyTalkers {
-    /// They are greeted with 554 5.5.1, and get 503 to whatever they say.
+    /// Greet with 554 5.5.1, and reply 503 to all commands.
     #[default]
     Reject,
-    /// They are heard, and nobody waits for the greeting.
+    /// Accept them; no client waits for the greeting.
     Accept,
 }
 
-/// What happens to a message with a CR or LF that stands alone.
+/// Action for a message with a bare CR or LF.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum BareNewline {
-    /// It is read to its true end and refused with 550 5.6.0.
+    /// Read it to its end and reject it with 550 5.6.0.
     #[default]
     Reject,
-    /// Each becomes CR LF in what is stored.
+    /// Replace each by CR LF in the stored message.
     Normalize,
 }
 
-/// What happens to a message with a NUL octet.
+/// Action for a message with a NUL octet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Nul {
-    /// It is read to its true end and refused with 550 5.6.0.
+    /// Read it to its end and reject it with 550 5.6.0.
     #[default]
     Reject,
-    /// They are left out of what is stored.
+    /// Remove NULs from the stored message.
     Strip,
-    /// They are stored and sent on.
+    /// Store and relay it unchanged.
     Keep,
 }
 

@@ -15,48 +15,46 @@ use std::time::Duration;
 /// Maximum delay, as long as clients wait for a reply.
 const FAILURE_DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// The keys of a `[[listener]]` where users log in: those of SMTP, and these.
+/// Keys of a `[[listener]]` for submission, in addition to those of SMTP.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct SubmissionText {
     #[serde(flatten)]
     smtp: SmtpListenerText,
-    /// With `kind = "submission"`: who knows users and their passwords, one of `table`, `ldap`,
-    /// `dovecot` and `introspection`. Required, unless all log in by certificates.
+    /// With `kind = "submission"`: source of users and passwords, one of `table`, `ldap`, `dovecot` and
+    /// `introspection`. Required, unless all users log in by certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     logins: Option<LoginsText>,
-    /// The table from users to the addresses and domains (`@example.org`) that they may send from,
-    /// with commas or blanks between them; 553 5.7.1 to MAIL for others. Without it: any.
+    /// Table of the addresses and domains (`@example.org`) that each user may send from, separated by commas or blanks.
+    /// MAIL with another sender gets 553 5.7.1. Default: any sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     senders: Option<TableRefText>,
-    /// `senders`: every address of From, Sender, Resent-From and Resent-Sender must be one that the user may send
-    /// from, too; 550 5.7.1 for others. `any`: whatever users write. Without it: `senders` where there are
-    /// `senders` and a `[[tenant]]`, `any` elsewhere.
+    /// Permitted addresses in From, Sender, Resent-From and Resent-Sender; a message with another address gets 550
+    /// 5.7.1. Default: `senders` if `senders` is set and a `[[tenant]]` exists, otherwise `any`.
     #[serde(skip_serializing_if = "Option::is_none")]
     authors: Option<AuthorsText>,
-    /// How users may prove who they are, by SASL (RFC 4422), always encrypted. SCRAM-SHA-256 serves
-    /// those only whose passwords are stored as `{SCRAM-SHA-256}` or `{PLAIN}`, and clients that
-    /// know it try no other; with `logins = { dovecot = … }` what Dovecot offers of these is offered.
+    /// SASL mechanisms (RFC 4422), offered in encrypted sessions only. SCRAM-SHA-256 works only for passwords stored as
+    /// `{SCRAM-SHA-256}` or `{PLAIN}`, and clients that support it do not fall back to another one. With `logins = {
+    /// dovecot = … }` only those that Dovecot offers as well are offered.
     mechanisms: Vec<MechanismText>,
-    /// Leave the client's name and address out of the Received field. Events have them.
+    /// Omit the client's name and address from the Received field. Events still contain them.
     hide_client: bool,
-    /// The domain of authors who have none: `From: jo` becomes `From: jo@example.org` (RFC 6409 §6.3;
-    /// Postfix's `myorigin`). Without it such a field stays as it is.
+    /// Domain added to authors without one: `From: jo` becomes `From: jo@example.org` (RFC 6409 §6.3; Postfix's
+    /// `myorigin`). Default: the field stays unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     origin: Option<String>,
-    /// So long a session may last in which nobody has logged in, whatever is said in it; 421 4.4.2 at its
-    /// end. Dovecot has the same three minutes.
+    /// Maximum duration of a session without a login, then 421 4.4.2. Dovecot has the same default of three minutes.
     login_timeout: DurationText,
-    /// Failed logins in one session, 421 4.7.0 at the last one.
+    /// Maximum number of failed logins in one session; the last one gets 421 4.7.0.
     #[schemars(range(min = 1))]
     max_login_failures: u32,
-    /// Failed logins within an hour from one client (an IPv4 address or an IPv6 /64), at all
-    /// listeners together; 421 4.7.0 to connections and 454 4.7.0 to AUTH beyond it. 0: no limit.
+    /// Maximum number of failed logins per hour of one client (an IPv4 address or an IPv6 /64), at all listeners
+    /// together. Further connections get 421 4.7.0, and AUTH gets 454 4.7.0. 0 for no limit.
     login_failures_per_hour: u32,
-    /// Failed logins within an hour as one user, wherever from; 454 4.7.0 to AUTH beyond it, to the
-    /// user himself too. 0: no limit.
+    /// Maximum number of failed logins per hour as one user, from all clients together. Further AUTH commands get 454
+    /// 4.7.0, even from the real user. 0 for no limit.
     login_failures_per_hour_of_user: u32,
-    /// A failed login is answered so long after it came.
+    /// Delay of the reply to a failed login.
     login_failure_delay: DurationText,
 }
 

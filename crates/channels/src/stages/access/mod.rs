@@ -30,23 +30,22 @@ const MISTAKE: Refusal =
 /// `default = "refuse"`.
 const REFUSED: Refusal = Refusal::permanent((7, 1), "Access denied");
 
-/// A table that says who may send to whom: each recipient which a route takes is looked up, and what
-/// the table says of it is done (Postfix's access(5)). Rules are asked in the order of the file, where
-/// the first of them stands, until one refuses or permits. `docs/access.md` has keys and actions.
+/// Access rule: looks up each recipient accepted by a route in a table, and performs the action of the entry (Postfix's
+/// access(5)). Rules are evaluated in the order of the file, until one rejects or permits. All rules together take the
+/// position of the first. See `docs/access.md` for keys and actions.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct AccessText {
-    /// The name of the table. Required.
+    /// Name of the table. Required.
     table: String,
-    /// What is looked up: `client`, `helo`, `sender`, `recipient`, or two of them: `sender+recipient`.
-    /// Required.
+    /// Lookup key: `client`, `helo`, `sender`, `recipient`, or a pair: `sender+recipient`. Required.
     #[schemars(extend("title" = "what is looked up"))]
     by: String,
-    /// Names of listeners at which it is asked; without it: at all.
+    /// Names of listeners that the rule applies to. Default: all.
     listeners: Vec<String>,
-    /// What holds for whom the table does not have.
+    /// Action if the table has no entry.
     default: Unlisted,
-    /// `example.org` in the table stands for what lies below it as well; without it `.example.org` does.
+    /// Let `example.org` in the table also match its subdomains. Otherwise an entry `.example.org` is needed for them.
     parent_domains: bool,
 }
 
@@ -62,14 +61,14 @@ impl Default for AccessText {
     }
 }
 
-/// What holds for whom a table does not have.
+/// Action if a table has no entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Unlisted {
-    /// The next rule is asked.
+    /// Continue with the next rule.
     #[default]
     Pass,
-    /// It is refused with 550 5.7.1. The bare `<postmaster>` is not: it must be reachable.
+    /// Reject with 550 5.7.1, except for the bare `<postmaster>`, which must be reachable.
     Refuse,
 }
 

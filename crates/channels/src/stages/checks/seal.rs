@@ -8,19 +8,19 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// In whose name messages are sealed.
+/// Identity for ARC seals.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SealText {
-    /// The domain that answers for the seal, one of this server's. Required.
+    /// The signing domain, one of this server's. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     domain: Option<String>,
-    /// Where the public key is: the TXT record `SELECTOR._domainkey.DOMAIN`, as for DKIM. Required.
+    /// Selector of the public key in the TXT record `SELECTOR._domainkey.DOMAIN`, as for DKIM. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     selector: Option<String>,
-    /// The file with the private key, in PEM: RSA of at least 2,048 bits, or Ed25519 (RFC 8463), which few
-    /// can verify yet. Nobody but its owner and group may be able to read it; one that changes is read anew
-    /// within seconds. Required.
+    /// File with the private key in PEM: RSA of at least 2,048 bits, or Ed25519 (RFC 8463), which few servers can
+    /// verify yet. It must be readable by its owner and group only. A changed file is read again within seconds.
+    /// Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
 }

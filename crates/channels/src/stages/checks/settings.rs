@@ -10,20 +10,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// The keys of a `[[listener]]` about who sends.
+/// Keys of a `[[listener]]` for sender checks.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct CheckKeys {
-    /// What is checked of messages from clients that may not relay, so that senders are who they say
-    /// they are: `own_domains`, `sender_domain`, `dnsbl` and `greylist` before their message, `client_name`,
-    /// `spf`, `dkim`, `dmarc` and `arc` of it; most are `"none"` (the default), `"mark"` (what comes of it
-    /// stands in Authentication-Results), `"hold"` (what fails waits for an operator as well) or
-    /// `"reject"` (it is refused). `temporary` says what becomes of a message that could have been held or
-    /// refused, had the DNS answered: `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
+    /// Checks of clients that may not relay: `own_domains`, `sender_domain`, `dnsbl` and `greylist` before the message,
+    /// `client_name`, `spf`, `dkim`, `dmarc` and `arc` for it. Most are `"none"` (the default), `"mark"` (record the
+    /// result in Authentication-Results), `"hold"` (also hold a message that fails) or `"reject"` (also reject it).
+    /// `temporary` is the action if the DNS gave no answer for a check that could have held or rejected the message:
+    /// `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
     checks: Option<ChecksText>,
-    /// Messages that `checks` with `arc` has looked at get a seal (ARC, RFC 8617), by which those who get them from here can
-    /// know what the checks came to: `{ domain = "example.org", selector = "s2026", key = "FILE" }`. See
-    /// `docs/checks.md`.
+    /// Add an ARC seal (RFC 8617) to messages checked with `arc`, so that later servers can rely on the results: `{
+    /// domain = "example.org", selector = "s2026", key = "FILE" }`. See `docs/checks.md`.
     seal: Option<SealText>,
 }
 
@@ -82,66 +80,62 @@ impl CheckRules {
     }
 }
 
-/// How much each check of who sends may do. The DNS decides nothing by its silence: what gets no answer
-/// is `temperror`, and the message is taken, unless `temporary` says otherwise.
+/// Action of each sender check. A check without an answer from the DNS has the result `temperror`, and the message is
+/// accepted unless `temporary` is `"defer"`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ChecksText {
-    /// Whether the client's address has a name in the DNS that leads back to it (RFC 1912 §2.1, `iprev`
-    /// in RFC 8601). A client without is refused at RCPT (550 5.7.25), or its mail held; its mail to
-    /// `<postmaster>` is taken.
+    /// Reverse DNS: the client's address must have a name that resolves back to it (RFC 1912 §2.1, `iprev` in RFC
+    /// 8601). A client without one is rejected at RCPT (550 5.7.25), or its mail held. Mail to `<postmaster>` is
+    /// accepted.
     client_name: Check,
-    /// Whether the domain of the sender (or of EHLO, where there is no sender) lets the client send
-    /// for it (RFC 7208). Only `fail` is held or refused (550 5.7.23): forwarded mail fails often.
+    /// SPF (RFC 7208) of the sender's domain, or of the EHLO name if the sender is empty. Only `fail` is held or
+    /// rejected (550 5.7.23); forwarded mail often fails.
     spf: Check,
-    /// Whether a signature is good (RFC 6376). A message that is signed, and not once well, is held or
-    /// refused (550 5.7.20); mail that is not signed passes.
+    /// DKIM signatures (RFC 6376). A signed message without a valid signature is held or rejected (550 5.7.20).
+    /// Unsigned mail passes.
     dkim: Check,
-    /// Whether one of both is good for the author's domain, and what that asks for if not (RFC 7489).
-    /// Where it asks for `reject` the message is refused (550 5.7.1), where for `quarantine` held,
-    /// both only as far as this allows. From with several domains is treated as if they had asked for
-    /// `reject`.
+    /// DMARC (RFC 7489): SPF or DKIM must pass for the author's domain. If both fail, its policy applies as far as this
+    /// key allows: `reject` rejects the message (550 5.7.1), `quarantine` holds it. A From field with several domains
+    /// counts as if their policy were `reject`.
     dmarc: Check,
-    /// Whether the chain of those who passed the message on is whole (RFC 8617). One that is broken is
-    /// held or refused (550 5.7.29).
+    /// The ARC chain (RFC 8617). A message with a broken chain is held or rejected (550 5.7.29).
     arc: Check,
-    /// What becomes of a message that a check could have held or refused, had the DNS answered.
+    /// Action if the DNS gave no answer for a check that could have held or rejected the message.
     temporary: Temporary,
-    /// Whether a stranger names a sender of a domain of ours (550 5.7.1): this server's name, or a domain
-    /// that a route names, but for those of `mx` routes. Whoever may send from there relays or logs in.
+    /// Forged local senders (550 5.7.1): the sender's domain is this server's name, or one that a route names, except
+    /// for `mx` routes. Real users of these domains log in, or may relay.
     own_domains: Check,
-    /// Whether mail to the sender could go anywhere: its domain has MX or addresses. 550 5.1.8 if it does
-    /// not exist, 550 5.7.27 if it takes no mail (RFC 7505), 450 4.4.3 if the DNS does not say. No sender
-    /// at all is right.
+    /// The sender's domain must accept mail, that is, have MX or address records. The replies are 550 5.1.8 if it does
+    /// not exist, 550 5.7.27 if it has a null MX (RFC 7505), and 450 4.4.3 if the DNS gives no answer. An empty sender
+    /// passes.
     sender_domain: Check,
-    /// Lists in the DNS that are asked about the client (RFC 5782): `["zen.example"]`, or a table. Who is
-    /// on one is refused (550 5.7.1), unless the table says otherwise. A list that does not answer counts
-    /// for nothing.
+    /// DNS block lists (RFC 5782) for the client: `["zen.example"]`, or a table. A listed client is rejected (550
+    /// 5.7.1), unless the table sets another action. A list that does not answer is ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     dnsbl: Option<DnsblText>,
-    /// Whether strangers that come for the first time are put off (450 4.7.1): `true`, or a table that says
-    /// how. A mail server comes again, most programs that send spam do not. Who it is, is told by network,
-    /// sender and recipient; who has come again is remembered, in a file of the first spool directory.
+    /// Greylisting: `true`, or a table of settings. An unknown combination of client network, sender and recipient is
+    /// deferred (450 4.7.1). Mail servers retry; most spam programs do not. Successful retries are remembered in a file
+    /// in the first spool directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     greylist: Option<GreylistText>,
-    /// The table of clients, by address or network, whom the checks before the message do not concern:
-    /// `own_domains`, `sender_domain`, `dnsbl`, `greylist`. What it has for them is all the same.
+    /// Table of clients, by address or network, that are exempt from the checks before the message: `own_domains`,
+    /// `sender_domain`, `dnsbl`, `greylist`. The values of the entries are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     exempt_clients: Option<TableRefText>,
-    /// The same for recipients, by address or domain. A `postmaster` never needs it.
+    /// The same for recipients, by address or domain. `postmaster` is always exempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     exempt_recipients: Option<TableRefText>,
 }
 
-/// What becomes of a message about which the DNS said nothing.
+/// Action for a message if the DNS gave no answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum Temporary {
-    /// It is taken.
+    /// Accept it.
     #[default]
     Accept,
-    /// It is put off: with 450 4.7.25 for the client's name, with 451 4.7.24 for SPF, with 451 4.4.3 for the
-    /// others.
+    /// Defer it: with 450 4.7.25 for the client's name, 451 4.7.24 for SPF, and 451 4.4.3 for the remaining checks.
     Defer,
 }
 

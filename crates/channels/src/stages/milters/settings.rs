@@ -16,17 +16,15 @@ const CONTENT_TIMEOUT_MAX: Duration = Duration::from_secs(480);
 /// Maximum number of filters at one listener. Each has a connection for each session.
 const MILTERS_MAX: usize = 10;
 
-/// The keys of a `[[listener]]` about filters.
+/// Keys of a `[[listener]]` for milters.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct MilterKeys {
-    /// Filters that are asked about all sessions and messages here, by Sendmail's milter protocol, in this
-    /// order: each sees what those before it made. Such as
-    /// `[{ address = "127.0.0.1:11332", on_failure = "accept" }]`; `address` is an IP address and port, or
-    /// `unix:` and the path of a socket; `on_failure` what becomes of mail about which the filter says
-    /// nothing: `"tempfail"` (the default), `"accept"` or `"reject"`; `connect_timeout` (30s),
-    /// `command_timeout` (30s) and `content_timeout` (5m) how long it is waited for. See
-    /// `docs/milters.md`.
+    /// Milters (Sendmail's filter protocol) for all sessions and messages of this listener, in order; each sees the
+    /// changes of the previous ones. Example: `[{ address = "127.0.0.1:11332", on_failure = "accept" }]`. `address` is
+    /// an IP address and port, or `unix:` and the path of a socket. `on_failure` is the action if the milter fails:
+    /// `"tempfail"` (the default), `"accept"` or `"reject"`. The timeouts are `connect_timeout` (30s),
+    /// `command_timeout` (30s) and `content_timeout` (5m). See `docs/milters.md`.
     milters: Vec<MilterText>,
 }
 
@@ -50,22 +48,21 @@ impl MilterKeys {
     }
 }
 
-/// A filter that is asked about sessions and their messages.
+/// A milter.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct MilterText {
-    /// Where it listens: an IP address and port, or `unix:` and the path of a socket. Required.
+    /// Address of the milter: an IP address and port, or `unix:` and the path of a socket. Required.
     #[schemars(extend("title" = "address:port or unix:path"))]
     address: String,
-    /// What becomes of what it is asked about when it can't be reached, says nothing in time, or nothing
-    /// that is understood.
+    /// Action if the milter can't be reached, does not reply in time, or sends an invalid reply.
     on_failure: OnFailure,
-    /// Wait for a connection, and for what is negotiated at its beginning. At most a minute.
+    /// Timeout for a connection and its negotiation. At most a minute.
     connect_timeout: Period,
-    /// Wait for one answer before the content. At most a minute.
+    /// Timeout for a reply before the content. At most a minute.
     command_timeout: Period,
-    /// Wait for one answer to a piece of the content, and after each sign of life at its end. At most eight
-    /// minutes, for all milters together.
+    /// Timeout for a reply to a piece of content, and after each progress reply at the end. At most eight minutes, for
+    /// all milters together.
     content_timeout: Period,
 }
 
@@ -81,16 +78,16 @@ impl Default for MilterText {
     }
 }
 
-/// What becomes of what a filter has said nothing about.
+/// Action if a milter fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum OnFailure {
-    /// It is put off, with 451 4.7.1.
+    /// Defer with 451 4.7.1.
     #[default]
     Tempfail,
-    /// It is taken as if there were no such filter.
+    /// Accept as if the milter were not configured.
     Accept,
-    /// It is refused, with 550 5.7.1.
+    /// Reject with 550 5.7.1.
     Reject,
 }
 

@@ -29,24 +29,24 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(90);
 const NO_ANSWER: Refusal =
     Refusal::transient((3, 5), "The policy service does not answer; try again later");
 
-/// A policy service that is asked about each recipient which a route takes, by the protocol of
-/// Postfix's `check_policy_service`: postgrey, postfwd, policyd and others speak it. Several are
-/// asked in the order of the file, until one refuses.
+/// A policy service for each recipient accepted by a route, with the protocol of Postfix's `check_policy_service`:
+/// postgrey, postfwd, policyd and similar programs. Several services are evaluated in the order of the file, until one
+/// rejects.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct PolicyText {
-    /// Where it listens: an IP address and port, or `unix:` and the path of a socket. Required.
+    /// Address of the service: an IP address and port, or `unix:` and the path of a socket. Required.
     #[schemars(extend("title" = "address:port or unix:path"))]
     service: String,
-    /// Wait for one answer, with the wait for a connection.
+    /// Timeout for a reply, including the connection.
     timeout: Period,
-    /// What becomes of a recipient when the service gives no answer, or one that is not understood.
+    /// Action for a recipient if the service gives no reply, or an invalid one.
     on_failure: OnFailure,
-    /// About whose recipients it is asked.
+    /// Clients that the service is used for.
     clients: AskedAbout,
-    /// Names of listeners at which it is asked; without it: at all.
+    /// Names of listeners that the service is used at. Default: all.
     listeners: Vec<String>,
-    /// Questions at once, and connections kept, on each shard. Those beyond wait.
+    /// Maximum number of concurrent requests, and of connections, on each shard. Further requests wait.
     #[schemars(range(min = 1, max = 1000))]
     max_connections: u32,
 }
@@ -64,25 +64,25 @@ impl Default for PolicyText {
     }
 }
 
-/// What becomes of a recipient about which a service has said nothing.
+/// Action for a recipient if a service gives no reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum OnFailure {
-    /// It is put off with 451 4.3.5.
+    /// Defer with 451 4.3.5.
     #[default]
     Defer,
-    /// It is taken as if there were no service.
+    /// Accept as if the service were not configured.
     Accept,
 }
 
-/// About whose recipients a service is asked.
+/// Clients that a service is used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum AskedAbout {
-    /// Those of clients that may not relay.
+    /// Clients that may not relay.
     #[default]
     Strangers,
-    /// Everybody's.
+    /// All clients.
     All,
 }
 

@@ -4,18 +4,18 @@ use config::{Listener, ListenerSection, Reader, Unsigned};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The keys of a `[[listener]]` about signatures.
+/// Keys of a `[[listener]]` for signing.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct SigningKeysText {
-    /// Sign the messages of clients that may relay, if a `[[signer]]` signs for their author. Off for clients that
-    /// hand in what others have written, such as a gateway for incoming mail. See `docs/signing.md`.
+    /// Sign messages of clients that may relay, if a `[[signer]]` has their author. Switch it off for clients that
+    /// submit mail of external authors, for example a gateway for incoming mail. See `docs/signing.md`.
     sign: bool,
-    /// What becomes of messages of clients that may relay and that nobody signs: no signer is for their author, or
-    /// they have no or several From fields.
+    /// Action for messages of clients that may relay if they are not signed: no signer has the author, or the message
+    /// has no or several From fields.
     unsigned: Unsigned,
-    /// What of messages that are signed is encoded first, as it would be on its way out, where it breaks what was
-    /// signed (RFC 6376 §5.3).
+    /// Parts of a message that are encoded before signing. Encoding for a next hop later would break the signature (RFC
+    /// 6376 §5.3).
     encode_before_signing: EncodeBeforeSigning,
 }
 
@@ -29,17 +29,17 @@ impl Default for SigningKeysText {
     }
 }
 
-/// What is encoded before it is signed.
+/// Parts that are encoded before signing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EncodeBeforeSigning {
-    /// Parts with lines over 998 octets, which are encoded for whatever next hop.
+    /// Parts with lines over 998 octets, which are encoded for all next hops.
     #[default]
     LongLines,
-    /// Parts with 8-bit octets as well, for next hops without 8BITMIME.
+    /// Also parts with 8-bit octets, for next hops without 8BITMIME.
     #[serde(rename = "8bit")]
     EightBit,
-    /// Nothing: what is stored is what came.
+    /// None: the message is stored as received.
     Never,
 }
 

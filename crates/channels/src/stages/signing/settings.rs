@@ -11,54 +11,51 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 
-/// Who signs mail (DKIM, RFC 6376). Every signer that has the domain of the author (From) signs; relaxed, the
-/// whole body, SHA-256. What is signed is the mail of clients that may relay, of users who have logged in, and
-/// this server's own reports; see `docs/signing.md`.
+/// A DKIM signer (RFC 6376). All signers with the author's domain (From) sign, with relaxed canonicalization, the whole
+/// body and SHA-256. Mail of clients that may relay, of logged-in users, and this server's reports are signed. See
+/// `docs/signing.md`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct SignerText {
-    /// Domains of authors: `example.org` itself, all below one (`*.example.org`), or all (`*`, which needs
-    /// `sign_as`). Required, unless `keys` is given: then only these of those that the table has, and by default
-    /// all.
+    /// Author domains: `example.org` itself, its subdomains (`*.example.org`), or all domains (`*`, which requires
+    /// `sign_as`). Required, unless `keys` is set; then it limits the domains of the table (default: all).
     #[schemars(extend("items" = { "type": "string", "title": "domain" }))]
     domains: Vec<String>,
-    /// Only mail of these tenants is signed, and that of `logins`. With neither: that of all clients that may
-    /// relay, whoever the author is.
+    /// Sign only mail of these tenants, and of `logins`. Default: mail of all clients that may relay.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tenants: Vec<String>,
-    /// Only mail of these users is signed, and that of `tenants`: as `login` of events has them.
+    /// Sign only mail of these users, and of `tenants`. User names are those of `login` in events.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     logins: Vec<String>,
-    /// The domain in whose name it is signed (`d=`). Without it: the one that is named in `domains`, also for
-    /// those below it (`*.example.org` signs as `example.org`), and with `keys` the author's.
+    /// Signing domain (`d=`). Default: the matching domain of `domains`, also for subdomains (`*.example.org` signs as
+    /// `example.org`); with `keys`, the author's domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     sign_as: Option<String>,
-    /// Where the public key is: the TXT record `SELECTOR._domainkey.DOMAIN`. Required with `key`.
+    /// Selector of the public key in the TXT record `SELECTOR._domainkey.DOMAIN`. Required with `key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     selector: Option<String>,
-    /// The file with the private key, in PEM: RSA of at least 2,048 bits, or Ed25519 (RFC 8463). Nobody but its
-    /// owner and group may be able to read it; one that changes is read anew within seconds. `postrider dkim new`
-    /// makes one.
+    /// File with the private key in PEM: RSA of at least 2,048 bits, or Ed25519 (RFC 8463). It must be readable by its
+    /// owner and group only. A changed file is read again within seconds. `postrider dkim new` creates one.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    /// Instead of `key`: the table from domains of authors to selector and key, in fields of these names, or as
-    /// one text, `SELECTOR KEY`. The key is the path of a file, or the PEM text itself.
+    /// Instead of `key`: table of selectors and keys by author domain, in fields of these names, or as one text
+    /// `SELECTOR KEY`. The key is the path of a file, or the PEM text.
     #[serde(skip_serializing_if = "Option::is_none")]
     keys: Option<TableRefText>,
-    /// The key that takes the place of this one.
+    /// The next key, which replaces this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<NextText>,
 }
 
-/// The key that takes the place of another.
+/// The next key of a signer.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct NextText {
-    /// Another one than before. Required.
+    /// Its selector, which must differ from the current one. Required.
     selector: String,
     /// Its file. Required.
     key: String,
-    /// From this moment on, such as `"2027-01-01T00:00:00Z"`, it signs, and the other does not. Required.
+    /// Time at which it replaces the current key, for example `"2027-01-01T00:00:00Z"`. Required.
     from: String,
 }
 

@@ -20,34 +20,33 @@ const NEEDED: [&str; 12] = [
     "DKIM-Signature",
 ];
 
-/// Header fields by which clients in a listener's `steering_from` say how a message is to be sent. They are
-/// left out of what is sent, signed and returned; from everybody else they are content like any other. A
-/// value that can't be read is refused, with 550 5.6.0 and the name of the field. See `docs/steering.md`.
+/// Header fields that set delivery options, from clients in a listener's `steering_from`. They are removed from the
+/// message before it is signed, sent or returned. For all other clients these fields are ordinary content. An invalid
+/// value is rejected with 550 5.6.0 and the name of the field. See `docs/steering.md`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SteeringText {
-    /// The field that names the tenant whose mail it is, such as `"X-Tenant"`: 1 to 128 printable
-    /// characters of ASCII but for `<` and `>`.
+    /// Field with the tenant, for example `"X-Tenant"`. Values are 1 to 128 printable ASCII characters without `<` and
+    /// `>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<String>,
-    /// The field that names the campaign: what has the same waits together. As a tenant's name.
+    /// Field with the campaign. Messages of one campaign are queued together. Values are as for `tenant`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) campaign: Option<String>,
-    /// The field that names the `[[pool]]` that it is sent from, in place of the route's.
+    /// Field with the `[[pool]]` to send from, instead of the route's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pool: Option<String>,
-    /// The field with the priority, from -9 to 9 as in MT-PRIORITY (RFC 6710); 0 is what all other mail has.
+    /// Field with the priority, from -9 to 9 as in MT-PRIORITY (RFC 6710). All other mail has priority 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) priority: Option<String>,
-    /// The field with the time before which it is not sent: as in RFC 3339 (`2026-12-01T09:00:00+01:00`) or
-    /// as in a Date field (RFC 5322). At most a year ahead.
+    /// Field with the earliest time of sending, in the form of RFC 3339 (`2026-12-01T09:00:00+01:00`) or of a Date
+    /// field (RFC 5322). At most a year ahead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) not_before: Option<String>,
-    /// The field with the time from which on it is not sent, but returned (5.4.7), likewise.
+    /// Field with the time after which the message is not sent but bounced (5.4.7), in the form of `not_before`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) expires: Option<String>,
-    /// The field with the hours in which it is sent: `mon-fri 09:00-17:00 Europe/Berlin`, or several of
-    /// these with commas between.
+    /// Field with the hours for sending: `mon-fri 09:00-17:00 Europe/Berlin`, or several of these separated by commas.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<String>,
 }

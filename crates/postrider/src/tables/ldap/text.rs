@@ -15,69 +15,66 @@ use std::time::Duration;
 /// The shortest time between two readings of a directory.
 const REFRESH_MIN: Duration = Duration::from_secs(1);
 
-/// A directory that is asked by LDAP. In `filter` and `base` the key's parts stand for
-/// `%s` (all of it), `%u` (the local part of an address, or all of a key that is none), `%d` (the
-/// domain), `%1` to `%9` (labels of the domain from its end); `%%` is `%`. They are values there,
-/// whatever characters they have. A key that lacks a part is not in the table.
+/// An LDAP directory. Placeholders in `filter` and `base`: `%s` is the key, `%u` the local part of an address (else the
+/// whole key), `%d` the domain, `%1` to `%9` labels of the domain from its end, and `%%` a percent sign. Values are
+/// escaped. A key without the required part is not in the table.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LdapText {
-    /// Its servers, in the order in which they are tried: `ldap://HOST[:PORT]`,
-    /// `ldaps://HOST[:PORT]`, or `ldapi://` and the path of a Unix socket. At least one.
+    /// Servers, in the order to try: `ldap://HOST[:PORT]`, `ldaps://HOST[:PORT]`, or `ldapi://` and the path of a Unix
+    /// socket. At least one.
     #[schemars(extend("items" = { "type": "string", "title": "URL" }))]
     servers: Vec<String>,
-    /// Where in the directory a search begins. Required.
+    /// Base of searches. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     base: Option<String>,
-    /// How far below `base` it looks: `sub` (all below), `one` (directly below), `base` (itself).
+    /// Scope of searches.
     scope: ScopeText,
-    /// Which entries it looks for (RFC 4515), such as `(mail=%s)`. Required.
+    /// Search filter (RFC 4515), for example `(mail=%s)`. Required.
     filter: String,
-    /// What is the answer: values of these attributes, of all entries that are found. An entry that
-    /// has none of them is not in the table. At least one.
+    /// Result attributes: the values of these attributes in all entries found. An entry without any value is not in the
+    /// table. At least one.
     attributes: Vec<String>,
-    /// Attributes with the names of other entries: what has one of them is a group, and its members'
-    /// `attributes` are the answer in place of its own.
+    /// Attributes that name other entries. An entry with a value is a group; its result is the `attributes` of its
+    /// members instead of its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     members: Vec<String>,
-    /// How many groups may be in each other, with the outermost; what goes deeper has no answer.
+    /// Maximum nesting of groups, including the outermost. Lookups of deeper groups fail.
     #[schemars(range(min = 1, max = 1000))]
     max_depth: u32,
-    /// How many entries a group may come to; what has more has no answer.
+    /// Maximum number of entries in a group. Lookups of larger groups fail.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_members: u32,
-    /// Only keys that are addresses in these domains are asked for; others are not in the table.
+    /// Look up only addresses in these domains. All other keys are not in the table.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     domains: Vec<String>,
-    /// TLS begins on a plain connection before anything else is said (StartTLS).
+    /// Use StartTLS on a plain connection, before all other requests.
     start_tls: bool,
-    /// Certificates, in PEM files: `ca_file` (those that a server's must be signed by; without it the
-    /// system's), `certificate_file` and `key_file` (our own, for servers that ask for one).
+    /// Certificates in PEM files: `ca_file` (authorities for the server's certificate; default: those of the system),
+    /// `certificate_file` and `key_file` (for servers that request a client certificate).
     #[serde(skip_serializing_if = "Option::is_none")]
     tls: Option<LdapTlsText>,
-    /// As whom the directory is asked: `dn` (the name of an entry) with `password`, or with
-    /// `password_file` (its first line, read at each bind; also `env:NAME` or
-    /// `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`); or `external = true` (SASL EXTERNAL: the
-    /// user of a Unix socket, or of the certificate). Without it: as nobody in particular.
+    /// Bind at the directory: `dn` (the name of an entry) with `password` or `password_file`, or `external = true`
+    /// (SASL EXTERNAL: the user of a Unix socket or of the client certificate). The first line of `password_file` is
+    /// read at each bind; also `env:NAME` or `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`. Default: anonymous.
     #[serde(skip_serializing_if = "Option::is_none")]
     bind: Option<LdapBindText>,
-    /// Wait for a connection, for TLS on it and for the bind; each.
+    /// Timeout for a connection, for TLS on it and for the bind, each.
     connect_timeout: Period,
-    /// Wait for the answer to one search.
+    /// Timeout for a reply to a search.
     timeout: Period,
-    /// Connections at once. Each carries up to 32 searches.
+    /// Maximum number of connections. Each carries up to 32 concurrent searches.
     #[schemars(range(min = 1, max = 1000))]
     max_connections: u32,
-    /// How many entries one search may find; what finds more has no answer.
+    /// Maximum number of entries found by one search. Lookups with more fail.
     #[schemars(range(min = 1, max = 1_000_000))]
     max_results: u32,
-    /// `live`: the directory is asked for each key. `snapshot`: it is copied, and the copy is asked:
-    /// lookups take microseconds, and work while the directory is away.
+    /// Lookup mode: search the directory for each key, or in a local copy.
     mode: ModeText,
-    /// Of a snapshot: between two readings of the directory; where the server tells of changes, between
-    /// two files that have them. A second at least.
+    /// Interval of a snapshot's updates, at least a second. If the server reports changes, interval of writes to the
+    /// snapshot file.
     refresh: Period,
-    /// Of a snapshot: the file that has it. Without it: `tables/NAME.snapshot` in the spool's directory.
+    /// File of a snapshot. Default: `tables/NAME.snapshot` in the spool directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     snapshot_path: Option<PathBuf>,
 }
@@ -108,25 +105,25 @@ impl Default for LdapText {
     }
 }
 
-/// When a directory is asked.
+/// Lookup mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum ModeText {
-    /// For each key.
+    /// Search the directory for each key.
     Live,
-    /// For all entries, and for what becomes of them.
+    /// Copy the directory and follow its changes. Lookups take microseconds, and work while the directory is down.
     Snapshot,
 }
 
-/// How far below its base a search looks.
+/// Scope of searches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum ScopeText {
-    /// The base and all below it.
+    /// The base and all entries below it.
     Sub,
-    /// What stands directly below it.
+    /// The entries directly below the base.
     One,
-    /// The base alone.
+    /// The base only.
     Base,
 }
 
@@ -134,10 +131,10 @@ enum ScopeText {
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct LdapTlsText {
-    /// PEM file with the certificates that a server's must be signed by.
+    /// PEM file with the certificate authorities for the server's certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca_file: Option<PathBuf>,
-    /// PEM file with the certificate that is shown to servers, and those that signed it.
+    /// PEM file with the client certificate and its intermediate certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     certificate_file: Option<PathBuf>,
     /// PEM file with its private key.
@@ -145,21 +142,20 @@ struct LdapTlsText {
     key_file: Option<PathBuf>,
 }
 
-/// As whom a directory is asked: `dn` with a password, or `external`.
+/// Bind at a directory: `dn` with a password, or `external`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 struct LdapBindText {
-    /// The name of an entry.
+    /// Name of an entry.
     #[serde(skip_serializing_if = "Option::is_none")]
     dn: Option<String>,
     /// Its password.
     #[serde(skip_serializing_if = "Option::is_none")]
     password: Option<String>,
-    /// File whose first line is its password. It is read at each bind.
+    /// File with its password in the first line, read at each bind.
     #[serde(skip_serializing_if = "Option::is_none")]
     password_file: Option<PathBuf>,
-    /// As the one that the connection shows (SASL EXTERNAL): the user of a Unix socket, or of the
-    /// certificate.
+    /// Use SASL EXTERNAL: the user of a Unix socket or of the client certificate.
     external: bool,
 }
 

@@ -17,39 +17,38 @@ const PORT: u16 = 6379;
 /// Maximum number of fields.
 const FIELDS_MAX: usize = 64;
 
-/// A table in Redis, Valkey or another server that speaks RESP. Without `field` and `fields` the value
-/// of a key is asked for (GET), with them the values of fields of a hash (HGET, HMGET). In `key` and
-/// `field`, `%s` stands for the key that is looked up, `%u` for its local part, `%d` for its domain, `%1`
-/// to `%9` for labels of the domain from its end, and `%%` for a percent sign; a key that has no such part
-/// is not looked up. No value may be longer than 100,000 bytes. Up to 100 keys are asked for at once.
+/// A table in Redis, Valkey or another RESP server. The result is the value of a key (GET), or with `field` or `fields`
+/// the values of fields of a hash (HGET, HMGET). Placeholders in `key` and `field`: `%s` is the key to look up, `%u`
+/// its local part, `%d` its domain, `%1` to `%9` labels of the domain from its end, and `%%` a percent sign. A key
+/// without the required part is not looked up. Values have at most 100,000 bytes. Up to 100 keys are sent in one
+/// request.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct RedisText {
-    /// Where it listens: `redis://host:port/database`, or `unix:` and the path of a socket; port 6379
-    /// and database 0 may be left out. Required. Without TLS: use a socket, or a network of your own.
+    /// Address of the server: `redis://host:port/database`, or `unix:` and the path of a socket; the defaults are port
+    /// 6379 and database 0. Required. TLS is not supported, so use a socket or a trusted network.
     #[schemars(extend("title" = "redis://host:port/database or unix:path"))]
     server: String,
-    /// The number of the database, where it doesn't stand in `server`.
+    /// Number of the database, if `server` does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(max = 65_535))]
     database: Option<u16>,
-    /// The user to log in as (Redis 6 and later); without it: the default user.
+    /// User to log in as (Redis 6 and later). Default: the default user.
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
-    /// The file whose first line is the password; without it there is none. Read for each connection.
-    /// Also `env:NAME` or `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`.
+    /// File with the password in its first line, read for each connection. Also `env:NAME` or
+    /// `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`. Default: no password.
     #[serde(skip_serializing_if = "Option::is_none")]
     password_file: Option<PathBuf>,
-    /// The key in the server: `"user:%s"`. Required.
+    /// Key in the server: `"user:%s"`. Required.
     key: String,
-    /// The field of the hash at `key` whose value is the answer: `key = "virtual"`, `field = "%s"` for a
-    /// whole table in one hash.
+    /// Field of the hash at `key` with the result: `key = "virtual"`, `field = "%s"` for a whole table in one hash.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
-    /// The fields of the hash at `key` whose values are the answer, by these names. A key with none of
-    /// them is not in the table.
+    /// Fields of the hash at `key` that form the result, under these names. A key with none of the fields is not in the
+    /// table.
     fields: Vec<String>,
-    /// Wait for a connection.
+    /// Timeout for a connection.
     connect_timeout: Period,
 }
 

@@ -15,33 +15,30 @@ use std::str::FromStr as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A table in PostgreSQL, MySQL, MariaDB or SQLite. The query has places for the key, which is sent
-/// beside it as a parameter and never becomes part of its text: `%s` stands for all of it, `%u` for the
-/// local part of an address (all of a key without `@`), `%d` for its domain, `%1` to `%9` for labels of
-/// the domain from its end, `%%` for a percent sign; a key that has no such part is not looked up. Several
-/// rows are one answer with several values; NULL is no value, and a key all of whose values are NULL is not
-/// in the table. Columns are texts, numbers and truth values; others are cast in the query. An answer has at
-/// most 1,000 rows and 100,000 bytes. There are as many connections as requests at once
-/// (`cache = { max_requests = … }`).
+/// A table in PostgreSQL, MySQL, MariaDB or SQLite. Placeholders in the query are sent as parameters and never inserted
+/// into its text: `%s` is the key, `%u` the local part of an address (else the whole key), `%d` its domain, `%1` to
+/// `%9` labels of the domain from its end, and `%%` a percent sign. A key without the required part is not looked up.
+/// Several rows are one entry with several values. NULL is no value, and a key with NULL only is not in the table.
+/// Columns can be texts, numbers and booleans; cast other types in the query. A result has at most 1,000 rows and
+/// 100,000 bytes. The number of connections is `cache = { max_requests = … }`.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct SqlText {
-    /// Where it is: `postgres://user@host:port/database`, `mysql://user@host:port/database` or
-    /// `sqlite:/path`, which is opened for reading only. Required. `?sslmode=verify-full` and
-    /// `&sslrootcert=FILE` (MySQL: `ssl-mode=VERIFY_IDENTITY`, `ssl-ca`) ask for TLS and the server's
-    /// name; a Unix socket is `?host=/run/postgresql` or `?socket=/run/mysqld/mysqld.sock`.
+    /// URL of the database: `postgres://user@host:port/database`, `mysql://user@host:port/database` or `sqlite:/path`,
+    /// which is opened read-only. Required. `?sslmode=verify-full` and `&sslrootcert=FILE` (MySQL:
+    /// `ssl-mode=VERIFY_IDENTITY`, `ssl-ca`) require TLS with a verified server name. A Unix socket is
+    /// `?host=/run/postgresql` or `?socket=/run/mysqld/mysqld.sock`.
     #[schemars(extend("title" = "URL"))]
     url: String,
     /// The query: `"SELECT mailbox FROM users WHERE address = %s"`. Required.
     query: String,
-    /// The columns of the answer, by their names in the query; without it all of them. Templates use
-    /// only those that are named here.
+    /// Columns of the result, by their names in the query. Default: all. Templates can use only columns named here.
     fields: Vec<String>,
-    /// The file whose first line is the password; without it there is none. Read for each connection.
-    /// Also `env:NAME` or `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`.
+    /// File with the password in its first line, read for each connection. Also `env:NAME` or
+    /// `$CREDENTIALS_DIRECTORY/NAME`, see `docs/tls.md`. Default: no password.
     #[serde(skip_serializing_if = "Option::is_none")]
     password_file: Option<PathBuf>,
-    /// Wait for a connection.
+    /// Timeout for a connection.
     connect_timeout: Period,
 }
 

@@ -18,34 +18,33 @@ const LISTS_MAX: usize = 32;
 /// Maximum timeout for a list: the client waits for its reply that long.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30);
 
-/// Lists in the DNS: their names, or a table that says what they weigh.
+/// DNS block lists: names, or a table with weights.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum DnsblText {
-    /// Each is enough to refuse a client.
+    /// Each list alone causes a rejection.
     Lists(Vec<String>),
-    /// What they weigh, and what follows.
+    /// Lists with weights, and the action.
     Table(Box<DnsblTable>),
 }
 
-/// Lists in the DNS, and what they weigh.
+/// DNS block lists with weights.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct DnsblTable {
-    /// Lists of client addresses, as Postfix writes them: `zone`, `zone=127.0.0.[2..11]` (only these
-    /// answers count), `zone=127.0.0.4*2` (and weigh so much). Without a weight it is 1; lists that
-    /// speak for a client have one below 0.
+    /// Lists of client addresses, in Postfix's form: `zone`, `zone=127.0.0.[2..11]` (only these results count),
+    /// `zone=127.0.0.4*2` (with a weight; default 1). Allow lists have a negative weight.
     lists: Vec<String>,
-    /// Lists of domains, asked about the name that the client gives itself.
+    /// Lists of domains for the client's HELO name.
     helo_lists: Vec<String>,
-    /// Lists of domains, asked about the domain of the sender.
+    /// Lists of domains for the sender's domain.
     sender_lists: Vec<String>,
-    /// So much must all lists together weigh for something to be done.
+    /// Minimum total weight for the action.
     #[schemars(range(min = 1))]
     threshold: u32,
-    /// What is done.
+    /// Action for a listed client.
     action: Check,
-    /// Wait for the answer of one list. No client waits longer than 10 seconds for all.
+    /// Timeout for a reply of one list. All lists together take at most 10 seconds.
     timeout: Period,
 }
 

@@ -14,43 +14,43 @@ use std::time::Duration;
 /// Maximum delay of a client: many servers expire mail after days, and users wait.
 const DELAY_MAX: Duration = Duration::from_secs(86_400);
 
-/// Greylisting: `true`, or a table that says how.
+/// Greylisting: `true`, or a table of settings.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub(crate) enum GreylistText {
-    /// As usual, or not at all.
+    /// The default settings, or off.
     Word(bool),
-    /// So.
+    /// Settings.
     Table(Box<GreylistTable>),
 }
 
-/// How greylisting is done.
+/// Greylisting settings.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct GreylistTable {
-    /// Whoever comes for the first time is put off for so long, and whoever comes again earlier for the
-    /// rest of it. At most a day.
+    /// Minimum time between the first attempt and one that is accepted. Earlier attempts are deferred for the remaining
+    /// time. At most a day.
     delay: Period,
-    /// Whoever comes again only after so long comes for the first time.
+    /// Maximum time between the first attempt and a retry. A later attempt counts as a first one.
     retry_window: Period,
-    /// So long after they were seen last those are remembered who have come again.
+    /// Time for which a successful combination is remembered, counted from its last use.
     remember: Period,
-    /// A client that has come again for so many recipients or senders, one an hour at most, is not put off
-    /// any more. 0: none is spared.
+    /// Number of successful senders or recipients, at most one counted per hour, after which a client is not greylisted
+    /// any more. 0 for never.
     clients_after: u32,
-    /// Clients are the same whose IPv4 addresses begin with so many bits.
+    /// Length of the IPv4 prefix that identifies a client.
     #[schemars(range(min = 8, max = 32))]
     ipv4_prefix: u32,
-    /// The same for IPv6.
+    /// Length of the IPv6 prefix that identifies a client.
     #[schemars(range(min = 16, max = 128))]
     ipv6_prefix: u32,
-    /// Clients are the same, whatever their addresses, that send for a domain which says by SPF that they
-    /// may: large senders come again from other networks.
+    /// Treat all clients that pass SPF for the sender's domain as one client. Large senders retry from several
+    /// networks.
     by_spf: bool,
-    /// The table of clients, by address or network, that are not put off.
+    /// Table of exempt clients, by address or network.
     #[serde(skip_serializing_if = "Option::is_none")]
     exempt_clients: Option<TableRefText>,
-    /// The same for recipients, by address or domain.
+    /// Table of exempt recipients, by address or domain.
     #[serde(skip_serializing_if = "Option::is_none")]
     exempt_recipients: Option<TableRefText>,
 }
