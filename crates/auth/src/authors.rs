@@ -15,11 +15,11 @@ pub enum NoAuthor {
     Several,
 }
 
-/// The domain of the (first) author of a message, in ASCII and lower case. `added`: whole fields that go above
+/// The domain of the first author of a message, in ASCII and lower case. `added` contains whole fields to be put above
 /// those of the message.
 ///
 /// # Errors
-/// It has not one From field with an address that can be read.
+/// If it does not have exactly one From field with a readable address.
 pub fn domain_of_author(added: &[u8], message: &Scanned) -> Result<String, NoAuthor> {
     if message.unreadable.is_some() {
         return Err(NoAuthor::None);

@@ -25,7 +25,7 @@ impl CheckSelection {
         Scan::new(self.wanted(false))
     }
 
-    /// The same of one that is signed as well.
+    /// As [`CheckSelection::scan`], for a message that will also be signed.
     #[must_use]
     pub fn scan_to_sign(self) -> Scan {
         Scan::new(self.wanted(true))
@@ -39,10 +39,10 @@ impl CheckSelection {
 /// Results of the checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdicts {
-    /// The client's address, and its name.
+    /// The client's address, and the result of its name check.
     pub iprev: Option<(IpAddr, iprev::IprevCheck)>,
     pub spf: Option<spf::SpfEvaluation>,
-    /// By signatures, in their order.
+    /// Results by signature, in order.
     pub dkim: Option<Vec<dkim::DkimVerification>>,
     /// Number of signatures not examined.
     pub signatures_left: usize,
@@ -55,7 +55,7 @@ pub struct Verdicts {
 pub struct AuthSummary {
     pub iprev: Option<iprev::IprevResult>,
     pub spf: Option<spf::SpfResult>,
-    /// Of all signatures together, see [`dkim::overall`].
+    /// The overall result, see [`dkim::overall`].
     pub dkim: Option<dkim::DkimResult>,
     pub dmarc: Option<dmarc::DmarcResult>,
     pub arc: Option<arc::ArcResult>,
@@ -66,7 +66,7 @@ pub struct AuthSummary {
 }
 
 impl Verdicts {
-    /// SPF or DKIM passed for the domain of this sender, or for one that it is below of.
+    /// Returns true if SPF or DKIM passed for the domain of this sender, or for a domain above it.
     #[must_use]
     pub fn prove(&self, sender: Option<&str>) -> bool {
         let Some(sender) = sender.map(|sender| sender.trim_end_matches('.')) else { return false };
@@ -103,7 +103,7 @@ pub struct Subject<'a> {
     pub message: &'a Scanned,
     /// Seconds since 1970.
     pub now: u64,
-    /// A random number below 100, for policies that apply to a part of all messages.
+    /// A random number below 100, for policies that apply to a fraction of the messages.
     pub chance: u8,
 }
 

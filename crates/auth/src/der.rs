@@ -1,4 +1,4 @@
-//! DER, as far as it is read here (X.690): keys and certificates.
+//! The parts of DER (X.690) used by keys and certificates.
 
 pub(crate) const INTEGER: u8 = 0x02;
 pub(crate) const BIT_STRING: u8 = 0x03;

@@ -1,4 +1,4 @@
-//! SHA-256, of a whole or in pieces, and hashes with a key.
+//! SHA-256 in one or more pieces, and keyed hashes.
 
 use aws_lc_rs::digest::{Context, SHA256, digest};
 use aws_lc_rs::hmac;
@@ -48,12 +48,12 @@ fn array<const N: usize>(hash: &[u8]) -> [u8; N] {
     octets
 }
 
-/// HMAC-SHA-256 of all parts together (RFC 2104 §3: keys have any length).
+/// HMAC-SHA-256 of the concatenated parts (RFC 2104 §3: keys have any length).
 pub(crate) fn hmac_sha256(key: &[u8], parts: &[impl AsRef<[u8]>]) -> [u8; DIGEST_BYTES] {
     hmac_of(hmac::HMAC_SHA256, key, parts)
 }
 
-/// HMAC-SHA-1 of all parts together.
+/// HMAC-SHA-1 of the concatenated parts.
 pub(crate) fn hmac_sha1(key: &[u8], parts: &[impl AsRef<[u8]>]) -> [u8; 20] {
     hmac_of(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, key, parts)
 }

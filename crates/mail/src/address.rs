@@ -10,14 +10,14 @@ pub mod or_text;
 
 pub use or_address::{OR_ADDRESS_BYTES_MAX, OR_ATTRIBUTES_MAX, OrAddress, OrAttribute};
 
-/// Longest local part in octets. Everybody must take 64 (RFC 5321 §4.5.3.1.1); VERP, SRS and BATV
-/// make longer ones every day.
+/// Maximum length of a local part in octets. Every server must accept 64 (RFC 5321 §4.5.3.1.1), but longer ones from
+/// VERP, SRS and BATV are common.
 pub const LOCAL_BYTES_MAX: usize = 250;
 /// Longest domain in octets (RFC 5321 §4.5.3.1.2).
 pub const DOMAIN_BYTES_MAX: usize = 255;
-/// Longest path in octets without its two angle brackets (RFC 5321 §4.5.3.1.3: 256 with them).
+/// Maximum length of a path in octets without its angle brackets (RFC 5321 §4.5.3.1.3: 256 with them).
 pub const PATH_BYTES_MAX: usize = 254;
-/// Longest label of a domain name in octets (RFC 1035 §2.3.4).
+/// Maximum length of a label of a domain name in octets (RFC 1035 §2.3.4).
 pub const LABEL_BYTES_MAX: usize = 63;
 /// Longest domain name in a DNS query, in text form (RFC 1035 §2.3.4: 255 octets in wire form, of which two are the
 /// first length and the root).
@@ -53,7 +53,7 @@ impl AddressError {
         AddressError { reason, offset }
     }
 
-    /// The same error seen from a text in which the parsed one starts at `base`.
+    /// The same error, with its position in a text in which the parsed part starts at `base`.
     fn at(self, base: usize) -> AddressError {
         AddressError { offset: self.offset + base, ..self }
     }
@@ -71,13 +71,13 @@ impl Domain {
     /// Parses and normalises a domain name or an address literal.
     ///
     /// # Errors
-    /// When it is neither (RFC 5321 §4.1.2, §4.5.3.1.2).
+    /// If it is neither (RFC 5321 §4.1.2, §4.5.3.1.2).
     pub fn parse(text: &str) -> Result<Domain, AddressError> {
         check_domain(text)?;
         Ok(Domain::normalise(text))
     }
 
-    /// Normalises a text that [`check_domain`] accepted (or the empty one).
+    /// Normalises a text that [`check_domain`] accepted, or the empty text.
     fn normalise(text: &str) -> Domain {
         let settled = text
             .bytes()
@@ -85,7 +85,7 @@ impl Domain {
         if settled {
             return Domain(Arc::from(text));
         }
-        // One address must be one value, however it was written.
+        // Each address has only one value, whatever its notation.
         match parse_literal(text) {
             Some(IpAddr::V4(ip)) => Domain(format!("[{ip}]").into()),
             Some(IpAddr::V6(ip)) => Domain(format!("[ipv6:{ip}]").into()),
@@ -99,7 +99,7 @@ impl Domain {
         &self.0
     }
 
-    /// The name that a text is to the DNS: A-labels (RFC 5890) in lower case. `None`: it is none.
+    /// The DNS name of a text: A-labels (RFC 5890) in lower case. `None` if it is not a domain name.
     #[must_use]
     pub fn dns_name(text: &str) -> Option<String> {
         Some(Domain::parse(text).ok()?.to_ascii().ok()?.to_ascii_lowercase())
@@ -181,7 +181,7 @@ impl Mailbox {
             return Err(AddressError::new("expected @ and a domain", start + at));
         }
         check_domain(&address[at + 1..]).map_err(|e| e.at(start + at + 1))?;
-        // Not lossy: at most 250.
+        // Lossless: the maximum is 250.
         Ok(Mailbox { text: address.into(), at: at as u32 })
     }
 
@@ -255,7 +255,7 @@ impl Mailbox {
         }
     }
 
-    /// Some character is not ASCII: delivery needs SMTPUTF8.
+    /// Returns true if it contains non-ASCII characters: delivery needs SMTPUTF8.
     #[must_use]
     pub fn needs_smtputf8(&self) -> bool {
         !self.text.is_ascii()
@@ -318,7 +318,7 @@ pub fn is_dot_string(local: &str) -> bool {
     !local.is_empty() && local.bytes().all(|byte| byte == b'.' || ATOM[usize::from(byte)])
 }
 
-/// The length of the Dot-string or Quoted-string at the start of `text`, which is UTF-8. Dots may stand anywhere.
+/// The length of the Dot-string or Quoted-string at the start of `text`, which is UTF-8. Dots are accepted anywhere.
 fn local_end(text: &[u8]) -> Result<usize, AddressError> {
     if text.first() == Some(&b'"') {
         return quoted_end(text);

@@ -20,7 +20,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// As a field has it: the local part in quotes where it needs them (RFC 5322 §3.4.1).
+    /// The address as written in a header field: the local part is quoted if needed (RFC 5322 §3.4.1).
     #[must_use]
     pub fn to_text(&self) -> String {
         let Address { local, domain } = self;
@@ -38,10 +38,10 @@ impl Address {
     }
 }
 
-/// A member of a list.
+/// A member of an address list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// The phrase before the address, and behind it the comments in their brackets; or the name of a group.
+    /// The phrase before the address, followed by comments in parentheses; or the name of a group.
     pub name: Option<String>,
     /// `None`: an empty group.
     pub address: Option<Address>,
@@ -51,11 +51,11 @@ pub struct Member {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     pub members: usize,
-    /// Words, comments and specials of one member.
+    /// Words, comments and specials of a member.
     pub tokens: usize,
 }
 
-/// The addresses in the value of a field, those of groups too; `None`: readers would differ about them.
+/// The addresses in the value of a field, including those of groups. `None` if readers would not agree on them.
 #[must_use]
 pub fn read(value: &[u8]) -> Option<Vec<Address>> {
     let text = String::from_utf8_lossy(value);
@@ -108,7 +108,7 @@ enum Token<'t> {
 /// RFC 5322 §3.2.3, without the characters that begin a token.
 const SPECIALS: &str = "<>[]:;@\\,.";
 
-/// The next token. `Some(None)`: a quote or a comment has no end, or there is a control character.
+/// The next token. `Some(None)` if a quoted string or comment is not closed, or there is a control character.
 fn token<'t>(text: &'t str, chars: &mut CharIndices<'t>) -> Option<Option<Token<'t>>> {
     let (at, c) = chars.next()?;
     Some(Some(match c {
@@ -184,7 +184,7 @@ fn literal(text: &str) -> Option<&str> {
 struct AddressListParser {
     members: Vec<Member>,
     is_in_angle: bool,
-    /// The name of the group, and how many members there were before it.
+    /// The name of the group, and the number of members before it.
     group: Option<(Option<String>, usize)>,
     /// A member consisted of text without an address.
     has_name: bool,
@@ -196,7 +196,7 @@ struct AddressListParser {
 }
 
 impl AddressListParser {
-    /// Reads the text token by token, so that a long one takes no more than its members do.
+    /// Parses the text token by token, so that the memory for a long text is that of its members.
     fn of(text: &str, limits: Limits, wants_names: bool) -> Option<AddressListParser> {
         let mut list = AddressListParser { wants_names, ..AddressListParser::default() };
         let mut chars = text.char_indices();
@@ -315,7 +315,7 @@ impl AddressListParser {
     }
 }
 
-/// The text without its quoted pairs (RFC 5322 §3.2.1), and in one line.
+/// Appends the text without quoted pairs (RFC 5322 §3.2.1) and line ends.
 fn unquote(text: &str, out: &mut String) {
     let mut chars = text.chars();
     while let Some(c) = chars.next() {
@@ -383,7 +383,7 @@ fn in_angle(tokens: &[Token<'_>]) -> Option<Address> {
     address(rest)
 }
 
-/// `addr-spec` (RFC 5322 §3.4.1), without blanks and comments but around its parts.
+/// `addr-spec` (RFC 5322 §3.4.1), with blanks and comments only around its parts.
 fn address(tokens: &[Token<'_>]) -> Option<Address> {
     let mut parts = tokens.split(|token| *token == Token::Special('@'));
     let (before, behind) = (trimmed(parts.next()?), trimmed(parts.next()?));

@@ -8,7 +8,7 @@
 pub struct ContentFacts {
     /// Length as stored: un-stuffed, CRLF line ends.
     pub body_bytes: u64,
-    /// Some byte is 0x80 or more.
+    /// The body contains bytes of 0x80 or more.
     pub has_8bit: bool,
     /// Some byte is NUL.
     pub has_nul: bool,
@@ -24,7 +24,7 @@ pub struct ContentFacts {
 #[derive(Clone, Debug, Default)]
 pub struct ContentScanner {
     facts: ContentFacts,
-    /// Bytes of the line that is open, CR included.
+    /// Bytes of the current line, including CR.
     line_bytes: u64,
     last: u8,
 }
@@ -77,7 +77,7 @@ impl ContentScanner {
 /// Looks for an 8-bit octet before the empty line.
 #[derive(Debug, Default)]
 pub struct HeaderScan {
-    /// Octets of the line that is open, CR not counted.
+    /// Octets of the current line, without CR.
     line_bytes: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Reading the times of header fields (RFC 5322 §3.3, §4.3).
+//! Parses the times in header fields (RFC 5322 §3.3, §4.3).
 
 use crate::Wall;
 

@@ -16,17 +16,17 @@ use std::time::Duration;
 /// recipients needs no report of a megabyte, and a forged sender must not receive one.
 pub const RECIPIENTS_MAX: usize = 100;
 
-/// Bytes of a header that are returned at most.
+/// Maximum size of a returned header in bytes.
 pub const HEADER_BYTES_MAX: usize = 16 * 1024;
 
-/// Bytes of a message that is returned in full at most.
+/// Maximum size in bytes of a message that is returned in full.
 pub const FULL_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum length of a report, whatever the replies and addresses. It fits, with the settle that it reports, into the
 /// smallest segment that a spool may have.
 pub const REPORT_BYTES_MAX: usize = 640 * 1024;
 
-/// Longest line of a message, its CRLF not counted (RFC 5322 §2.1.1).
+/// Maximum length of a line in a message, without its CRLF (RFC 5322 §2.1.1).
 const LINE_BYTES_MAX: usize = 998;
 
 /// A report to the sender of a message about some of its recipients, which may have different outcomes.
@@ -38,7 +38,7 @@ pub struct Report<'a> {
     pub hostname: &'a str,
     /// The message that is reported on.
     pub id: MessageId,
-    /// The id of the report itself: makes its Message-ID and its MIME boundary.
+    /// The id of the report, from which its Message-ID and MIME boundary are derived.
     pub report_id: MessageId,
     /// The reverse-path of the message, which is the report's recipient.
     pub to: &'a Mailbox,
@@ -78,7 +78,7 @@ pub enum DsnOutcome<'a> {
     Expired {
         /// Failure of the last attempt.
         failure: &'a Failure,
-        /// For how long it was tried.
+        /// Duration of the attempts.
         after: Duration,
     },
     /// Not yet delivered.
@@ -90,9 +90,9 @@ pub enum DsnOutcome<'a> {
     },
     /// In the recipient's mailbox.
     Delivered(Success<'a>),
-    /// Passed on to a server that doesn't know DSNs.
+    /// Relayed to a server without DSN support.
     Relayed(Success<'a>),
-    /// Passed on to the members of a list or to several aliases.
+    /// Forwarded to the members of a list or to several aliases.
     Expanded,
 }
 
@@ -166,12 +166,12 @@ pub struct DeliveryStatus {
 /// Fields that belong together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldGroup {
-    /// Names as they were written and values in one line, in their order.
+    /// Names as written, and unfolded values, in order.
     pub fields: Vec<(String, String)>,
 }
 
 impl FieldGroup {
-    /// The value of the first field called `name`, in any case.
+    /// The value of the first field with this `name`, in any case.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         let field = self.fields.iter().find(|(field, _)| field.eq_ignore_ascii_case(name))?;

@@ -61,7 +61,7 @@ impl Notify {
     }
 }
 
-/// One recipient: our record of a forward-path that was accepted.
+/// A recipient: the stored form of an accepted forward-path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipient {
     /// The destination address.
@@ -77,7 +77,7 @@ pub struct Recipient {
 pub struct Envelope {
     /// `None` is the null reverse-path `<>`.
     pub reverse_path: Option<Mailbox>,
-    /// In the order in which they were accepted; a recipient's number is its index here.
+    /// In order of acceptance; a recipient's number is its index here.
     pub recipients: Vec<Recipient>,
     /// BODY=.
     pub body: BodyType,
@@ -123,7 +123,7 @@ impl Priority {
         (-9..=9).contains(&value).then_some(Priority(value))
     }
 
-    /// As RFC 6710 §6 writes it: a digit, with a minus before it perhaps.
+    /// Parses the form of RFC 6710 §6: a digit with an optional minus sign.
     #[must_use]
     pub fn parse(text: &str) -> Option<Priority> {
         let (is_below, digit) = match text.strip_prefix('-') {
@@ -160,7 +160,7 @@ pub enum RequireTls {
     /// Not set: policies decide.
     #[default]
     Unsaid,
-    /// REQUIRETLS of MAIL (§2): only over TLS, to servers that are authenticated and promise the same.
+    /// REQUIRETLS of MAIL (§2): only over TLS, and only to authenticated servers with the same guarantee.
     Yes,
     /// `TLS-Required: No` of its header (§3): TLS policies of recipients' domains are ignored.
     No,

@@ -15,13 +15,13 @@ pub enum Class {
 /// The party that caused a failure.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Culprit {
-    /// The peer answered so: host name and address, as `mx.example.com[192.0.2.1]:25`.
+    /// A reply of this peer, given by host name and address: `mx.example.com[192.0.2.1]:25`.
     Peer(Box<str>),
     /// The connection to the peer: refused, reset, timed out.
     Network(Box<str>),
     /// The DNS; the text is the queried name.
     Dns(Box<str>),
-    /// A rule of this server's own: a limit, a policy, an operator.
+    /// A rule of this server: a limit, a policy or an operator.
     Local,
     /// The message, which cannot be converted for its destination.
     Conversion(Unconverted),
@@ -62,12 +62,12 @@ pub struct Failure {
     pub heard: Option<Box<Reply>>,
     /// The step that the reply belongs to, if known.
     pub step: Option<Step>,
-    /// One line for people; does not repeat the reply.
+    /// One line of human-readable text, without the reply.
     pub text: Box<str>,
 }
 
 impl Failure {
-    /// A failure of this server's own making.
+    /// A failure caused by this server.
     #[must_use]
     pub fn local(class: Class, status: EnhancedStatus, text: impl Into<Box<str>>) -> Failure {
         Failure {
@@ -81,7 +81,7 @@ impl Failure {
         }
     }
 
-    /// A message that can't be converted, now or later.
+    /// The failure of a message that cannot be converted, now or later.
     #[must_use]
     pub fn not_converted(
         why: Unconverted,

@@ -1,4 +1,4 @@
-//! Finding fields of a header while the content arrives, in pieces split anywhere.
+//! Finds header fields while the content arrives, however it is split.
 
 use std::borrow::Cow;
 use std::ops::{Deref, Range};
@@ -22,14 +22,14 @@ pub struct WatchedField {
 }
 
 impl WatchedField {
-    /// The value in one line and without blanks around it.
+    /// The unfolded value without blanks around it.
     #[must_use]
     pub fn value(&self) -> Cow<'_, [u8]> {
         crate::header::unfold(&self.value)
     }
 }
 
-/// Looks for fields by their names, up to the end of the header, which is where [`crate::header`] has it.
+/// Finds fields by their names, up to the end of the header as defined in [`crate::header`].
 #[derive(Clone, Debug)]
 pub struct FieldWatch<N> {
     names: N,
@@ -59,7 +59,7 @@ enum FieldWatchState {
 }
 
 impl<N: Deref<Target = [S]>, S: AsRef<str>> FieldWatch<N> {
-    /// Looks for these, in any case.
+    /// Finds fields with these names, in any case.
     #[must_use]
     pub fn new(names: N) -> FieldWatch<N> {
         FieldWatch {

@@ -17,7 +17,7 @@ use std::ops::Range;
 pub struct Field<'a> {
     /// As written, without the blanks that RFC 5322 §4.5 allows before the colon.
     pub name: &'a [u8],
-    /// All between the colon and the last line end: leading blanks and folds included.
+    /// Everything between the colon and the last line end, including leading blanks and folds.
     pub value: &'a [u8],
     /// Position of the field, its last line end included.
     pub range: Range<usize>,
@@ -30,7 +30,7 @@ impl<'a> Field<'a> {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// The value in one line and without blanks around it.
+    /// The unfolded value without blanks around it.
     #[must_use]
     pub fn unfolded(&self) -> Cow<'a, [u8]> {
         unfold(self.value)
@@ -40,7 +40,7 @@ impl<'a> Field<'a> {
 /// The end of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderBoundary {
-    /// The length of the fields, the empty line not counted.
+    /// The length of the fields, without the empty line.
     pub fields_end: usize,
     /// Start of the body, after the empty line if present.
     pub body_start: usize,
@@ -53,13 +53,13 @@ pub struct Fields<'a> {
     offset: usize,
 }
 
-/// Walks over the fields at the start of `content`.
+/// Iterates over the fields at the start of `content`.
 #[must_use]
 pub fn fields(content: &[u8]) -> Fields<'_> {
     Fields { content, offset: 0 }
 }
 
-/// The first field called `name`, in any case.
+/// The first field with this `name`, in any case.
 #[must_use]
 pub fn find<'a>(content: &'a [u8], name: &str) -> Option<Field<'a>> {
     fields(content).find(|field| field.is(name))
@@ -140,7 +140,7 @@ impl<'a> Iterator for Fields<'a> {
 pub(crate) enum Name {
     /// The length of the name, and the position of the colon.
     Ends { name: usize, colon: usize },
-    /// It could be a name, but the bytes end before the colon.
+    /// It may be a name, but the text ends before the colon.
     Cut,
     /// No field starts here.
     No,
@@ -157,7 +157,7 @@ const NAME: [bool; 256] = {
     is_name
 };
 
-/// Looks for `field-name *WSP ":"` (RFC 5322 §2.2, §4.5.8) at the start of `line`.
+/// Matches `field-name *WSP ":"` (RFC 5322 §2.2, §4.5.8) at the start of `line`.
 pub(crate) fn name_length(line: &[u8]) -> Name {
     let name = line.iter().position(|b| !NAME[usize::from(*b)]).unwrap_or(line.len());
     let blanks = line[name..].iter().take_while(|b| matches!(b, b' ' | b'\t')).count();
@@ -168,8 +168,8 @@ pub(crate) fn name_length(line: &[u8]) -> Name {
     }
 }
 
-/// A value in one line: line ends taken out (RFC 5322 §2.2.3), blanks around it trimmed. It copies
-/// only if there is a line end within.
+/// The value in one line, without line ends (RFC 5322 §2.2.3) and without blanks around it. Copied only if it contains
+/// a line end.
 #[must_use]
 pub fn unfold(value: &[u8]) -> Cow<'_, [u8]> {
     let value = trim(value);
@@ -179,7 +179,7 @@ pub fn unfold(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(value.iter().copied().filter(|b| !matches!(b, b'\r' | b'\n')).collect())
 }
 
-/// `value` without blanks and line ends around it.
+/// `value` without leading and trailing blanks and line ends.
 #[must_use]
 pub fn trim(value: &[u8]) -> &[u8] {
     let is_blank = |b: &u8| matches!(b, b' ' | b'\t' | b'\r' | b'\n');

@@ -18,7 +18,7 @@ pub struct HeaderEnd {
     held: Vec<u8>,
     is_first: bool,
     added: Added,
-    /// Octets so far of the first line, while its new name makes it longer.
+    /// Octets of the first line so far, while its new name makes it longer.
     first_line: Option<u64>,
 }
 
@@ -26,14 +26,14 @@ pub struct HeaderEnd {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Added {
     pub bytes: u64,
-    /// The length of the first line, without its line end, if it is longer for that.
+    /// The length of the first line without its line end, if the new name made it longer.
     pub first_line: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HeaderEndState {
     LineStart,
-    /// Within a line that is of the header.
+    /// Within a line of the header.
     Line,
     /// The rest passes unchanged.
     Body,

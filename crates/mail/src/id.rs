@@ -1,10 +1,10 @@
-//! The name of a message: unique across nodes, logs and restarts.
+//! Message ids, unique across nodes, logs and restarts.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Node (16 bits) + log (8 bits) + sequence (40 bits), printed as 16 hex digits. Allocated before
-/// commit, printed in the 250 reply and in Received, never reused.
+/// Node (16 bits), log (8 bits) and sequence (40 bits), printed as 16 hex digits. Allocated before the commit, printed
+/// in the 250 reply and in Received, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
 
@@ -26,13 +26,13 @@ impl MessageId {
         (self.0 >> 48) as u16
     }
 
-    /// The log directory that holds it.
+    /// The number of its log.
     #[must_use]
     pub fn log(self) -> u8 {
         (self.0 >> 40) as u8
     }
 
-    /// Its number within that log.
+    /// Its sequence number within that log.
     #[must_use]
     pub fn sequence(self) -> u64 {
         self.0 & MessageId::SEQUENCE_MAX
@@ -50,7 +50,7 @@ impl MessageId {
 }
 
 impl MessageId {
-    /// Appends it to a text, as `Display` writes it.
+    /// Appends its `Display` form to a text.
     pub fn push_to(self, text: &mut String) {
         text.push_str(std::str::from_utf8(&self.hex()).unwrap_or_default());
     }

@@ -12,7 +12,7 @@ pub type FixedMap<K, V> = HashMap<K, V, BuildHasherDefault<FixedHasher>>;
 /// A hash set with a fixed hasher; see [`FixedMap`].
 pub type FixedSet<K> = HashSet<K, BuildHasherDefault<FixedHasher>>;
 
-/// Hashing by one wide multiplication: quick on the small integer keys it is meant for.
+/// A hash by one wide multiplication, fast for the small integer keys it is used with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedHasher(u64);
 

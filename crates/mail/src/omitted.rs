@@ -20,7 +20,7 @@ impl Omitted {
         self.0.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// A range more, as stored; it may touch those there are.
+    /// Adds a range, as stored; it may be adjacent to existing ones.
     pub fn add(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -50,19 +50,19 @@ impl Omitted {
         stored..u64::MAX
     }
 
-    /// The parts that are sent of a piece which is stored at `offset`, as ranges of the piece.
+    /// The sent parts of a piece that is stored at `offset`, as ranges of the piece.
     pub fn sent_of(&self, offset: u64, bytes: usize) -> impl Iterator<Item = Range<usize>> {
         let end = offset + bytes as u64;
         let starts = std::iter::once(offset).chain(self.0.iter().map(move |range| range.end));
         let ends = self.0.iter().map(|range| range.start).chain(std::iter::once(end));
         starts.zip(ends).filter_map(move |(from, to)| {
             let (from, to) = (from.max(offset), to.min(end));
-            // No more than the piece has.
+            // Bounded by the length of the piece.
             (from < to).then(|| (from - offset) as usize..(to - offset) as usize)
         })
     }
 
-    /// As a record keeps them: start and end of each, 8 octets each, little-endian.
+    /// The form in records: start and end of each range, 8 octets each, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let numbers = self.0.iter().flat_map(|range| [range.start, range.end]);

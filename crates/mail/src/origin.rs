@@ -28,7 +28,7 @@ pub fn complete(value: &str, domain: &str) -> Option<String> {
             '<' => list.begin_angle()?,
             '>' => list.end_angle()?,
             ',' if !list.open.is_in_angle => list.end_address(),
-            // A group, or a route: seldom, and never of a single client's making.
+            // A group or a route: rare, and not completed.
             ':' | ';' | '\\' => return None,
             c if c.is_whitespace() => list.open.has_blank = true,
             c => {
@@ -62,7 +62,7 @@ struct AddressState {
     is_in_angle: bool,
     had_angle: bool,
     has_at: bool,
-    /// Words outside of brackets, or within them.
+    /// Words outside or inside of comments.
     words: u32,
     /// Blanks after the last atom or quoted string.
     has_blank: bool,

@@ -6,14 +6,14 @@
 /// Increment of the state per number: 2^64 divided by the golden ratio.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A sequence of numbers that depends on the seed alone.
+/// A deterministic sequence of random numbers for a seed.
 #[derive(Clone, Debug, Default)]
 pub struct Random {
     state: u64,
 }
 
 impl Random {
-    /// The sequence of this seed, from its beginning.
+    /// Starts the sequence of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
@@ -25,18 +25,18 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number less than `bound`; 0 for a bound of 0. By remainder: the bias does not matter for
-    /// bounds far below 2^64.
+    /// A number less than `bound`; 0 for a bound of 0. Computed as a remainder: the bias is negligible for bounds far
+    /// below 2^64.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64().checked_rem(bound).unwrap_or(0)
     }
 
-    /// `true` in `permille` of a thousand calls.
+    /// Returns `true` with a probability of `permille` in a thousand.
     pub fn hits(&mut self, permille: u32) -> bool {
         self.below(1_000) < u64::from(permille)
     }
 
-    /// From -1.0 up to, not including, 1.0.
+    /// A number from -1.0 up to, but not including, 1.0.
     pub fn around_zero(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
     }

@@ -18,7 +18,7 @@ pub struct Received<'a> {
     pub with: &'a str,
     /// The message's id.
     pub id: MessageId,
-    /// The only recipient, named only when there is just one, so that none is disclosed.
+    /// The recipient, given only if it is the only one: several would disclose each other.
     pub for_recipient: Option<&'a str>,
     /// The cipher suite, if the connection was encrypted (RFC 8314 §4.3).
     pub tls: Option<&'a str>,
@@ -28,7 +28,7 @@ pub struct Received<'a> {
     pub at: Wall,
 }
 
-/// A line is folded before it grows longer (RFC 5322 §2.1.1), where the grammar allows a fold.
+/// Lines are folded before this length (RFC 5322 §2.1.1), where the grammar allows it.
 const LINE_BYTES_MAX: usize = 77;
 /// Maximum length of a name: no Domain is longer (RFC 5321 §4.5.3.1.2).
 const NAME_BYTES_MAX: usize = 255;
@@ -101,7 +101,7 @@ impl TraceLine<'_> {
         self.start = self.out.len() - 1;
     }
 
-    /// A blank, or a fold where `next_bytes` more would make the line too long.
+    /// Writes a blank, or a fold if `next_bytes` more would exceed the line length.
     fn space(&mut self, next_bytes: usize) {
         if self.out.len() - self.start + 1 + next_bytes > LINE_BYTES_MAX {
             self.fold();
@@ -144,7 +144,7 @@ impl TraceLine<'_> {
     }
 }
 
-/// The address as it prints; one of IPv4 without the cost of formatting: every message has one.
+/// Writes an address in its `Display` form. IPv4 addresses avoid the cost of formatting, because every message has one.
 pub fn write_address(out: &mut Vec<u8>, address: IpAddr) {
     use std::io::Write as _;
     match address {
@@ -169,7 +169,7 @@ fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
     out.extend_from_slice(&text[..length - 1]);
 }
 
-/// A Domain or address literal of unknown origin.
+/// Writes a domain or address literal of unknown origin.
 fn write_name(out: &mut Vec<u8>, name: &str) {
     if name.is_empty() {
         out.extend_from_slice(b"unknown");
@@ -193,7 +193,7 @@ fn write_name(out: &mut Vec<u8>, name: &str) {
     }));
 }
 
-/// Text that was checked when it was parsed; a control character would still not pass.
+/// Writes a text that was checked when it was parsed. Control characters are still replaced.
 fn write_text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.bytes().map(|b| if b.is_ascii_control() { b'?' } else { b }));
 }

@@ -61,7 +61,7 @@ impl<K: Ord, V> Recent<K, V> {
         self.peek(key).cloned()
     }
 
-    /// The same, without keeping it from being forgotten.
+    /// As `get`, but does not mark the entry as used.
     #[must_use]
     pub fn peek<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where

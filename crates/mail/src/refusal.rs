@@ -7,15 +7,15 @@ use std::fmt;
 /// Consequence of a refusal for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusalClass {
-    /// The same may be taken later.
+    /// It may be accepted later.
     Transient,
-    /// The same will not be taken.
+    /// It will never be accepted.
     Permanent,
     /// As `Transient`, and the session ends.
     Closing,
 }
 
-/// A refusal of this server's own.
+/// A refusal by this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The class, which decides about retries.
@@ -29,7 +29,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// The same may be taken later. `(subject, detail)` are the last two parts of the status.
+    /// A temporary refusal. `(subject, detail)` are the last two parts of the status.
     #[must_use]
     pub const fn transient((subject, detail): (u16, u16), text: &'static str) -> Refusal {
         Refusal {
@@ -40,7 +40,7 @@ impl Refusal {
         }
     }
 
-    /// The same will not be taken.
+    /// A permanent refusal.
     #[must_use]
     pub const fn permanent((subject, detail): (u16, u16), text: &'static str) -> Refusal {
         Refusal {
@@ -51,7 +51,7 @@ impl Refusal {
         }
     }
 
-    /// The same with this code of its class in SMTP's replies.
+    /// The same refusal with this SMTP reply code of its class.
     #[must_use]
     pub const fn with_code(mut self, code: u16) -> Refusal {
         self.chosen_code = Some(code);
@@ -66,8 +66,7 @@ impl Refusal {
         Refusal { class: RefusalClass::Closing, status, ..self }
     }
 
-    /// The code of a reply (RFC 5321 §4.2.3), which follows from class and status unless it was
-    /// chosen.
+    /// The code of a reply (RFC 5321 §4.2.3): the chosen one, or the default for its class and status.
     #[must_use]
     pub fn code(&self) -> u16 {
         if let Some(code) = self.chosen_code.filter(|_| self.class != RefusalClass::Closing) {

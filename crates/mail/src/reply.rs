@@ -60,7 +60,7 @@ impl fmt::Display for EnhancedStatus {
 pub struct Reply {
     /// Three digits, 200 to 599.
     pub code: u16,
-    /// Sent before each line's text when there is one (RFC 2034 §4).
+    /// The enhanced status, if any, sent before the text of each line (RFC 2034 §4).
     pub enhanced: Option<EnhancedStatus>,
     /// The text without codes.
     pub text: Cow<'static, str>,
@@ -150,7 +150,7 @@ fn write_decimal(out: &mut Vec<u8>, n: u16) {
     out.push(b'0' + (n % 10) as u8);
 }
 
-/// One line, `550 5.1.1 no such user`, further lines joined by blanks: for logs and DSNs.
+/// A single line for logs and DSNs, `550 5.1.1 no such user`, with further lines joined by blanks.
 impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.code)?;

@@ -1,4 +1,4 @@
-//! The steps of a dialogue, as failures and reports name them.
+//! The steps of a dialogue, as named in failures and reports.
 
 use std::fmt;
 

@@ -20,11 +20,11 @@ use coder::Coder;
 use entity::{Entity, EntityKind, Label};
 use memchr::memchr;
 
-/// Octets of a line, its line end not counted, that every server takes (RFC 5321 §4.5.3.1.6).
+/// Octets of a line without its line end that every server accepts (RFC 5321 §4.5.3.1.6).
 pub const LINE_BYTES_MAX: u32 = 998;
-/// A longer line is not held to be encoded.
+/// Maximum length of a line that is buffered for encoding.
 const HELD_LINE_BYTES_MAX: usize = 1 << 20;
-/// The header of a part, or of the whole.
+/// Maximum size of the header of a message or part.
 const HEADER_BYTES_MAX: usize = 256 << 10;
 /// Multiparts within each other.
 const DEPTH_MAX: usize = 32;
@@ -36,7 +36,7 @@ const LEAVES_MAX: usize = 10_000;
 pub enum Unencodable {
     /// In a `multipart/signed`: the signature would break.
     Signed,
-    /// The MIME structure is broken, or is one that allows no encoding.
+    /// The MIME structure is malformed, or does not allow encoding.
     Structure,
     /// More lines, parts or depth than the limits.
     TooLarge,
@@ -60,12 +60,12 @@ pub struct Plan {
     leaves: Vec<bool>,
     /// Header fields are folded, or octets around parts replaced.
     touches_more: bool,
-    /// No octet above 0x7f may be left in a body.
+    /// No octets above 0x7f may remain in a body.
     seven_bit: bool,
 }
 
 impl Plan {
-    /// The content is fit as it is.
+    /// Returns true if the content can be sent unchanged.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         !self.touches_more && !self.leaves.contains(&true)
@@ -81,7 +81,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Of a content from its first octet on, for a peer that takes 8-bit bodies or not.
+    /// Starts at the first octet of a content, for a peer with or without 8BITMIME.
     #[must_use]
     pub fn new(takes_eight_bit: bool) -> Survey {
         let found = ContentSurvey { seven_bit: !takes_eight_bit, ..ContentSurvey::default() };
@@ -122,7 +122,7 @@ pub struct Encoder<'p> {
 }
 
 impl<'p> Encoder<'p> {
-    /// From the first octet on.
+    /// Starts at the first octet.
     #[must_use]
     pub fn new(plan: &'p Plan) -> Encoder<'p> {
         let writer = EncodingWriter { plan, leaf: 0, coder: Coder::Plain, out: Vec::new() };
@@ -151,20 +151,20 @@ impl<'p> Encoder<'p> {
 trait EntitySink {
     /// The header of an entity, without the following empty line.
     fn header(&mut self, fields: &[u8], entity: &Entity) -> Result<(), Unencodable>;
-    /// A line of a leaf, with its line end if it has one.
+    /// Handles a line of a leaf, with its line end if any.
     fn leaf_line(&mut self, line: &[u8]);
-    /// It is over, `at_boundary` or at the end of all.
+    /// Handles the end of a leaf, `at_boundary` or at the end of the content.
     fn leaf_end(&mut self, entity: &Entity, at_boundary: bool) -> Result<(), Unencodable>;
     /// A line of structure: boundaries, and the empty lines after headers.
     fn line(&mut self, line: &[u8]);
-    /// A line around the parts of a multipart.
+    /// Handles a line around the parts of a multipart.
     fn around(&mut self, line: &[u8], is_signed: bool) -> Result<(), Unencodable>;
 }
 
 /// Position of a walk.
 #[derive(Debug)]
 enum MimePosition {
-    /// In a header; of a message, or of a part of one.
+    /// In the header of a message or of a part.
     Header {
         is_message: bool,
     },
@@ -300,7 +300,7 @@ impl Walk {
         }
         match std::mem::replace(&mut self.place, MimePosition::Around) {
             MimePosition::Leaf(entity) => sink.leaf_end(&entity, at_boundary),
-            // The header was that of a message, and its own is missing.
+            // The embedded message has no header.
             MimePosition::Header { .. } | MimePosition::Around => Ok(()),
         }
     }
@@ -351,9 +351,9 @@ struct ContentSurvey {
     leaves: Vec<bool>,
     seven_bit: bool,
     touches_more: bool,
-    /// The open leaf has octets that the peer doesn't take.
+    /// The current leaf has octets that the peer does not accept.
     has_eight_bit: bool,
-    /// It has lines that are too long for many.
+    /// The current leaf has lines that are too long for many servers.
     has_long_line: bool,
 }
 

@@ -9,7 +9,7 @@ const LEFT_MAX: usize = 256;
 /// Keys in turn: the least served one first, equals in order of arrival.
 #[derive(Debug)]
 struct Rota<K> {
-    /// Keys for which something waits: how much they have had, and their number among equals.
+    /// Keys with waiting items, with their use so far and their number among equals.
     places: BTreeMap<K, (u64, u64)>,
     order: BTreeSet<(u64, u64, K)>,
     /// Amounts served to keys that left. A key with single large entries, one at a time, therefore waits like the rest.
@@ -31,7 +31,7 @@ impl<K: Ord + Copy> Rota<K> {
         self.order.first().map(|(_, _, key)| *key)
     }
 
-    /// Something waits for this key.
+    /// Adds a key with a waiting item.
     fn enter(&mut self, key: K) {
         if !self.places.contains_key(&key) {
             let had = self.left.remove(&key).unwrap_or(0).max(self.level);
@@ -100,7 +100,7 @@ impl<N: Ord, L> Default for Site<N, L> {
 }
 
 impl<S: Ord + Copy, N: Ord + Copy, L: Default> Turns<S, N, L> {
-    /// The line of a network into which something is about to be put; from now on it takes turns.
+    /// Returns a network's queue for the insertion of an item; from now on the network takes turns.
     pub fn enter(&mut self, site: S, network: N) -> &mut L {
         self.sites.enter(site);
         let of_site = self.of_site.entry(site).or_default();
@@ -108,7 +108,7 @@ impl<S: Ord + Copy, N: Ord + Copy, L: Default> Turns<S, N, L> {
         of_site.lines.entry(network).or_default()
     }
 
-    /// Changes the line of a network; where `change` returns that it is empty, it takes no turns any more.
+    /// Modifies the queue of a network. If `change` returns that it is empty, the network takes no more turns.
     pub fn change(&mut self, site: S, network: N, change: impl FnOnce(&mut L) -> bool) {
         let Some(of_site) = self.of_site.get_mut(&site) else { return };
         let Some(line) = of_site.lines.get_mut(&network) else { return };
@@ -146,7 +146,7 @@ impl<S: Ord + Copy, N: Ord + Copy, L: Default> Turns<S, N, L> {
         self.of_site.is_empty()
     }
 
-    /// Changes every line, as [`Turns::change`] does one.
+    /// Modifies every queue, as [`Turns::change`].
     pub fn change_all(&mut self, mut change: impl FnMut(&mut L) -> bool) {
         let networks_of = |(site, of_site): (&S, &Site<N, L>)| {
             let site = *site;

@@ -19,7 +19,7 @@ use aws_lc_rs::digest::{Context, SHA256, digest};
 use sets::{ArcSet, Chain, ChainStatus};
 
 verdicts! {
-    /// RFC 8617 §4.4, by the names of RFC 8601.
+    /// Results of RFC 8617 §4.4, with the names of RFC 8601.
     enum ArcResult {
         /// No chain.
         None = "none",
@@ -72,11 +72,11 @@ pub async fn verify<R: Records>(records: &R, message: &Scanned) -> ArcValidation
     }
 }
 
-/// Questions to the DNS about one chain: a key for the newest message signature, and one for each seal.
+/// Maximum DNS lookups for a chain: a key for the newest message signature, and one for each seal.
 pub const LOOKUPS_MAX: u32 = 1 + SETS_MAX;
 
-/// Work that one chain may cost, in units of [`WorkBudget`]: fifty sets with RSA keys of 2,048 bits, or fifteen with
-/// 4,096. Chains in use have three or four; a longer one costs us more than its seals are worth.
+/// Maximum work for a chain, in units of [`WorkBudget`]: fifty sets with RSA keys of 2,048 bits, or fifteen with 4,096.
+/// Real chains have three or four sets; the result of a longer one is not worth its cost.
 const COST_MAX: u32 = 256;
 
 /// The rest of [`COST_MAX`].
@@ -128,7 +128,8 @@ async fn verify_sets<R: Records>(
     budget.pace.spend(header_cost(message)).await;
     let hash = digest(&SHA256, &signed_header(message, *at, signature));
     verify_seal(&key, &signature.seal, &hash, None).map_err(of("message signature", sets.len()))?;
-    // RFC 8617 §5.1.1: a seal signs all sets so far, in order, each with its seal at the end. They are hashed once.
+    // RFC 8617 §5.1.1: a seal signs all sets so far, in order, each with its seal at the end. Each set is hashed only
+    // once.
     let mut before = Context::new(&SHA256);
     let mut signed = Vec::with_capacity(2048);
     for (set, number) in sets.iter().zip(1..) {

@@ -1,4 +1,4 @@
-//! Sealing: one set more for a message that was verified and is passed on (RFC 8617 §5.1).
+//! Sealing: adds a set to a message that was verified and is forwarded (RFC 8617 §5.1).
 
 use super::ArcResult;
 use super::sets::{Chain, Newest, SETS_MAX};
@@ -19,7 +19,7 @@ pub struct Sealing<'a> {
     pub verdicts: &'a Verdicts,
     /// The message as received.
     pub message: &'a Scanned,
-    /// Fields that go above those of the message, in whole lines.
+    /// Fields to be put above those of the message, as whole lines.
     pub added: &'a [u8],
     /// Seconds since 1970.
     pub now: u64,
@@ -28,15 +28,15 @@ pub struct Sealing<'a> {
 /// The reason why a message gets no seal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsealed {
-    /// The chain was not verified, or not to an end.
+    /// The chain was not completely verified.
     Unverified,
     /// The newest seal marks the chain as broken, and no set may be added to it (RFC 8617 §5.1, step 2).
     Ended,
-    /// It has fifty sets (RFC 8617 §4.2.1).
+    /// The chain has fifty sets (RFC 8617 §4.2.1).
     Full,
     /// The header is too long to be read.
     HeaderUnreadable,
-    /// The key does not sign.
+    /// Signing with the key failed.
     Unsigned,
 }
 

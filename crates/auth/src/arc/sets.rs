@@ -5,7 +5,7 @@ use crate::tags::{Tags, is_blank};
 use mail::header::Field;
 use std::collections::BTreeMap;
 
-/// Sets of one chain; one more makes it fail (RFC 8617 §4.2.1).
+/// Maximum number of sets in a valid chain (RFC 8617 §4.2.1).
 pub const SETS_MAX: u32 = 50;
 
 /// The set with the highest instance, whatever errors the rest has.
@@ -16,7 +16,7 @@ pub(crate) struct Newest {
     pub(super) says_fail: bool,
 }
 
-/// The fields of one set as they turn up.
+/// The fields of a set, as far as found.
 #[derive(Default)]
 struct Set {
     results: Option<usize>,
@@ -37,7 +37,7 @@ pub(super) enum ChainStatus {
     Fail,
 }
 
-/// The sets of a header by their instances.
+/// The sets of a header by instance.
 #[derive(Default)]
 pub(crate) struct Sets {
     by_instance: BTreeMap<u32, Set>,
@@ -60,7 +60,7 @@ pub(crate) struct ArcSet {
 }
 
 impl Sets {
-    /// Takes note of a field, if it is one of ARC's.
+    /// Records a field if it belongs to ARC.
     pub(crate) fn note(&mut self, index: usize, field: &Field<'_>) {
         let text = || std::str::from_utf8(field.value).unwrap_or_default();
         if field.is("ARC-Authentication-Results") {
@@ -94,7 +94,7 @@ impl Sets {
 
     fn set(&mut self, instance: Option<&str>) -> Option<&mut Set> {
         let digits = instance.map(|text| text.trim_matches(is_blank));
-        // RFC 8617 §4.2.1: digits, and no sign before them.
+        // RFC 8617 §4.2.1: digits without a sign.
         let digits = digits.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
         let instance = digits.and_then(|text| text.parse::<u32>().ok());
         match instance {
@@ -149,7 +149,7 @@ impl Sets {
     }
 }
 
-/// RFC 8617 §4.1.2: as of DKIM, but without a version, and it may not sign seals.
+/// RFC 8617 §4.1.2: as in DKIM, but without a version, and seals must not be signed.
 fn message_signature(tags: &Tags<'_>) -> Result<Signature, &'static str> {
     // `i` is the instance here, not the identity.
     let signature = Signature::of_tags(&tags.without("i"))?;

@@ -19,8 +19,7 @@ impl Canonicalization {
     }
 }
 
-/// Appends a field, as it stands in the message with its line end, in its canonical form (RFC 6376
-/// §3.4.1, §3.4.2).
+/// Appends the canonical form of a field of the message with its line end (RFC 6376 §3.4.1, §3.4.2).
 pub(crate) fn write_field(field: &[u8], form: Canonicalization, out: &mut Vec<u8>) {
     if form == Canonicalization::Simple {
         out.extend_from_slice(field);
@@ -41,19 +40,19 @@ pub(crate) fn write_field(field: &[u8], form: Canonicalization, out: &mut Vec<u8
     out.extend_from_slice(b"\r\n");
 }
 
-/// The hash of a body that comes in pieces, in canonical form.
+/// The hash of a body in canonical form, computed in pieces.
 pub(crate) struct BodyHash {
     context: digest::Context,
     form: Canonicalization,
-    /// Octets that are hashed, if not all (`l=`).
+    /// Limit of the hashed octets (`l=`).
     limit: Option<u64>,
     /// Octets of the canonical body so far.
     length: u64,
-    /// Line ends that count once something follows them.
+    /// Line ends that are hashed only if text follows.
     line_ends: u64,
     /// The last octet was CR: an LF may follow.
     is_after_cr: bool,
-    /// Blanks that count once something follows them in their line.
+    /// Blanks that are hashed only if text follows in the same line.
     is_after_blank: bool,
     gathered: Vec<u8>,
 }
@@ -85,7 +84,7 @@ fn canonical_bytes(text: &[u8]) -> usize {
         }
         clean = end;
     }
-    // A blank or a line end counts once something follows it.
+    // A blank or a line end is hashed only if text follows.
     let run = &text[..(clean + 1).min(text.len())];
     let is_open = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
     run.iter().rposition(|byte| !is_open(byte)).map_or(1, |last| last + 1)
@@ -128,7 +127,7 @@ impl BodyHash {
                 b'\n' if self.is_after_cr => {
                     self.is_after_cr = false;
                     self.line_ends += 1;
-                    // Blanks at the end of a line don't count.
+                    // Blanks at the end of a line are ignored.
                     self.is_after_blank = false;
                     rest = &rest[1..];
                 }
@@ -153,7 +152,7 @@ impl BodyHash {
         }
     }
 
-    /// A CR that no LF followed is one like any other octet.
+    /// Hashes a CR without LF like any other octet.
     fn settle_cr(&mut self) {
         if std::mem::take(&mut self.is_after_cr) {
             self.settle_blanks();
@@ -162,7 +161,7 @@ impl BodyHash {
     }
 
     fn settle_blanks(&mut self) {
-        // A line end counts before the blanks of the line it begins.
+        // Line ends are hashed before the blanks of the next line.
         for _ in 0..std::mem::take(&mut self.line_ends) {
             self.hash(b"\r\n");
         }
@@ -187,8 +186,7 @@ impl BodyHash {
         }
     }
 
-    /// RFC 6376 §3.4.3, §3.4.4: a body ends in one line end; an empty one has it only in the simple
-    /// form.
+    /// RFC 6376 §3.4.3, §3.4.4: a body ends with one line end; an empty body has it in the simple form only.
     pub(crate) fn finish(mut self) -> BodyDigest {
         // Line ends before a final single CR count.
         self.settle_cr();

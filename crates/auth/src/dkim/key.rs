@@ -1,4 +1,4 @@
-//! Public keys as the DNS has them (RFC 6376 §3.6.1).
+//! Public keys in the DNS (RFC 6376 §3.6.1).
 
 use super::signature::{Algorithm, decoded};
 use crate::der::{BIT_STRING, INTEGER, SEQUENCE, element};
@@ -8,11 +8,11 @@ use aws_lc_rs::signature::{
     ED25519, ParsedPublicKey, RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY as RSA,
 };
 
-/// RFC 8301 §3.2: verifiers take keys of 1,024 to 4,096 bits. Larger ones cost more than they are worth.
+/// RFC 8301 §3.2: verifiers accept keys of 1,024 to 4,096 bits. Larger keys are not worth their cost.
 const RSA_BITS: std::ops::RangeInclusive<u32> = 1_024..=4_096;
 /// Accepted exponents: each further bit is one more multiplication, chosen by the signer.
 const RSA_EXPONENTS: std::ops::RangeInclusive<u64> = 3..=65_537;
-/// Of one verification with an Ed25519 key, in units of [`crate::together::Pace`].
+/// Cost of a verification with an Ed25519 key, in units of [`crate::together::Pace`].
 const ED25519_COST: u32 = 5;
 
 /// A key that signatures are verified with.
@@ -20,14 +20,14 @@ const ED25519_COST: u32 = 5;
 pub(crate) struct VerificationKey {
     algorithm: Algorithm,
     bytes: Vec<u8>,
-    /// `t=s`: the agent's domain must be that of the key.
+    /// `t=s`: the agent's domain must equal the key's domain.
     pub(crate) is_strict: bool,
     /// `t=y`: the domain is testing.
     pub(crate) is_testing: bool,
 }
 
 impl VerificationKey {
-    /// The key among the TXT records of its name.
+    /// Finds the key in the TXT records of its name.
     pub(crate) fn find(records: &[Vec<u8>]) -> Result<VerificationKey, &'static str> {
         let mut mistake = "there is no key";
         for record in records {
@@ -80,7 +80,7 @@ impl VerificationKey {
         Ok(VerificationKey { algorithm, bytes, is_strict, is_testing })
     }
 
-    /// Work of one verification, in units of [`crate::together::Pace`]: that of RSA grows with the square of the
+    /// Cost of a verification, in units of [`crate::together::Pace`]. For RSA it is proportional to the square of the
     /// key's length.
     pub(crate) fn cost(&self) -> u32 {
         match self.algorithm {
@@ -128,8 +128,8 @@ impl VerificationKey {
     }
 }
 
-/// The bits of the modulus and the exponent of an RSA key, as SubjectPublicKeyInfo (RFC 5280 §4.1) or by itself
-/// (RFC 8017 §A.1.1). No exponent: it has more than 64 bits.
+/// The bits of the modulus and the exponent of an RSA key, as SubjectPublicKeyInfo (RFC 5280 §4.1) or bare (RFC 8017
+/// §A.1.1). The exponent is `None` if it has more than 64 bits.
 fn rsa_numbers(der: &[u8]) -> Option<(u32, Option<u64>)> {
     let within = |tag: u8, bytes| element(bytes).filter(|(found, _)| found.tag == tag);
     let (outer, _) = within(SEQUENCE, der)?;
@@ -150,7 +150,7 @@ fn rsa_numbers(der: &[u8]) -> Option<(u32, Option<u64>)> {
     Some((bits, exponent))
 }
 
-/// The bits of a positive number.
+/// The number of bits of a positive number.
 fn bits_of(integer: &[u8]) -> Option<u32> {
     let start = integer.iter().position(|byte| *byte != 0)?;
     let digits = integer.get(start..)?;

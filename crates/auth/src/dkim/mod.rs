@@ -26,13 +26,13 @@ verdicts! {
         /// No signature.
         None = "none",
         Pass = "pass",
-        /// It does not fit the message.
+        /// It does not match the message.
         Fail = "fail",
-        /// It is good, and does not cover the message.
+        /// It is valid, but does not cover the message.
         Policy = "policy",
         /// The signature is malformed.
         Neutral = "neutral",
-        /// Its key can't be used.
+        /// Its key is unusable.
         PermError = "permerror",
     }
 }
@@ -77,19 +77,19 @@ pub fn overall(outcomes: &[DkimVerification]) -> DkimResult {
     }
 }
 
-/// Questions to the DNS about one message: a key for each signature.
+/// Maximum DNS lookups for a message: a key for each signature.
 pub const LOOKUPS_MAX: u32 = SIGNATURES_MAX as u32;
 
 /// Result of a signature, and its reason.
 type ResultReason = (DkimResult, String);
 
-/// Verifies the first signatures of a message; none if it has none. `now` is in seconds since 1970.
+/// Verifies the first signatures of a message, if any. `now` is in seconds since 1970.
 pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec<DkimVerification> {
     if let Some(why) = message.unreadable {
         return vec![DkimVerification::unsigned(DkimResult::PermError, why)];
     }
     let mut signatures: Vec<_> = message.signatures.iter().enumerate().collect();
-    // Those of the author's domain first: they are the ones that count for DMARC.
+    // Signatures of the author's domain first: they are relevant for DMARC.
     let author = if signatures.len() > 1 { author_of(message) } else { None };
     let is_of_author = |signature: &Signature| {
         author.as_deref().is_some_and(|author| is_same_branch(&signature.seal.domain, author))
@@ -111,7 +111,7 @@ pub async fn verify<R: Records>(records: &R, message: &Scanned, now: u64) -> Vec
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// The domain of the first author, if it can be read.
+/// The domain of the first author, if readable.
 fn author_of(message: &Scanned) -> Option<String> {
     let field = message.values("From").next()?;
     crate::authors::domains(field).into_iter().next().flatten()
@@ -172,7 +172,7 @@ async fn verify_one(
     DkimVerification { verdict, reason, signer: Some(signer) }
 }
 
-/// Work of putting a header into the form in which it is signed, at most, in units of [`WorkBudget`].
+/// Maximum work of canonicalizing a header, in units of [`WorkBudget`].
 pub(crate) fn header_cost(message: &Scanned) -> u32 {
     const BYTES_OF_UNIT: usize = 4_096;
     u32::try_from(message.header.len() / BYTES_OF_UNIT).unwrap_or(u32::MAX)
@@ -236,7 +236,7 @@ pub(crate) fn write_last_field(field: &[u8], form: Canonicalization, signed: &mu
     }
 }
 
-/// The key of a signature in the DNS.
+/// Looks up the key of a signature in the DNS.
 pub(crate) async fn find_key<R: Records>(
     records: &R,
     seal: &Seal,

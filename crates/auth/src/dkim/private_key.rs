@@ -40,7 +40,7 @@ impl fmt::Display for KeyError {
     }
 }
 
-/// The key made no signature.
+/// Signing with the key failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SigningError;
 
@@ -52,10 +52,10 @@ impl fmt::Debug for SigningKey {
 }
 
 impl SigningKey {
-    /// Reads PKCS #8, or PKCS #1 as older tools write it for RSA.
+    /// Parses PKCS #8, or PKCS #1 as older tools write it for RSA.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is invalid.
     pub fn from_der(der: &[u8]) -> Result<SigningKey, KeyError> {
         if let Ok(pair) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der) {
             return Ok(SigningKey(Pair::Ed25519(Box::new(pair))));
@@ -71,10 +71,10 @@ impl SigningKey {
         Err(error)
     }
 
-    /// Makes a key; one of RSA has 2,048 bits (RFC 8301 §3.2).
+    /// Generates a key; RSA keys have 2,048 bits (RFC 8301 §3.2).
     ///
     /// # Errors
-    /// The library makes none.
+    /// If the library fails.
     pub fn generate(algorithm: Algorithm) -> Result<SigningKey, SigningError> {
         let pair = match algorithm {
             Algorithm::RsaSha256 => Pair::Rsa(Box::new(

@@ -35,7 +35,7 @@ impl fmt::Display for KeyFinding {
     }
 }
 
-/// A SubjectPublicKeyInfo with an RSA key of 2,048 bits has no fewer octets.
+/// Minimum length of a SubjectPublicKeyInfo with an RSA key of 2,048 bits.
 const RSA_2048_BYTES: usize = 290;
 
 /// Errors in the TXT records that publish a key; empty without errors.

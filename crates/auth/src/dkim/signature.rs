@@ -1,5 +1,4 @@
-//! The fields that sign: DKIM-Signature (RFC 6376 §3.5), and ARC's, which are like it (RFC 8617
-//! §4.1).
+//! Signature fields: DKIM-Signature (RFC 6376 §3.5), and the similar ones of ARC (RFC 8617 §4.1).
 
 use super::canonical::Canonicalization;
 use crate::records::is_at_or_below;
@@ -84,11 +83,11 @@ pub(crate) struct Signature {
     pub(crate) body_form: Canonicalization,
     /// `bh`.
     pub(crate) body_hash: Vec<u8>,
-    /// `l`: octets of the canonical body that are signed, if not all.
+    /// `l`: the number of signed octets of the canonical body, if limited.
     pub(crate) body_length: Option<u64>,
     /// `h`.
     pub(crate) fields: Vec<String>,
-    /// The domain of `i`, or that of `d`.
+    /// The domain of `i`, by default that of `d`.
     pub(crate) agent_domain: String,
     /// `x`, in seconds since 1970.
     pub(crate) expires_at: Option<u64>,
@@ -129,7 +128,7 @@ impl Signature {
             Some(domain) => name(domain).ok_or("i= has no domain")?,
             None => seal.domain.clone(),
         };
-        // RFC 6376 §3.5: that of d= or one below it.
+        // RFC 6376 §3.5: the domain of d= or a subdomain.
         if !is_at_or_below(&agent_domain, &seal.domain) {
             return Err("i= is not below d=");
         }
@@ -149,7 +148,7 @@ impl Signature {
 fn number(tags: &Tags<'_>, tag: &str) -> Result<Option<u64>, &'static str> {
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        // More digits than a number has here are as good as the largest.
+        // A number too large for its type is replaced by the maximum.
         is_number.then(|| text.parse().unwrap_or(u64::MAX)).ok_or("a number that is none")
     };
     tags.get(tag).map(number).transpose()
@@ -163,8 +162,7 @@ fn name(text: &str) -> Option<String> {
     mail::Domain::dns_name(text.trim_matches(is_blank))
 }
 
-/// The value of a field that signs, its own signature taken out (RFC 6376 §3.7). Blanks before and
-/// behind it stay.
+/// The value of a signature field without its signature (RFC 6376 §3.7). Blanks before and after it remain.
 pub(crate) fn without_signature(field: &[u8]) -> Vec<u8> {
     let colon = field.iter().position(|byte| *byte == b':').map_or(field.len(), |at| at + 1);
     let (head, value) = field.split_at(colon);

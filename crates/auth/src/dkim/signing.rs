@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// Named once more than present, so that an added field breaks the signature (RFC 6376 §8.15).
 const OVERSIGNED: [&str; 6] = ["From", "To", "Cc", "Subject", "Date", "Reply-To"];
 
-/// Named as often as they are there.
+/// Signed as often as present.
 const SIGNED: [&str; 23] = [
     "Message-ID",
     "In-Reply-To",
@@ -36,7 +36,7 @@ const SIGNED: [&str; 23] = [
     "List-Archive",
     "Feedback-ID",
     "CFBL-Address",
-    // RFC 8460 §5.3: of reports about TLS.
+    // RFC 8460 §5.3: in TLS reports.
     "TLS-Report-Domain",
     "TLS-Report-Submitter",
 ];
@@ -44,7 +44,7 @@ const SIGNED: [&str; 23] = [
 /// Maximum number of fields named by one signature; further ones are not signed. Verifiers stop at a hundred.
 const NAMED_MAX: usize = 90;
 
-/// A line of a field has no more octets, with the tab that folds it (RFC 5322 §2.1.1).
+/// Maximum length of a field's line, including the tab that folds it (RFC 5322 §2.1.1).
 const LINE_BYTES_MAX: usize = 76;
 
 /// Signing domain and key.
@@ -134,7 +134,7 @@ fn names_of(fields: &[&[u8]], more: &str) -> Vec<&'static str> {
     let count =
         |name: &str| fields.iter().filter(|field| is_called(field, name.as_bytes())).count();
     let mut names = Vec::with_capacity(24);
-    // RFC 6409 §8.2: a next hop may add the Date that is missing, which must not break the signature.
+    // RFC 6409 §8.2: a next hop may add a missing Date, which must not break the signature.
     for name in OVERSIGNED.into_iter().filter(|name| *name != "Date" || count(name) > 0) {
         names.extend(std::iter::repeat_n(name, (count(name) + 1).min(NAMED_MAX)));
     }
@@ -173,7 +173,7 @@ fn wrapped(tag: &str, value: &[u8]) -> Vec<String> {
     lines
 }
 
-/// A field as it stands in the message: its lines, each folded but the first.
+/// Joins lines into a field, with every line but the first folded.
 pub(crate) fn folded(lines: &[String]) -> Vec<u8> {
     let mut field = lines.join("\r\n\t").into_bytes();
     field.extend_from_slice(b"\r\n");

@@ -96,10 +96,10 @@ impl OrAttribute {
 pub struct OrAddress(Vec<OrAttribute>);
 
 impl OrAddress {
-    /// Reads either form; with a country and no ADMD it has a blank one.
+    /// Parses either form; an address with a country and no ADMD gets a blank one.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The error and its position.
     pub fn parse(text: &str) -> Result<OrAddress, AddressError> {
         let mut address = OrAddress::parse_part(text)?;
         if address.value("C").is_some() && address.value("ADMD").is_none() {
@@ -147,7 +147,8 @@ impl OrAddress {
         }
     }
 
-    /// Units without numbers: the last is the most significant one (RFC 2156 §4.3.3), and there are four at most.
+    /// Takes organisational units without numbers: the last one is the most significant (RFC 2156 §4.3.3), and the
+    /// maximum is four.
     fn take_units(&mut self, units: Vec<(String, usize)>) -> Result<(), AddressError> {
         for ((unit, offset), key) in units.into_iter().rev().zip(["OU1", "OU2", "OU3", "OU4", ""]) {
             if key.is_empty() {
@@ -162,7 +163,7 @@ impl OrAddress {
         Ok(())
     }
 
-    /// Adds an attribute by any of its names.
+    /// Inserts an attribute under any of its names.
     fn insert(&mut self, key: &str, value: &str) {
         let (place, key) = canonical(key);
         let at = self.0.partition_point(|attribute| attribute.place <= place);
@@ -266,7 +267,7 @@ pub(super) fn routed_at(text: &str) -> usize {
 }
 
 impl Domain {
-    /// The attributes by which an O/R address is routed, as they are compared; of a mailbox's domain `None`.
+    /// The routing attributes of an O/R address in the form for comparison; `None` for the domain of a mailbox.
     #[must_use]
     pub fn or_attributes(&self) -> Option<OrAddress> {
         if !self.is_or_domain() {
@@ -326,10 +327,10 @@ fn compared<'a>(attributes: impl Iterator<Item = &'a OrAttribute>) -> String {
 }
 
 impl Mailbox {
-    /// The recipient, or sender, that an O/R address names.
+    /// The recipient or sender named by an O/R address.
     ///
     /// # Errors
-    /// Its text would be too long.
+    /// If its text would be too long.
     pub fn of_or_address(address: &OrAddress) -> Result<Mailbox, AddressError> {
         let text = address.to_string();
         if text.len() > OR_ADDRESS_BYTES_MAX {
@@ -358,7 +359,7 @@ impl Mailbox {
         is_or_address(&self.text)
     }
 
-    /// Its attributes; `None`: it is `local@domain`.
+    /// Its attributes; `None` for `local@domain`.
     #[must_use]
     pub fn or_address(&self) -> Option<OrAddress> {
         if !self.is_or_address() {

@@ -9,7 +9,7 @@
 
 use super::AddressError;
 
-/// A character of a value, and whether it was quoted.
+/// A character of a value; true if it was quoted.
 pub type Char = (char, bool);
 
 /// The parts of one attribute.
@@ -28,16 +28,16 @@ pub struct Pair {
 /// The separator of attributes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AttributeSeparator {
-    /// `/` or `;`, in any mixture.
+    /// `/` and `;`, also mixed.
     Slashes,
     /// Only `;`: a value may have a `/`.
     Semicolons,
 }
 
-/// The attributes of a text in either form, in their order.
+/// Splits a text in either form into attributes, in order.
 ///
 /// # Errors
-/// Where one has no value, or there are more than `attributes_max`.
+/// If an attribute has no value, or there are more than `attributes_max`.
 pub fn split(text: &str, attributes_max: usize) -> Result<Vec<Pair>, AddressError> {
     let trimmed = text.trim_start();
     let form = if !trimmed.starts_with('/') && trimmed.contains(';') {
@@ -95,7 +95,7 @@ impl<'t> Cursor<'t> {
                     value = Some(at + 1);
                     break;
                 }
-                // The type of a domain-defined attribute may be quoted, too.
+                // The type of a domain-defined attribute may also be quoted.
                 '$' => key.extend(chars.next().map(|(_, quoted)| (quoted, true))),
                 c if self.separates(c) => break,
                 c => key.push((c, false)),

@@ -11,15 +11,15 @@ use std::time::Duration;
 
 /// Maximum length of the Subject quoted to the sender.
 const SUBJECT_BYTES_MAX: usize = 200;
-/// A longer Message-ID is not referred to.
+/// Maximum length of a Message-ID that is referred to.
 const MESSAGE_ID_BYTES_MAX: usize = 250;
-/// A part that is this long names no further recipient.
+/// Size of a part at which no further recipient is listed.
 const PART_BYTES_MAX: usize = 256 * 1024;
 
 impl Report<'_> {
-    /// The content of the report: header and body, lines ending with CRLF and at most 998 octets
-    /// long, [`super::REPORT_BYTES_MAX`] in all. It is ASCII unless an address is
-    /// internationalised, so that it is not lost at a host without 8BITMIME.
+    /// The content of the report: header and body, with CRLF line ends, lines of up to 998 octets and up to
+    /// [`super::REPORT_BYTES_MAX`] in total. It is ASCII unless an address is internationalised, so that it can pass a
+    /// host without 8BITMIME.
     #[must_use]
     pub fn compose(&self) -> Vec<u8> {
         let original_header = self.original.header();
@@ -38,7 +38,7 @@ impl Report<'_> {
         self.header(&mut text, &original_header);
         text.line("Content-Type: multipart/report; report-type=delivery-status;");
         text.line(&format!("\tboundary=\"{boundary}\""));
-        // RFC 2045 §6.4: a multipart is labelled like the widest of its parts.
+        // RFC 2045 §6.4: a multipart has the widest encoding label of its parts.
         text.line(&format!(
             "Content-Transfer-Encoding: {}",
             if has_8bit { "8bit" } else { "7bit" }
@@ -79,7 +79,7 @@ impl Report<'_> {
     fn named(&self) -> Vec<&RecipientReport<'_>> {
         let mut named: Vec<&RecipientReport<'_>> = self.recipients.iter().collect();
         if named.len() > RECIPIENTS_MAX {
-            // Stable: within a kind they stay in the order of the envelope.
+            // Stable sort: recipients of the same kind remain in the order of the envelope.
             named.sort_by_key(|r| section(&r.outcome));
             named.truncate(RECIPIENTS_MAX);
         }
@@ -120,7 +120,7 @@ impl Report<'_> {
         }
     }
 
-    /// RFC 5322 knows no address without a domain.
+    /// In RFC 5322 every address has a domain.
     fn full_address(&self, mailbox: &Mailbox) -> String {
         if mailbox.domain_str().is_empty() {
             format!("{mailbox}@{}", self.hostname)
@@ -250,7 +250,7 @@ impl Report<'_> {
     }
 }
 
-/// Parts of the text, in their order.
+/// Number of sections of the text.
 const SECTIONS: u8 = 5;
 
 fn section(outcome: &DsnOutcome) -> u8 {
@@ -320,7 +320,7 @@ fn explain_recipient(text: &mut Text, report: &RecipientReport) {
     }
 }
 
-/// `5 days`, `1 hour`: whole units, the largest that fits twice or exactly.
+/// `5 days`, `1 hour`: whole units, of the largest unit that fits twice or exactly.
 fn in_words(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let units = [(86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")];
@@ -377,7 +377,7 @@ fn recipient_status(text: &mut Text, report: &RecipientReport) {
     if let Some(peer) = peer {
         text.exact_field("Remote-MTA", &format!("dns; {}", host_name(peer)));
     }
-    // Of a mailbox here no SMTP server spoke (RFC 3464 §2.3.6).
+    // No SMTP server was involved in a refusal of a local mailbox (RFC 3464 §2.3.6).
     if let (Some(reply), Some(_)) = (reply, peer) {
         text.field("Diagnostic-Code", &format!("smtp; {reply}"));
     } else if let Some(failure) = report.outcome.failure() {
@@ -411,7 +411,7 @@ fn host_name(peer: &str) -> String {
     }
 }
 
-/// The Message-ID, if it has the form of one.
+/// The Message-ID, if it is well-formed.
 fn message_id(header: &[u8]) -> Option<String> {
     let field = header::find(header, "Message-ID")?;
     let id = String::from_utf8(field.unfolded().into_owned()).ok()?;

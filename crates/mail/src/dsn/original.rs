@@ -1,4 +1,4 @@
-//! The last part of a report: the message that it is about, or its header (RFC 6522).
+//! The last part of a report: the original message or its header (RFC 6522).
 
 use super::{FULL_BYTES_MAX, HEADER_BYTES_MAX, LINE_BYTES_MAX};
 use crate::{ContentScanner, header};
@@ -7,7 +7,7 @@ use memchr::{memchr_iter, memrchr};
 /// The returned part of a message (RFC 3461 §4.3, §6.2).
 #[derive(Clone, Copy, Debug)]
 pub enum Original<'a> {
-    /// Its header: the start of the content, which may go on or be cut anywhere.
+    /// Its header: the start of the content, of any length.
     Headers(&'a [u8]),
     /// The whole message, in pieces. Some messages cannot be included in a report: NUL, lines over 998 octets, 8-bit
     /// content in an ASCII report, over [`FULL_BYTES_MAX`]. For these only the header is returned.
@@ -91,19 +91,18 @@ fn header_part(header: &[u8], global: bool) -> OriginalPart {
     }
 }
 
-/// The fields at the start of a content, up to [`HEADER_BYTES_MAX`]; of a header that is cut, its
-/// whole lines.
+/// The fields at the start of a content, up to [`HEADER_BYTES_MAX`]. A longer header is cut at a line end.
 fn cut_header(start: &[u8]) -> &[u8] {
     let start = &start[..start.len().min(HEADER_BYTES_MAX)];
     let end = match header::end(start) {
         Some(end) => end.fields_end,
         None => memrchr(b'\n', start).map_or(start.len(), |lf| lf + 1),
     };
-    // Without the empty line that may stand last in a content that is all header.
+    // Without the empty line that may end a content without a body.
     &start[..end]
 }
 
-/// Each bare CR or LF made a CRLF: a report must not carry one on (RFC 5321 §2.3.8).
+/// Replaces each bare CR or LF by CRLF: a report must not contain bare ones (RFC 5321 §2.3.8).
 fn with_crlf(content: Vec<u8>) -> Vec<u8> {
     let has_cr = |i: usize| i > 0 && content[i - 1] == b'\r';
     let line_count = memchr_iter(b'\n', &content).count();
@@ -127,7 +126,7 @@ fn with_crlf(content: Vec<u8>) -> Vec<u8> {
 
 /// RFC 2045 §6.7, for a text with CRLF line ends.
 fn quoted_printable(text: &[u8]) -> Vec<u8> {
-    /// Octets of a line but for the `=` of a soft line break.
+    /// Octets per line, without the `=` of a soft line break.
     const ENCODED_LINE_MAX: usize = 75;
     let mut out = Vec::with_capacity(text.len() * 2);
     let mut column = 0;

@@ -2,7 +2,7 @@
 
 use super::LINE_BYTES_MAX;
 
-/// Lines are wrapped or folded here where there is a blank (RFC 5322 §2.1.1).
+/// Column before which lines are wrapped or folded at a blank (RFC 5322 §2.1.1).
 const WRAP_BYTES: usize = 76;
 /// Longer unbroken text is split.
 const WORD_BYTES_MAX: usize = 900;
@@ -13,7 +13,7 @@ const WORDS_BYTES_MAX: usize = 1_000;
 #[derive(Debug, Default)]
 pub(super) struct Text {
     pub(super) out: Vec<u8>,
-    /// Non-ASCII characters may be written as they are (RFC 6533); otherwise as `?`.
+    /// Non-ASCII characters are written unchanged (RFC 6533); otherwise as `?`.
     pub(super) global: bool,
 }
 
@@ -41,7 +41,7 @@ impl Text {
         self.wrapped(indent, "", indent, text);
     }
 
-    /// A line as it is: short and clean.
+    /// Appends a line unchanged: it is short and valid.
     pub(super) fn line(&mut self, line: &str) {
         debug_assert!(line.len() <= LINE_BYTES_MAX && !line.contains(['\r', '\n']));
         self.out.extend_from_slice(line.as_bytes());
@@ -80,7 +80,7 @@ impl Text {
     }
 }
 
-/// At most `bytes_max` of `text`, cut between two characters.
+/// Up to `bytes_max` bytes of `text`, cut between characters.
 pub(super) fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..text.floor_char_boundary(bytes_max)]
 }

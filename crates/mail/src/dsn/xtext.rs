@@ -1,9 +1,8 @@
-//! xtext, and the two SMTP parameters that are written in it: ENVID and ORCPT
-//! (RFC 3461 §4, §4.2, §4.4; RFC 6533 §3).
+//! xtext, and the two SMTP parameters encoded in it: ENVID and ORCPT (RFC 3461 §4, §4.2, §4.4; RFC 6533 §3).
 
-/// Longest value of ENVID, encoded (RFC 3461 §4.4).
+/// Maximum length of an encoded value of ENVID (RFC 3461 §4.4).
 pub const ENVID_BYTES_MAX: usize = 100;
-/// Longest value of ORCPT, encoded (RFC 3461 §4.2).
+/// Maximum length of an encoded value of ORCPT (RFC 3461 §4.2).
 pub const ORCPT_BYTES_MAX: usize = 500;
 
 /// Encodes any text; non-ASCII text is encoded byte by byte as UTF-8.
@@ -53,7 +52,7 @@ fn upper_hex(b: u8) -> Option<u8> {
     }
 }
 
-/// A value of ENVID= that every server takes: xtext of printable ASCII, at most 100 octets.
+/// A value of ENVID= accepted by every server: xtext of printable ASCII, up to 100 octets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envid(Box<str>);
 
@@ -65,7 +64,7 @@ impl Envid {
             .then(|| Envid(value.into()))
     }
 
-    /// The value that means this text; `None`: no value does.
+    /// The value that encodes this text, if any.
     #[must_use]
     pub fn of_text(text: &str) -> Option<Envid> {
         Envid::parse(&encode(text))
@@ -126,8 +125,8 @@ pub fn decode_orcpt(value: &str) -> Option<OriginalRecipient> {
     Some(OriginalRecipient { kind: kind.to_owned(), address })
 }
 
-/// RFC 6533 §3: utf-8-addr-xtext or utf-8-addr-unitext, where `\x{20AC}` names a character and any
-/// other may stand for itself. `+` escapes are read as well, because clients write them.
+/// RFC 6533 §3: utf-8-addr-xtext or utf-8-addr-unitext, with `\x{20AC}` for a character; other characters are literal.
+/// `+` escapes are also decoded, because clients send them.
 fn decode_utf8_address(text: &str) -> Option<String> {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -137,7 +136,7 @@ fn decode_utf8_address(text: &str) -> Option<String> {
             out.push(embedded_char(hex)?);
             rest = after;
         } else if c == '+' {
-            // A run of escapes: a character of UTF-8 may need several.
+            // A run of escapes: a UTF-8 character may take several.
             let run = rest.as_bytes().chunks(3).take_while(|chunk| chunk[0] == b'+').count() * 3;
             out.push_str(&decode(rest.get(..run.min(rest.len()))?)?);
             rest = rest.get(run..)?;

@@ -1,6 +1,6 @@
-//! The two encodings of RFC 2045 §6.7 and §6.8.
+//! The encodings of RFC 2045 §6.7 and §6.8.
 
-/// Columns of a line of encoded text.
+/// Maximum columns of a line of encoded text.
 const COLUMNS_MAX: usize = 76;
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -10,13 +10,13 @@ const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 pub(super) enum Coder {
     /// As it is.
     Plain,
-    /// It is quoted-printable already, and gets shorter lines.
+    /// Already quoted-printable: only lines are shortened.
     WrapQuotedPrintable,
-    /// It is base64 already, and gets shorter lines.
+    /// Already base64: only lines are shortened.
     WrapBase64,
     QuotedPrintable,
     Base64 {
-        /// Octets that make no group of three yet.
+        /// Octets of an incomplete group of three.
         group: Vec<u8>,
         column: usize,
         /// A line end that belongs to a following boundary, if present (RFC 2046 §5.1.1).
@@ -37,7 +37,7 @@ impl Coder {
         }
     }
 
-    /// Takes a line with its line end, if it has one.
+    /// Encodes a line with its line end, if any.
     pub(super) fn push(&mut self, line: &[u8], out: &mut Vec<u8>) {
         match self {
             Coder::Plain => out.extend_from_slice(line),
@@ -57,7 +57,7 @@ impl Coder {
         }
     }
 
-    /// The body is over, at a boundary or the end of all.
+    /// Ends the body, at a boundary or at the end of the content.
     pub(super) fn finish(&mut self, at_boundary: bool, out: &mut Vec<u8>) {
         if let Coder::Base64 { group, column, line_end } = self {
             let rest: &[u8] = if at_boundary { b"" } else { line_end };
@@ -78,7 +78,7 @@ impl Coder {
     }
 }
 
-/// RFC 2045 §6.7. A line end is one in the encoded text, too.
+/// RFC 2045 §6.7. A line end remains a line end.
 fn push_quoted_printable(line: &[u8], out: &mut Vec<u8>) {
     let (text, end) = match line {
         [text @ .., b'\r', b'\n'] => (text, &b"\r\n"[..]),
@@ -88,13 +88,13 @@ fn push_quoted_printable(line: &[u8], out: &mut Vec<u8>) {
     for (at, &octet) in text.iter().enumerate() {
         let is_last = at + 1 == text.len();
         let is_plain = match octet {
-            // Blanks at the end of a line get lost.
+            // Blanks at the end of a line can get lost in transit.
             b' ' | b'\t' => !is_last,
             b'=' => false,
             _ => octet.is_ascii_graphic(),
         };
         let width = if is_plain { 1 } else { 3 };
-        // Before the last octet of a line the whole width is there, else one column is for `=`.
+        // The last octet of a line can use the whole width; otherwise a column is reserved for `=`.
         let room = COLUMNS_MAX - usize::from(!is_last || end.is_empty());
         if column + width > room {
             out.extend_from_slice(b"=\r\n");
@@ -142,7 +142,7 @@ fn wrap_quoted_printable(line: &[u8], out: &mut Vec<u8>) {
         };
         let (token, behind) = rest.split_at(width);
         let columns = if octet.is_ascii() { width } else { 3 };
-        // One column is for the `=` of a break; one at the very end is the line's own.
+        // A column is reserved for the `=` of a soft break. An `=` at the very end is the line's own soft break.
         if column + columns > COLUMNS_MAX - 1 && !(behind.is_empty() && octet == b'=') {
             out.extend_from_slice(b"=\r\n");
             column = 0;
@@ -175,8 +175,7 @@ fn wrap_base64(line: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(end);
 }
 
-/// Writes up to three octets as four characters (RFC 2045 §6.8), and the line end behind a full
-/// line.
+/// Writes up to three octets as four characters (RFC 2045 §6.8), and a line end after a full line.
 fn push_group(group: &mut Vec<u8>, column: &mut usize, out: &mut Vec<u8>) {
     let octet = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
     let bits = octet(0) << 16 | octet(1) << 8 | octet(2);

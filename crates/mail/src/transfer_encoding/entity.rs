@@ -7,7 +7,7 @@ pub(super) const ENCODING: &str = "Content-Transfer-Encoding";
 /// Kind of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EntityKind {
-    /// Lines of text: quoted-printable keeps them readable.
+    /// Lines of text, which remain readable in quoted-printable.
     Text,
     /// Any other leaf.
     Other,
@@ -42,14 +42,14 @@ pub(super) struct Entity {
     pub(super) label: Label,
     pub(super) has_version: bool,
     pub(super) has_type: bool,
-    /// No part of a multipart.
+    /// A message, not a part of a multipart.
     pub(super) is_message: bool,
-    /// It lies in a multipart/signed.
+    /// It is inside of a multipart/signed.
     pub(super) is_signed: bool,
 }
 
 impl Entity {
-    /// Reads the fields of a header. `is_digest`: it is a part of a multipart/digest.
+    /// Parses the fields of a header. `is_digest` is true for a part of a multipart/digest.
     pub(super) fn read(fields: &[u8], is_digest: bool) -> Entity {
         let (mut content_type, mut encoding) = (None, None);
         let mut entity = Entity {
@@ -86,7 +86,7 @@ impl Entity {
         if end == fields.len() && !is_doubled {
             entity.kind = kind(content_type.as_ref(), is_digest);
         }
-        // RFC 2045 §6.4 forbids it.
+        // Forbidden by RFC 2045 §6.4.
         let is_encoded =
             !matches!(entity.label, Label::SevenBit | Label::EightBit) && entity.is_structure();
         // Of a multipart in quoted-printable or base64 the label is wrong wherever a boundary shows, and

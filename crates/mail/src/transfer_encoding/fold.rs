@@ -2,7 +2,7 @@
 
 use super::is_too_long;
 
-/// A line is folded at the last blank before this column, if it has one there.
+/// Lines are folded at the last blank before this column, if any.
 const COLUMNS: usize = 78;
 
 /// Returns true if a line of these fields is too long.
@@ -38,7 +38,7 @@ fn break_of(line: &[u8]) -> Option<usize> {
     let last = line.iter().rposition(|byte| !byte.is_ascii_whitespace())?;
     // A blank after a blank would leave one at the end of the line.
     let breaks = |at: &usize| is_blank(&line[*at]) && !is_blank(&line[*at - 1]);
-    // Not within the name of a field, or between it and its colon.
+    // A field name, and the blanks before its colon, must not be folded.
     let from = match is_blank(&line[0]) {
         true => first + 1,
         false => memchr::memchr(b':', line)?.max(first) + 1,
