@@ -161,8 +161,8 @@ async fn healthz(State(sources): State<Sources>) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
 }
 
-/// Passes requests that were made to an address, to `localhost` or to the server's own name.
-/// Others get 421 (RFC 9110 §15.5.20). A request without `Host` comes from no browser.
+/// Passes requests to an IP address, to `localhost` or to the server's own name. All other hosts get 421 (RFC 9110
+/// §15.5.20). A request without `Host` is not from a browser.
 async fn check(State(own): State<Arc<str>>, request: Request, next: Next) -> Response {
     let host = request.headers().get(header::HOST);
     match host.map(|host| host.to_str().is_ok_and(|host| is_ours(host, &own))) {

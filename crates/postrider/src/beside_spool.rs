@@ -23,7 +23,7 @@ fn open(directory: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(directory, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Returns true if the directory is a spool, or if one of those in it is.
+/// Returns true if the directory is a spool, or contains one.
 pub(crate) fn has_a_spool(directory: &OwnedFd) -> Result<bool, Errno> {
     let is_there =
         |name: &Path| rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok();
@@ -40,10 +40,10 @@ pub(crate) fn has_a_spool(directory: &OwnedFd) -> Result<bool, Errno> {
     Ok(false)
 }
 
-/// Makes a directory in `above`, so that it is there after a power cut.
+/// Creates a directory in `above` durably.
 pub(crate) fn make_within(above: &OwnedFd, name: &OsStr, mode: Mode) -> Result<(), Errno> {
     match rustix::fs::mkdirat(above, name, mode) {
-        // Somebody else was faster.
+        // Another process created it first.
         Ok(()) | Err(Errno::EXIST) => {}
         Err(error) => return Err(error),
     }

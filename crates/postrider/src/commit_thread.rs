@@ -59,7 +59,7 @@ impl Core {
         self.sort_io(spool, |io| drop(self.reads.send(ReadJob::Io(io))));
     }
 
-    /// The same, with reads given to `read`.
+    /// As [`send_io`](Self::send_io), with reads passed to `read`.
     fn sort_io(&self, spool: &mut Spool, mut read: impl FnMut(Io)) {
         while let Some(io) = spool.poll_bulk_io() {
             match io.lane() {
@@ -126,10 +126,10 @@ impl Inbound {
 }
 
 impl Log {
-    /// Starts the threads of a log that has been recovered.
+    /// Starts the threads of a recovered log.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// Returns an error if the system cannot create a thread.
     pub(crate) fn start(
         inbound: Inbound,
         spool: Spool,
@@ -199,7 +199,7 @@ struct Committer {
     /// Messages were refused for missing disk space at the last check.
     was_full: bool,
     port: Arc<LogPort>,
-    /// There were message ids left when it was last looked at.
+    /// Message ids were left at the last check.
     has_ids: bool,
     gathering: GroupCommitDelay,
     /// The clock of the process.
@@ -348,7 +348,7 @@ impl Committer {
     }
 }
 
-/// Bytes for people.
+/// A size in octets for people.
 pub(crate) fn mib(bytes: u64) -> String {
     format!("{}MiB", bytes >> 20)
 }

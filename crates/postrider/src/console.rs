@@ -42,13 +42,13 @@ const LINE_BYTES_MAX: usize = 2_048;
 enum Style {
     /// Time and level.
     Plain,
-    /// The same with the level in colour.
+    /// Prefix with the level in colour.
     Colour,
     /// `<4>`: the journal adds the time and reads the level (sd-daemon(3)).
     Journal,
 }
 
-/// Writes console lines to standard error, or to whatever it is made with.
+/// Writes console lines to standard error, or to a given writer.
 pub(crate) struct ConsoleLog {
     /// The least important level that is shown, as a number.
     level: AtomicU8,
@@ -159,7 +159,7 @@ impl Console for ConsoleLog {
     }
 }
 
-/// `Some(n)` when a line may be written: `n` of its kind were not since the last that was.
+/// `Some(n)` if a line may be written: `n` of its kind were suppressed since the last one.
 fn admit(
     meters: &mut BTreeMap<(Level, &'static str), Meter>,
     level: Level,

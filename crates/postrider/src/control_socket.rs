@@ -379,11 +379,11 @@ fn connect(path: &Path) -> io::Result<BlockingStream> {
     abstract_socket::connect(path, prepared()?).map_err(|_| error)
 }
 
-/// Sends `request` to the server at `path` and gives each response to `take`, the last one (`Done`
-/// or `Error`) included. Blocks.
+/// Sends `request` to the server at `path` and passes each response to `take`, including the last one (`Done` or
+/// `Error`). Blocks.
 ///
 /// # Errors
-/// When the server cannot be reached or breaks off, or `take` fails.
+/// Returns an error if the server cannot be reached or closes the connection early, or if `take` fails.
 pub(crate) fn ask(
     path: &Path,
     request: &ControlRequest,

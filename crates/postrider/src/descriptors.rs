@@ -7,7 +7,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Runtimes, pipes, the control socket, the event log, name servers, operators.
 const HOUSE: u64 = 64;
-/// Segments and blobs of one log that are kept open.
+/// Maximum number of open segments and blobs per log.
 const LOG_FILES_MAX: u64 = 128;
 /// Short-lived files of a log.
 const LOG_SPARE: u64 = 16;
@@ -54,7 +54,7 @@ pub(crate) struct Descriptors {
     pub(crate) egress_max: u64,
     /// DNS lookups at once.
     pub(crate) lookups_max: u32,
-    /// Files that each log keeps open.
+    /// Maximum number of open files per log.
     pub(crate) log_files_max: usize,
     /// Files of mailboxes at once.
     pub(crate) mailbox_files_max: usize,

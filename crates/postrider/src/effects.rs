@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The file's name.
 const NAME: &str = "shaping.json";
 
-/// Effects, and where they are kept.
+/// Effects, and their state file.
 #[derive(Debug)]
 pub(crate) struct EffectStore {
     shared: Arc<SharedState>,

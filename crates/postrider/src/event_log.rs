@@ -26,17 +26,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// The writer gathers for so long before it writes again.
+/// Minimum time between two writes, for larger batches.
 const PACE: Duration = Duration::from_millis(10);
 /// Pause of the writer after a failed write.
 const RETRY_PACE: Duration = Duration::from_secs(1);
 /// At a stop the writer may go on for as long as something is written every so often.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
-/// The same where a disk is known not to answer.
+/// Patience if a disk is known not to respond.
 const HANGING_PATIENCE: Duration = Duration::from_secs(1);
 /// Formatted text is written when it is this long.
 const WRITE_BYTES: usize = 256 * 1024;
-/// A queue that once was long gives its memory back.
+/// Maximum capacity that an empty queue keeps; the rest is freed.
 const KEPT_EVENTS: usize = 4_096;
 
 /// The writer and the queues that lead to it.
@@ -362,7 +362,7 @@ impl EventWriter {
         took
     }
 
-    /// Writes the text. Returns true if all of it is written.
+    /// Writes the text. Returns true if nothing is left.
     fn write(&mut self) -> bool {
         let (writing, file, text) = (Arc::clone(&self.writing), &mut self.file, &mut self.text);
         match writing.at_disk(|| file.write(text, wall_now())) {

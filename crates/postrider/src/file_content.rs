@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Files up to this size are read whole: a lookup then asks the system for nothing.
+/// Maximum size of a file read as a whole, so that lookups need no system calls.
 const WHOLE_BYTES_MAX: u64 = 64 << 20;
 /// Maximum size of a file read as a whole if the file system does not support `RWF_NOWAIT` (FUSE, NFS).
 const WHOLE_AFAR_BYTES_MAX: u64 = 256 << 20;

@@ -1,4 +1,4 @@
-//! The spool's disk: files of one directory, kept open by name.
+//! The spool's disk: files of one directory, with a cache of open ones by name.
 
 use crate::beside_spool::above;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Slices that one pwritev takes (IOV_MAX).
 const SLICES_MAX: usize = 1024;
-/// Files kept open, unless the process can afford only fewer; blobs come and go.
+/// Maximum number of open files, unless the process has fewer descriptors; blobs are short-lived.
 const OPEN_MAX: usize = 128;
 /// The owner of the log locks this file and the directory. The file can be deleted while it is locked, and not every
 /// file system (NFS) locks directories.
@@ -35,8 +35,7 @@ pub(crate) fn no_answer() -> String {
 pub(crate) struct FileDisk {
     /// For people.
     directory: PathBuf,
-    /// All names are looked up in it: whatever is mounted over the path later, files and the fsync of
-    /// their names stay in one place.
+    /// All names are relative to it: files and their fsync stay in one place, whatever is mounted over the path later.
     handle: File,
     open: Mutex<OpenFiles>,
     open_max: usize,
@@ -61,10 +60,10 @@ struct OpenFile {
 }
 
 impl FileDisk {
-    /// Opens the directory (made if missing, for its owner only) and locks it.
+    /// Opens the directory (created if missing, for its owner only) and locks it.
     ///
     /// # Errors
-    /// When it can't be made or opened, another process has it, or it holds something else.
+    /// Returns an error if it cannot be created or opened, is locked by another process, or contains other files.
     pub(crate) fn open(directory: &Path) -> io::Result<FileDisk> {
         make(directory)?;
         refuse_foreign(directory)?;
@@ -76,17 +75,17 @@ impl FileDisk {
         Ok(FileDisk::with(directory, handle, Some(file)))
     }
 
-    /// Opens the directory of a log that no one writes to, to look at it.
+    /// Opens the directory of a log without a running writer, for reading.
     ///
     /// # Errors
-    /// When it can't be opened, or a server has it.
+    /// Returns an error if it cannot be opened, or is locked by a server.
     pub(crate) fn read_only(directory: &Path) -> io::Result<FileDisk> {
         let handle = open_directory(directory)?;
         lock(&handle, FlockOperation::NonBlockingLockShared, directory, false)?;
         Ok(FileDisk::with(directory, handle, None))
     }
 
-    /// Keeps so many files open at most.
+    /// Limits the number of open files.
     pub(crate) fn keep_open(self, open_max: usize) -> FileDisk {
         FileDisk { open_max, ..self }
     }
@@ -131,7 +130,7 @@ impl FileDisk {
         Ok(file)
     }
 
-    /// Closes synced files; if there are none, syncs and closes one.
+    /// Closes synced files; without any, syncs and closes one.
     fn make_room(&self, open: &mut OpenFiles) {
         while open.by_name.len() >= self.open_max.max(1) {
             let is_clean = |(_, found): &(&String, &OpenFile)| !found.dirty;

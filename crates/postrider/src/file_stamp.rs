@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Between two looks at the files. A file that changed is read when it has not changed between two
-/// looks: it may be written still.
+/// Interval of checks. A changed file is read when it did not change between two checks, since writing may not be
+/// complete before.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The path and identity of a source file.

@@ -91,7 +91,7 @@ impl Greylisting {
         }))
     }
 
-    /// Reads the file, if this configuration is the first that asks for greylisting.
+    /// Reads the file if this configuration is the first with greylisting.
     fn open_for(&self, config: &Config) {
         let mut keeps = lock(&self.0.keeps);
         if *keeps != GreylistStorage::NotYet || !channels::asks_for_greylisting(config) {
@@ -119,7 +119,7 @@ impl Service for Greylisting {
         "clients that came before"
     }
 
-    /// Without its file it goes on in memory.
+    /// Without its file greylisting works in memory.
     fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         let (this, config) = (self.clone(), Arc::clone(next.config));
         Ok(Box::new(move || this.open_for(&config)))

@@ -41,10 +41,10 @@ pub(crate) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
     Ok(client)
 }
 
-/// The same, on a thread where it may wait for the disk.
+/// As [`client`], on a thread that may wait for the disk.
 ///
 /// # Errors
-/// There are none, or the file of authorities hangs.
+/// Returns an error if no root is available, or the file of authorities hangs.
 pub(crate) async fn client_aside(ca_file: Option<PathBuf>) -> Result<ClientConfig, String> {
     let what = match &ca_file {
         Some(path) => format!("ca_file {}", path.display()),

@@ -1,4 +1,4 @@
-//! Connections that cannot pile up: so many at once, so many of a client, each for so long.
+//! A listener with limits on the number of connections, in total and per client, and on their duration.
 
 use crate::world::clock::Start;
 use axum::serve::Listener;

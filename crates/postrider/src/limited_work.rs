@@ -17,7 +17,7 @@ pub(crate) fn waited_for<T: Send + 'static>(
     when_done.recv_timeout(limit).ok()
 }
 
-/// The same for a task, which waits as one.
+/// As [`waited_for`], for an asynchronous caller.
 pub(crate) async fn awaited<T: Send + 'static>(
     limit: Duration,
     work: impl FnOnce() -> T + Send + 'static,

@@ -27,7 +27,7 @@ struct LogDirectoryRecord {
     all: BTreeSet<PathBuf>,
 }
 
-/// The directories that are in use now, and those that are missed.
+/// The directories in use, and the missing ones.
 #[derive(Debug)]
 pub(crate) struct LogSet {
     directories: Vec<PathBuf>,
@@ -100,7 +100,7 @@ impl LogSet {
         Ok(LogSet { directories, missed, known })
     }
 
-    /// Notes the directories in each, where that is news. Mail goes on if it can't be written.
+    /// Records the set in each directory, if it is new. A failed write does not stop mail.
     pub(crate) fn note(self, console: &ConsoleLog) {
         let all: BTreeSet<PathBuf> = self.directories.iter().cloned().chain(self.missed).collect();
         for (directory, known) in self.directories.into_iter().zip(self.known) {

@@ -45,7 +45,7 @@ pub(crate) struct Distribution {
 }
 
 impl Distribution {
-    /// A distribution to so many shards, with their receivers.
+    /// A distribution to `shards` shards, with their receivers.
     pub(crate) fn new(shards: u16) -> (Distribution, Vec<RecoveredReceiver>) {
         let (shards, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| std_mpsc::sync_channel(BATCHES_MAX)).unzip();

@@ -1,4 +1,4 @@
-//! Keys that sign and stand in files that tables name, read where no shard has to wait for them.
+//! Signing keys in files that tables name, read on other threads so that no shard waits for a disk.
 
 use crate::mutex::lock;
 use crate::pem;
@@ -20,12 +20,12 @@ use tokio::time::timeout;
 /// file waits as long as a hanging one.
 const READS_MAX: usize = 64;
 
-/// Those of one shard. However many ask for a file, it is read once at a time.
+/// The reader of one shard. Concurrent requests for a file share one read.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedKeys {
     waiting: Arc<Mutex<KeyWaiters>>,
     reads: Arc<Semaphore>,
-    /// Nobody waits longer for a file.
+    /// Timeout for a file.
     wait_max: Duration,
 }
 

@@ -113,7 +113,7 @@ impl Node {
         TableNumbers::new(move || tables.numbers())
     }
 
-    /// Sources, and how far those have come that warm up.
+    /// Sources, with the progress of their warm-up.
     pub(crate) fn sources(&self) -> Vec<SourceItem> {
         self.warmups.sources()
     }

@@ -66,7 +66,7 @@ fn look(shared: &SharedState) {
     let Some(path) = shared.own_mailbox.path() else { return };
     let counted = match count_at(&path) {
         Err(rustix::io::Errno::NOENT) => QuotaUsage::default(),
-        // More messages than can be counted: whatever they are, it is enough.
+        // Too many messages to count: the mailbox is full in any case.
         Err(rustix::io::Errno::TOOBIG) => QuotaUsage { bytes: OWN_MAILBOX_BYTES_MAX, messages: 1 },
         Err(_) => return,
         Ok(counted) => counted,

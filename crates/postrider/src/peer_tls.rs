@@ -24,7 +24,7 @@ pub(crate) struct PeerTls {
     /// The machine's roots are read when they are needed first.
     verified: Mutex<Option<Arc<ClientConfig>>>,
     promised: Mutex<Option<Arc<ClientConfig>>>,
-    /// For certificates that are looked at and let pass.
+    /// Examines certificates that are accepted regardless of the result.
     examiner: Mutex<Option<Arc<WebPkiServerVerifier>>>,
 }
 
@@ -115,11 +115,11 @@ pub(crate) fn verifying_by(roots: RootCertStore) -> io::Result<ClientConfig> {
 
 /// Decides which peer certificates are acceptable.
 trait PeerCertPolicy: fmt::Debug + Send + Sync + 'static {
-    /// The peer has to show that it has the key of its certificate.
+    /// The peer must prove possession of its certificate's key.
     const WITH_ITS_KEY: bool = true;
 
     /// # Errors
-    /// What is wrong with it. `chain`: those that came with it.
+    /// Returns the error of the certificate. `chain` has the further certificates sent by the peer.
     fn judge(
         &self,
         certificate: &CertificateDer<'_>,

@@ -48,8 +48,8 @@ impl PoolGauge {
         all.into_iter().find(|problem| problem.kind == "pool" && problem.about == self.word)
     }
 
-    /// A hundred requests, one after the other; `ask` sees to it that none is refused, and returns how long it waited,
-    /// by whatever it counts.
+    /// A hundred requests, one after the other. `ask` asserts that none is refused, and returns its wait in a unit of
+    /// its choice.
     pub(crate) async fn hundred(&self, soon: u64, mut ask: impl AsyncFnMut(u8) -> u64) {
         let (mut waits, mut shown) = (Vec::new(), 0);
         for n in 0..100 {

@@ -105,7 +105,7 @@ pub(crate) fn sentence(problem: &Problem) -> String {
 /// Interval of the checks.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
-/// They are written as long as this is there.
+/// Changes of the list are logged while this exists.
 struct ProblemWatch(Arc<()>);
 
 impl ProblemWatch {

@@ -19,7 +19,7 @@ const REWRITTEN_BYTES_MIN: u64 = 1 << 20;
 /// Maximum growth while rewriting fails, as a multiple of the length for a rewrite.
 const GROWTH_MAX: u64 = 4;
 
-/// Records in one batch of a file that is written anew.
+/// Maximum number of records per batch in a rewrite.
 const RECORDS_AT_ONCE: usize = 10_000;
 
 /// An open file, under a lock.
@@ -34,9 +34,9 @@ pub(crate) struct RecordFile {
     has_rest: bool,
     /// It has a mark of its synced length; files of an earlier version have none.
     has_mark: bool,
-    /// It is written anew once it is so long, in octets.
+    /// Length in octets at which it is rewritten.
     rewritten_at: u64,
-    /// It is not written any more once it is so long and can't be written anew.
+    /// Length at which writing stops if rewriting fails.
     bytes_max: u64,
     /// Damage of synced data: nothing more is written.
     damage: Option<String>,
@@ -82,7 +82,7 @@ impl RecordFile {
         live.iter().for_each(|(key, record)| take(key, record));
         let opened = RecordFile::new(path, file, salt, &live);
         let has_mark = format::has_mark(&bytes);
-        // One without a mark is written anew with the next change.
+        // A file without a mark is rewritten at the next change.
         let rewritten_at = if has_mark { opened.rewritten_at } else { 0 };
         let has_rest = end < bytes.len();
         Ok(RecordFile { end: end as u64, has_rest, has_mark, rewritten_at, ..opened })
@@ -212,7 +212,7 @@ impl RecordFile {
     }
 }
 
-/// Opens a file that is there, under a lock.
+/// Opens an existing file, and locks it.
 fn locked(path: &Path) -> Result<Option<LockedFile>, Unreadable> {
     match file_lock::open(path, OpenOptions::new().read(true).write(true)) {
         Ok(file) => Ok(Some(file)),

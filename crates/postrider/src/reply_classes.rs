@@ -38,7 +38,7 @@ pub(crate) fn read_with_rules(
 /// Reads the files that a configuration names.
 ///
 /// # Errors
-/// All mistakes, each in a line with file, line and column.
+/// Returns all errors, each on a line with file, line and column.
 pub(crate) fn read(config: &Config) -> Result<Arc<Classes>, Vec<String>> {
     read_files(config, Some(&config.providers()))
 }
@@ -83,7 +83,7 @@ fn unknown_providers(classes: &Classes, known: &Providers) -> Vec<String> {
     told.collect()
 }
 
-/// A file, or enough of it to show that it is too long.
+/// A file, or a prefix long enough to show that it is too long.
 fn read_file(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
     File::open(path)?.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut text)?;

@@ -17,7 +17,8 @@ const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
 /// Prefix of environment variables.
 const VARIABLE: &[u8] = b"env:";
 
-/// Reads of one place at once. One that hangs keeps its thread, and all that is done aside shares those.
+/// Maximum number of concurrent reads of one location. One that hangs occupies its thread, and all work of [`aside`]
+/// shares these.
 const READS_MAX: usize = 4;
 
 /// All reads on separate threads in this process.

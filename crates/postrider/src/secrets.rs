@@ -43,7 +43,7 @@ pub(crate) fn read(config: &mut Config, progress: &dyn Fn(&str)) -> Vec<Problem>
     mistakes
 }
 
-/// Reads the passwords of peers that stand in files. Gives those that can't be had. `before` is called with each file.
+/// Reads the passwords of X.400 peers from files. Returns the unavailable ones. `before` is called with each file.
 pub(crate) fn read_peers(config: &Config, before: &dyn Fn(&Path)) -> Vec<Problem> {
     let mut mistakes = Vec::new();
     let peers = config.of::<X400>().into_iter().flat_map(|x400| &x400.peers);
@@ -98,7 +98,7 @@ const OTHERS: u32 = 0o007;
 /// # Errors
 /// Returns the reason with the file's path if there is no secret.
 fn read_login(file: &SecretFile) -> Result<(), String> {
-    // Others are fetched.
+    // Other secrets are fetched.
     let Some(written) = file.path() else { return Ok(()) };
     let line = line_of(written, auth::sasl::client::SECRET_BYTES_MAX)?;
     file.put(Ok(Secret(line.into())));
@@ -173,7 +173,7 @@ impl WatchedSecrets {
         WatchedSecrets { console, watch, troubles, under_way }
     }
 
-    /// Those of a configuration, as they are now.
+    /// The secrets of a configuration, with the current state of their files.
     fn seen(&self, config: &Config) -> Vec<WatchedSecret> {
         let seen = |file: &Arc<SecretFile>| {
             let (seen, file) = (Settling::on(self.see(file)), Arc::downgrade(file));

@@ -92,7 +92,7 @@ impl ShardSeed {
     /// Starts the thread.
     ///
     /// # Errors
-    /// A sentence, when the system gives no thread.
+    /// Returns a sentence if the system cannot create a thread.
     pub(crate) fn start(self) -> Result<JoinHandle<()>, String> {
         thread::Builder::new()
             .name(format!("shard-{}", self.number))
@@ -164,8 +164,8 @@ fn run_shard(seed: ShardSeed) {
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        // Between two looks at sockets so many tasks may run; the default of 61 makes batches of
-        // completions wait for an epoll_wait in the middle.
+        // Number of tasks between two polls of sockets. The default of 61 interrupts batches of completions for an
+        // epoll_wait.
         .event_interval(127)
         .build()
 }
@@ -243,7 +243,7 @@ impl AcceptorContext<'_> {
     }
 }
 
-/// The console of the process, as each shard holds it.
+/// A shard's handle to the process's console.
 struct SharedConsole(Arc<ConsoleLog>);
 
 impl Console for SharedConsole {
@@ -264,7 +264,7 @@ impl EventSink for SharedEvents {
         let mut takers = self.0.iter().filter(|taker| taker.is_on()).peekable();
         while let Some(taker) = takers.next() {
             if takers.peek().is_none() {
-                // The last keeps it: where the event log is alone nothing is copied.
+                // The last receiver gets the original, so with the event log alone nothing is copied.
                 taker.emit(event);
                 return;
             }

@@ -1,5 +1,4 @@
-//! Private keys that sign mail: read, put where the settings want them, and read anew when their files
-//! change.
+//! Private signing keys: loaded, added to the settings, and reloaded when their files change.
 
 use crate::commands::load::one_line;
 use crate::console::ConsoleLog;
@@ -145,7 +144,7 @@ impl ProblemKind for SigningKeys {
     }
 
     fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
-        // Nobody holds them while a file is read.
+        // The lock is not held while a file is read.
         for key in &lock(&self.state).keys {
             if let Some(why) = &lock(&key.read).unread {
                 let one =

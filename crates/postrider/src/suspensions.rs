@@ -16,7 +16,7 @@ const REASON_BYTES_MAX: usize = 512;
 /// Maximum length of a name in a scope.
 const NAME_BYTES_MAX: usize = 1_024;
 
-/// All suspensions, and where they are kept.
+/// All suspensions, and their state file.
 #[derive(Debug)]
 pub(crate) struct Suspensions {
     file: StateFile,
@@ -49,7 +49,7 @@ impl Suspensions {
         self.file.shown()
     }
 
-    /// Those that have not ended.
+    /// The suspensions that have not ended.
     pub(crate) fn in_force(&self, now: Wall) -> Arc<[Suspension]> {
         self.all.iter().filter(|s| s.until.is_none_or(|until| until > now)).cloned().collect()
     }

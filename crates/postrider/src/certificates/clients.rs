@@ -16,7 +16,7 @@ use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
-/// Names of a certificate that are looked at.
+/// Maximum number of a certificate's names to check.
 const NAMES_MAX: usize = 16;
 /// Bytes of a name.
 const NAME_BYTES_MAX: usize = 255;

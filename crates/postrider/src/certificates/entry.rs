@@ -71,7 +71,7 @@ impl CertificateEntry {
         Arc::new(CertificateEntry { source, state: Mutex::new(State { read, unread: None }) })
     }
 
-    /// Nobody holds it while a file is read.
+    /// The lock is not held while a file is read.
     pub(super) fn with<T>(&self, ask: impl FnOnce(&mut State) -> T) -> T {
         ask(&mut lock(&self.state))
     }
@@ -277,10 +277,10 @@ impl ServerCertificate {
 pub(super) struct Choice(Vec<ServerCertificate>);
 
 impl Choice {
-    /// Those of the configuration, in its order.
+    /// The certificates of the configuration, in its order.
     pub(super) fn new(mut all: Vec<ServerCertificate>) -> Choice {
-        // Those of the first one's names stand for any: they come first, and RSA, which costs most,
-        // last among equals.
+        // Certificates with the names of the first one serve any name: they come first. Among equals RSA, the most
+        // expensive, comes last.
         let names = all.first().map(|shown| shown.configured.names.clone());
         all.sort_by_key(|shown| (Some(&shown.configured.names) != names.as_ref(), shown.is_rsa()));
         Choice(all)

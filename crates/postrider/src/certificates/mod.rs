@@ -1,5 +1,4 @@
-//! The certificates of this server: read, chosen for each client, and read anew when their files
-//! change.
+//! The server's certificates: loaded, selected for each client, and reloaded when their files change.
 
 mod clients;
 mod entry;
@@ -29,11 +28,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Those in force, for all shards.
+/// The certificates in force, for all shards.
 #[derive(Debug)]
 pub(crate) struct Certificates {
     state: Mutex<State>,
-    /// Each session asks for it, on all shards.
+    /// Atomic, since each session on every shard reads it.
     is_any: AtomicBool,
     console: Arc<ConsoleLog>,
     /// Looks at their files.
@@ -68,7 +67,7 @@ pub(crate) struct TlsAcceptConfig {
 }
 
 impl Servers {
-    /// Those that show all certificates that can be shown, and judge clients' as these do.
+    /// TLS configurations with all usable certificates and the client certificate policies of these entries.
     fn of(entries: &[Arc<CertificateEntry>]) -> Result<Servers, UnusableCertificate> {
         let shown: Vec<_> = entries.iter().filter_map(|entry| entry.shown()).collect();
         let mut servers = Servers::default();
@@ -123,7 +122,7 @@ impl Certificates {
         }
     }
 
-    /// Takes those of another configuration; connections that are open go on as they are.
+    /// Adopts the certificates of a new configuration; open connections keep the former ones.
     fn adopt(
         self: &Arc<Certificates>,
         config: &Config,
@@ -195,7 +194,7 @@ impl Certificates {
         }
     }
 
-    /// Reads the certificate anew that is in this file.
+    /// Reloads the certificate in this file.
     pub(crate) fn read_anew(&self, chain: &Path) {
         let is_it = |entry: &&Arc<CertificateEntry>| matches!(&entry.source, CertificateSource::Own(one) if one.chain == chain);
         let entries: Vec<_> = lock(&self.state).entries().iter().filter(is_it).cloned().collect();
@@ -253,14 +252,14 @@ impl Certificates {
     }
 }
 
-/// Those that end soon, have ended, or can't be read.
+/// Certificates that expire soon, have expired, or are unreadable.
 impl ProblemKind for Certificates {
     fn name(&self) -> &'static str {
         "certificate"
     }
 
     fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
-        // Nobody holds it while a file is read.
+        // The lock is not held while a file is read.
         let state = lock(&self.state);
         for entry in state.entries() {
             let path = || entry.source.path().display().to_string();

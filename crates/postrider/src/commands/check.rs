@@ -43,7 +43,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         },
         _ => None,
     };
-    // `serve` makes those of the built-in configuration.
+    // `serve` creates the directories of the built-in configuration.
     if let (Ok(config), Some(_)) = (&loaded, &args.file.config) {
         warnings.extend(missing_roots(config));
     }

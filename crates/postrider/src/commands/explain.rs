@@ -148,7 +148,7 @@ struct LookupTrace {
     lookups: Vec<TableLookup>,
 }
 
-/// Opens the tables as a server does, and asks those that decide of the recipient.
+/// Opens the tables as a server does, and queries those that decide about the recipient.
 fn ask_tables(
     runtime: &Runtime,
     args: &ExplainArgs,

@@ -12,19 +12,19 @@ use std::process::ExitCode;
 use std::time::Duration;
 use x400::mixer::{Mappings, TableKind};
 
-/// A command for a running server waits so long for the configuration that names its socket.
+/// Timeout of a control command for the configuration file with the socket's path.
 const CONFIGURATION_MAX: Duration = Duration::from_secs(5);
 
 /// The reason why no configuration could be loaded.
 pub(crate) enum LoadError {
     /// The file can't be read: a sentence.
     Unreadable(String),
-    /// It has mistakes.
+    /// The configuration has errors.
     Wrong(ConfigErrors),
 }
 
 impl LoadError {
-    /// For a person, mistakes with file, line and column; several lines.
+    /// Errors for people, with file, line and column, on several lines.
     pub(crate) fn render(&self, colour: bool) -> String {
         match self {
             LoadError::Unreadable(text) => format!("postrider: {text}\n"),
@@ -32,7 +32,7 @@ impl LoadError {
         }
     }
 
-    /// The same in one line, for the log: `FILE:LINE:COLUMN: …; FILE:…`.
+    /// Errors on one line, for the log: `FILE:LINE:COLUMN: …; FILE:…`.
     pub(crate) fn one_line(&self) -> String {
         match self {
             LoadError::Unreadable(text) => text.clone(),
@@ -65,10 +65,10 @@ pub(crate) fn read(file: Option<&Path>) -> Result<LoadedConfig, LoadError> {
     Ok((config, mistakes))
 }
 
-/// The same for those that need nothing else that it names.
+/// As [`read`], for commands that need no other files.
 ///
 /// # Errors
-/// There is no configuration, or its files have mistakes.
+/// Returns an error if there is no valid configuration, or its files have errors.
 fn config(file: Option<&Path>) -> Result<Config, LoadError> {
     match read(file)? {
         (config, None) => Ok(config),
@@ -204,8 +204,8 @@ pub(crate) fn shown(error: &LoadError) -> ExitCode {
     ExitCode::from(exit::USAGE)
 }
 
-/// The control socket of the server that a command is for. Of its files only the configuration is read: an operator
-/// looks at a running server, or gives it an order, when disks do not answer.
+/// The path of the server's control socket. Only the configuration file is read: commands must work while disks do not
+/// respond.
 pub(crate) fn control_socket(server: &ServerArgs) -> Result<PathBuf, ExitCode> {
     let config = match (&server.control, &server.config) {
         (Some(path), _) => return Ok(path.clone()),

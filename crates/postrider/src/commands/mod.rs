@@ -23,7 +23,7 @@ use std::io::Write;
 /// The program's version.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Writes to standard output. A reader that has seen enough (`| head`) is no mistake.
+/// Writes to standard output. A closed pipe (`| head`) is no error.
 pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())

@@ -133,7 +133,7 @@ impl View {
         }
         match response {
             ControlResponse::Error { code, text } => self.error = Some((code, text)),
-            // Those about tables, shaping and sources answer no request from here.
+            // Responses about tables, shaping and sources belong to other commands.
             ControlResponse::Progress(_)
             | ControlResponse::Effect(_)
             | ControlResponse::Table(_)

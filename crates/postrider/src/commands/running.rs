@@ -13,7 +13,7 @@ use mta::commands::{
 use mta::control::{ControlResponse, Status};
 use std::sync::Arc;
 
-/// The server, for those commands.
+/// The server, for node commands.
 pub(crate) struct CommandContext<'a> {
     pub(crate) node: &'a Node,
     pub(crate) reloads: &'a mut Reloads,
@@ -54,7 +54,7 @@ actions! {
 }
 
 impl CommandContext<'_> {
-    /// Has an order carried out, and answers when it was.
+    /// Executes an order, and answers when it is done.
     pub(super) fn give(&self, order: Order, answer: NodeAnswer) {
         let told = self.node.orders.give(order);
         tokio::spawn(async move { answer.told(told.await) });

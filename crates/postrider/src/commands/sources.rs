@@ -1,4 +1,4 @@
-//! `postrider sources`: how far those have come that warm up.
+//! `postrider sources`: the progress of warm-up.
 
 use crate::cli::ServerArgs;
 use crate::commands::asking;

@@ -7,15 +7,15 @@ use std::time::Duration;
 /// Maximum time that a batch waits for the size of the last one. A sync costs as much processor time as about ten
 /// messages, so under load it should commit many.
 const GATHER: Duration = Duration::from_millis(1);
-/// From so many requests in a batch on there is a crowd worth waiting for.
+/// Minimum size of a batch for which waiting pays.
 const CROWD: usize = 6;
 /// More are never waited for.
 const CROWD_MAX: usize = 128;
 /// Minimum number of requests after [`GATHER`] for a batch to wait further steps.
 const THRONG: usize = 16;
-/// Length of such a step; the wait ends with the first step without a new request.
+/// Length of a further step; the wait ends with the first step without a new request.
 const STEP: Duration = Duration::from_micros(250);
-/// And after so many steps at the latest: no request waits longer than 3 ms.
+/// Maximum number of steps: no request waits longer than 3 ms.
 const STEPS_MAX: u32 = 8;
 /// Number of batches that do not wait after a first step without a new request.
 const PAUSE: u32 = 4;
@@ -32,7 +32,7 @@ pub(super) struct Inbox {
     pub(super) requests: Vec<Request>,
     pub(super) done: Vec<IoDone>,
     pub(super) stop: bool,
-    /// The commit thread sleeps, and wants to be woken when so many requests are here.
+    /// Number of requests at which the sleeping commit thread is woken.
     wake_at: Option<usize>,
 }
 

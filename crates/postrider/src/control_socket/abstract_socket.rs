@@ -12,12 +12,12 @@ use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, absolute};
 use tokio::net::{UnixListener, UnixStream};
 
-/// Bytes of a path that the name repeats, for people (`ss -xl`).
+/// Number of octets of the path in the name, for people (`ss -xl`).
 const PATH_BYTES_MAX: usize = 80;
 
 /// The name that belongs to a socket file.
 pub(super) fn name(path: &Path) -> io::Result<Vec<u8>> {
-    // Nothing is asked of the disk.
+    // Without disk access.
     let path = absolute(path)?;
     let bytes = path.as_os_str().as_bytes();
     let end = bytes.get(bytes.len().saturating_sub(PATH_BYTES_MAX)..).unwrap_or(bytes);

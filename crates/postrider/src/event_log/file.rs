@@ -53,8 +53,8 @@ impl LogFile {
         &self.options.path
     }
 
-    /// Appends `text` and empties it; the bytes written. After an error the text stays, and the
-    /// next call goes on where this one stopped, so that no line is torn or doubled.
+    /// Appends `text` and empties it; returns the octets written. After an error the text is kept, and the next call
+    /// continues at the same position, so that no line is torn or doubled.
     pub(super) fn write(&mut self, text: &mut Vec<u8>, now: Wall) -> io::Result<u64> {
         if self.written == 0 {
             self.follow_path(now);
@@ -98,7 +98,7 @@ impl LogFile {
         self.identity = (meta.dev(), meta.ino());
         self.file_bytes = meta.len();
         self.begun = first_time(&mut file).unwrap_or(now);
-        // A line that a crash cut short ends here, so that the next one stands alone.
+        // Ends a line that a crash truncated, so that the next one is separate.
         if self.written == 0 && self.file_bytes > 0 && last_byte(&mut file)? != b'\n' {
             file.write_all(b"\n")?;
             self.file_bytes += 1;

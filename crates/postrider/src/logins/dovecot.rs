@@ -29,9 +29,9 @@ const OFFER_MAX: Duration = Duration::from_secs(1);
 /// The offered mechanisms, as far as known.
 #[derive(Clone, Debug)]
 pub(super) enum Offer {
-    /// Nobody has answered yet.
+    /// No answer yet.
     Unknown,
-    /// Nobody could be reached.
+    /// The server could not be reached.
     Unreachable,
     /// The last list of mechanisms.
     Known(Arc<[Box<str>]>),
@@ -144,7 +144,7 @@ fn process() -> u32 {
 struct DovecotLogin {
     shared: Arc<DovecotShared>,
     id: u32,
-    /// A step is waited for so long.
+    /// Timeout of a step.
     patience: Duration,
     /// The server has it in mind.
     is_open: bool,

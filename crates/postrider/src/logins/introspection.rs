@@ -150,7 +150,7 @@ impl Introspector {
         read.map_err(|why| wrong(why.to_owned()))
     }
 
-    /// RFC 6749 §2.3.1; the secret is read anew each time, so that a new one needs no reload.
+    /// RFC 6749 §2.3.1. The secret is read each time, so that a new one needs no reload.
     async fn authorization(&self) -> Result<impl Deref<Target = String>, String> {
         let Introspection { client_id, secret_file, .. } = &*self.0.settings;
         let secret = first_line_aside("secret_file", secret_file, SECRET_BYTES_MAX).await?;
@@ -162,7 +162,7 @@ impl Introspector {
         if let Some(client) = known {
             return Ok(client);
         }
-        // Nobody waits for a lock that is held while a file is read.
+        // Release the lock before a file is read.
         let ca_file = self.0.settings.ca_file.clone();
         let client = Arc::new(https::client_aside(ca_file).await?);
         *lock(&self.0.client) = Some(Arc::clone(&client));

@@ -20,7 +20,7 @@ const PART: u64 = 4;
 pub(crate) struct LoginLines(Arc<Mutex<Vec<Weak<FairSemaphore>>>>);
 
 impl LoginLines {
-    /// A line for so many at once.
+    /// A queue with this number of places.
     pub(super) fn open(&self, max: u64) -> Arc<FairSemaphore> {
         let (owner_max, unproven_max) = (max.div_ceil(PART), max - max / PART);
         let line = FairSemaphore::new(SemaphoreLimits {

@@ -27,7 +27,7 @@ const CHAIN_MAX: usize = 16;
 pub(super) struct Dane(pub(super) Arc<DaneTrust>);
 
 impl Dane {
-    /// Authorities that records are about: those of the chain, and those that records have whole.
+    /// Trust anchors that the records match: certificates of the chain, and full certificates in records.
     fn anchors(&self, chain: &[CertificateDer<'_>]) -> RootCertStore {
         let records = || self.0.records.iter().filter(|record| record.is_trust_anchor());
         let mut anchors = RootCertStore::empty();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Paths of one kind that are looked at, at most.
+/// Maximum number of paths to check per kind.
 const PATHS_MAX: usize = 64;
 /// Interval of the checks.
 const LOOKED_EVERY: Duration = Duration::from_secs(3);
@@ -38,7 +38,7 @@ pub(super) enum PathPurpose {
     Names,
 }
 
-/// Those of the configuration in force.
+/// The needed paths of the configuration in force.
 pub(crate) struct NeededPaths {
     kind: &'static str,
     wants: fn(&Config) -> Vec<(PathPurpose, PathBuf)>,
@@ -94,7 +94,7 @@ impl NeededPaths {
         NeededPaths { kind, wants, roots, watch, started }
     }
 
-    /// Looks at those of this configuration from now on.
+    /// Checks the paths of this configuration from now on.
     pub(super) fn adopt(&self, config: &Config) {
         let mut roots = lock(&self.roots);
         let mut kept = BTreeMap::new();
@@ -189,7 +189,7 @@ enum PathStatus {
     Directory,
     Other,
     Nothing,
-    /// It can't be looked at.
+    /// It cannot be examined.
     Unseen(String),
 }
 

@@ -61,7 +61,7 @@ pub(super) enum Damage {
     Version(u8),
     /// The batch at this octet of the file is wrong, and was synced.
     Batch(u64),
-    /// It has so many octets, and had more.
+    /// The file has the first number of octets, and had the second.
     Cut(u64, u64),
 }
 

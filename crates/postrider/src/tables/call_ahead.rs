@@ -103,7 +103,7 @@ impl TableSettings for CallAhead {
 }
 
 impl CallAhead {
-    /// A driver, for the thread that asks it.
+    /// The driver, for the table thread.
     pub(super) fn backend(&self, hop: AskedHop) -> Box<dyn Backend> {
         let (ahead, answering) = (self.clone(), Cell::default());
         Box::new(CallAheadDriver { ahead, hop, answering, connections: Connections::new() })

@@ -9,8 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// A connection that was opened longer ago is closed: the server's name or file may stand for another
-/// one by now.
+/// Maximum age of a connection: the server's name or socket file may lead to a different server by now.
 const AGE_MAX: Duration = Duration::from_secs(600);
 
 /// Maximum idle time of a connection. A firewall between may have forgotten an older one, and a request on it would run
@@ -39,7 +38,7 @@ pub(super) enum RequestError {
     /// The connection was closed before anything of an answer came: it may have been so before the
     /// request.
     Gone(LookupError),
-    /// Nothing more can be asked on it.
+    /// The connection is unusable.
     Broken(LookupError),
 }
 
@@ -67,7 +66,7 @@ impl<C> Connections<C> {
         Connections { idle: RefCell::default(), is_answering: Cell::new(false) }
     }
 
-    /// Asks over a connection that is there, and over a new one when it turns out to be closed.
+    /// Sends a request over an idle connection, or over a new one if that is closed.
     pub(super) async fn ask<A>(
         &self,
         open: impl AsyncFn() -> Result<C, LookupError>,
@@ -101,7 +100,7 @@ impl<C> Connections<C> {
         self.is_answering.get()
     }
 
-    /// The connection that was used last. Those too old are closed.
+    /// The most recently used connection. Too old ones are closed.
     fn take(&self, now: Instant) -> Option<IdleConnection<C>> {
         let mut idle = self.idle.borrow_mut();
         idle.retain(|kept| {

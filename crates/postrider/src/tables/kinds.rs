@@ -30,7 +30,7 @@ pub(crate) fn kinds(schema: Schema) -> Schema {
 /// Makes a driver, on the thread on which it will live.
 pub(super) type Build = Box<dyn FnOnce() -> Box<dyn Backend> + Send>;
 
-/// The driver of a table, which may ask a next hop; `None`: its answers are kept in this process.
+/// The driver of a table, which may query a next hop; `None` for a local table.
 pub(super) fn backend(
     settings: &Arc<dyn TableSettings>,
     asked: Option<&AskedHop>,

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// A file may have so many bytes: 20,000 addresses of 200.
+/// Maximum size of a file: 20,000 addresses of 200 octets.
 const LIST_BYTES_MAX: u64 = 4 << 20;
-/// Files that are read at once. One that hangs, on a disk that is gone, keeps its place.
+/// Maximum number of concurrent reads. One that hangs, on a disk that is gone, occupies its place.
 const READS_MAX: usize = 8;
 /// Between the directory and the file of a key: no path has it.
 const DELIMITER: char = '\0';
@@ -44,7 +44,7 @@ pub(super) fn key(directory: &Path, file: &Path) -> String {
 pub(super) struct ListFileReader {
     places: Arc<Semaphore>,
     under_way: WorkRegistry,
-    /// Files that are there and can't be read.
+    /// Problems of existing files that cannot be read.
     troubles: Conditions,
 }
 

@@ -21,7 +21,7 @@ type Tables = dyn Fn() -> TableSets + Send + Sync;
 pub(crate) struct TableNumbers(Arc<Tables>);
 
 impl TableNumbers {
-    /// `tables` is asked each time.
+    /// `tables` is called for each reading.
     pub(crate) fn new(tables: impl Fn() -> TableSets + Send + Sync + 'static) -> TableNumbers {
         TableNumbers(Arc::new(tables))
     }

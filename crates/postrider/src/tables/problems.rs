@@ -6,10 +6,10 @@ use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A server that has not answered for so long is a problem; a request that fails now and then is none.
+/// Time without an answer after which a server is a problem; an occasional failed request is none.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
 
-/// Those of a process.
+/// Problems of the tables of a process.
 pub(crate) struct TableProblems(Weak<Registry>);
 
 impl TableProblems {

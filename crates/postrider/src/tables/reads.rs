@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Reads of one table at once. One that hangs keeps its place.
+/// Maximum number of concurrent reads of one table. One that hangs occupies its place.
 const READS_MAX: usize = 8;
 /// Timeout of a lookup; the next lookup reads again.
 const READ_MAX: Duration = Duration::from_secs(5);

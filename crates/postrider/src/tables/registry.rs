@@ -37,7 +37,7 @@ pub(super) type Live = BTreeMap<Arc<str>, LiveTable>;
 #[derive(Clone)]
 pub(super) struct LiveTable {
     pub(super) entry: Arc<TableEntry>,
-    /// The next hop that it asks, if it does.
+    /// The next hop that it queries, if any.
     asked: Option<AskedHop>,
     /// Judges the usability of its entries; `None` if all are usable.
     pub(super) judge: Option<EntryJudge>,
@@ -77,7 +77,7 @@ pub(crate) struct Registry {
     started: Start,
     /// Tables with watched files.
     pub(super) watched: Mutex<BTreeSet<Arc<str>>>,
-    /// Files that are looked at.
+    /// Running checks of files.
     pub(crate) under_way: WorkRegistry,
     /// Errors of table files, by file name.
     pub(super) troubles: Conditions,
@@ -208,10 +208,10 @@ impl Registry {
         self.with_thread(|thread| thread.open(name, cache, build))
     }
 
-    /// Begins work on that thread.
+    /// Starts a task on the thread of remote tables.
     ///
     /// # Errors
-    /// The system gives no thread.
+    /// Returns an error if the system cannot create the thread.
     pub(crate) fn run(&self, seed: Seed) -> Result<(), String> {
         self.with_thread(|thread| thread.run(seed))
     }

@@ -1,4 +1,4 @@
-//! Rebuilds tables whose files change.
+//! Rebuilds tables after changes of their files.
 
 use super::files::{DOUBT, is_doubtful, open, warn};
 use super::registry::{LiveTable, Registry};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 impl Registry {
-    /// Looks at the files of those in force from now on, and reads those that change.
+    /// Watches the files of the tables in force, and reads those that change.
     pub(crate) fn watch(self: &Arc<Registry>, watch: &Arc<FileWatch>) {
         let of_look = Arc::clone(watch);
         watch.follow(self, move |registry| look_at_new(registry, &of_look));
@@ -56,7 +56,7 @@ struct FileChange {
     since: Instant,
     /// It is invalid or suspicious, and that was logged.
     is_told: bool,
-    /// It is read again when it has been as it is for so long.
+    /// It is read again after it was unchanged for [`DOUBT`].
     is_doubtful: bool,
 }
 

@@ -75,7 +75,7 @@ impl TableServer {
         within(self, timeout, async { self.open().await.map_err(|error| error.to_string()) }).await
     }
 
-    /// The same, without an end to the wait.
+    /// Opens a connection without a timeout.
     pub(crate) async fn open(&self) -> io::Result<Box<dyn TableStream>> {
         let port = self.0.port;
         let stream = match &self.0.host {
@@ -178,7 +178,7 @@ pub(super) struct DialogueSettings<D> {
 }
 
 impl<D: QueryProtocol> DialogueSettings<D> {
-    /// A driver, for the thread that asks it.
+    /// The driver, for the table thread.
     pub(super) fn backend(&self) -> Box<dyn Backend> {
         Box::new(DialogueDriver { asked: self.clone(), connections: Connections::new() })
     }

@@ -82,7 +82,7 @@ impl TableSettings for Socketmap {
 }
 
 impl Socketmap {
-    /// A driver, for the thread that asks it.
+    /// The driver, for the table thread.
     pub(crate) fn backend(&self) -> Box<dyn Backend> {
         self.0.backend()
     }

@@ -65,7 +65,7 @@ impl TableSettings for TcpTable {
 }
 
 impl TcpTable {
-    /// A driver, for the thread that asks it.
+    /// The driver, for the table thread.
     pub(crate) fn backend(&self) -> Box<dyn Backend> {
         self.0.backend()
     }

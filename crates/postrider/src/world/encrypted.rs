@@ -177,7 +177,7 @@ fn last_words<D>(session: &mut ConnectionCommon<D>) -> Vec<u8> {
     last
 }
 
-/// By their registered names; those that are negotiated by default.
+/// Registered names of the version and the cipher suite, for the suites negotiated by default.
 fn encryption_of(connection: &CommonState) -> Encryption {
     let version = match connection.protocol_version() {
         Some(ProtocolVersion::TLSv1_3) => "TLSv1.3",

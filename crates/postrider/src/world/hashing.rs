@@ -218,7 +218,7 @@ impl Hashing for HashingThreads {
     ) -> impl Future<Output = Result<T, Overloaded>> + 'static {
         let (answer, answered) = oneshot::channel();
         let work = move || {
-            // Nobody waits any more: the session has ended.
+            // The session has ended.
             if answer.is_closed() {
                 return None;
             }
@@ -257,7 +257,7 @@ impl Hashing for HashingThreads {
         let mut bytes = [0; 16];
         let mut filled = 0;
         while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            // Only a signal ends it early, and then it is asked again.
+            // Only a signal interrupts it, and then it is retried.
             let flags = rustix::rand::GetRandomFlags::empty();
             filled += rustix::rand::getrandom(rest, flags).unwrap_or(0);
         }

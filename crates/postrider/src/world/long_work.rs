@@ -64,7 +64,7 @@ impl LongWork {
     ) -> impl Future<Output = Option<T>> + 'static {
         let (answer, answered) = oneshot::channel();
         let work = move || {
-            // Nobody waits any more: the connection that it was for has ended.
+            // Skip the work if its connection has ended.
             if !answer.is_closed() {
                 let _ = answer.send(work());
             }

@@ -26,8 +26,7 @@ use std::time::{Duration, Instant};
 use system::{ResolverFiles, System};
 use validated::ValidatingResolver;
 
-/// UDP sockets that one lookup has open at most: A and AAAA at once, and of each the question
-/// and the two that hickory asks again while it waits for the answer.
+/// Maximum number of UDP sockets per lookup: A and AAAA at once, each with the query and two retries by hickory.
 pub(crate) const SOCKETS_PER_LOOKUP: u64 = 6;
 
 /// A resolver; clones share one cache.
@@ -114,13 +113,13 @@ impl Service for Resolver {
 }
 
 impl Resolver {
-    /// Asks the servers that `config` names, or those of the system as they are now. Without any, every
-    /// question is answered with a transient error: mail waits, nothing is returned.
+    /// Queries the servers in `config`, or the system's current ones. Without any, every lookup fails with a transient
+    /// error: mail waits, and nothing is bounced.
     pub(crate) fn new(config: &config::Dns) -> Resolver {
         Resolver(ResolverInner::new(config, System::read(&ResolverFiles::of_system()), None))
     }
 
-    /// The same, and follows the files of the system for as long as it lives.
+    /// As [`new`](Self::new), and follows changes of the system's files while it exists.
     pub(crate) fn following(
         config: &config::Dns,
         watch: &FileWatch,
@@ -153,7 +152,7 @@ impl Resolver {
         }
         let ways = ResolverSetup::new(config, &state.system, self.0.console.as_ref());
         match ways {
-            // The system's servers may come later; those of the file are there, or it is wrong.
+            // The system's servers may appear later; a configuration without usable servers is wrong.
             Err(why) if !config.servers.is_empty() => Err(format!("name servers: {why}")),
             ways => Ok(Some((state.systems_read, ways))),
         }

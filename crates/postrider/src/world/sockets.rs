@@ -210,7 +210,7 @@ impl Stream for NetConnection {
         };
         loop {
             ready!(stream.poll_write_ready(cx))?;
-            // The kernel holds it back for 200 ms at most (MSG_MORE).
+            // The kernel delays it by at most 200 ms (MSG_MORE).
             let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
             let send = || Ok(rustix::net::send(&*stream, bytes, flags)?);
             match stream.try_io(Interest::WRITABLE, send) {

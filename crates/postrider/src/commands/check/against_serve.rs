@@ -133,7 +133,7 @@ fn rows(directory: &Path) -> Vec<(String, Vec<u8>)> {
         let (before, behind) = text.split_once("<HERE>").expect("a place");
         let place = |line: &str| {
             let line = line.replace("{in}", "127.0.0.1:1").replace("{admin}", "127.0.0.1:2");
-            // Not beside whatever runs the test.
+            // Within the test's directory.
             line.replace("\"file", &within("plain")).replace("\"other", &within("other"))
         };
         let lines: Vec<Vec<u8>> = of("F: ").map(|line| unescape(&place(line))).collect();
@@ -230,7 +230,7 @@ impl Bench {
         fs::write(at("dkim.key"), dkim.serialize_pem()).unwrap();
         fs::write(at("plain"), "no key\n").unwrap();
         fs::create_dir(at("directory")).unwrap();
-        // Nobody reads it, root neither.
+        // Unreadable even for root.
         symlink(at("unreadable"), at("unreadable")).unwrap();
         for private in ["mx.key", "dkim.key", "plain"] {
             fs::set_permissions(at(private), fs::Permissions::from_mode(0o600)).unwrap();

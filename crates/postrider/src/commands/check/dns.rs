@@ -24,11 +24,11 @@ use mta::srs::RewrittenSenders;
 use senders::{CheckContext, Identity, senders};
 use std::collections::BTreeSet;
 
-/// Addresses that are looked at, those first that the file has first.
+/// Maximum number of addresses to check, in the order of the file.
 const ADDRESSES_MAX: usize = 64;
-/// Domains, and keys, that are looked at.
+/// Maximum number of domains, and of keys, to check.
 const DOMAINS_MAX: usize = 500;
-/// Addresses, domains or keys that are looked at at once.
+/// Number of concurrent checks of addresses, domains or keys.
 const AT_ONCE: usize = 16;
 
 /// Checks the DNS for all source addresses, domains and keys of a configuration; `more` are additional domains.

@@ -44,7 +44,7 @@ struct DuplicateKey {
 pub(super) enum BuildError {
     /// A sentence.
     Impossible(String),
-    /// The source has mistakes.
+    /// The source has errors.
     Wrong(MalformedLines),
 }
 
@@ -205,7 +205,7 @@ fn tell_rest(count: u64, shown: usize, what: &str) {
     }
 }
 
-/// The same for programs.
+/// Output for programs.
 fn json(args: &BuildArgs, outcome: &Result<Built, BuildError>) -> serde_json::Value {
     let (from, to) = (args.from.display().to_string(), args.to.display().to_string());
     match outcome {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Between two lines when stderr is no terminal.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Keys between two looks at the clock.
+/// Number of keys between two readings of the clock.
 const KEYS_STEP: u64 = 10_000;
 
 /// Shows how much of the source was read.

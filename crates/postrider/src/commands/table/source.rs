@@ -5,7 +5,7 @@ use lookup::database::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use lookup::is_space;
 use std::io::{self, BufRead, Read};
 
-/// A line and the lines that it goes on with have at most this many bytes.
+/// Maximum length of a line with its continuation lines in octets.
 const LINE_BYTES_MAX: usize = KEY_BYTES_MAX + VALUE_BYTES_MAX;
 
 /// A key and its value.

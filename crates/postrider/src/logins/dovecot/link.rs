@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
-/// A connection, up to the end of its handshake, is waited for so long.
+/// Timeout for a connection and its handshake.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// Size of the read buffer.
 const READ_BYTES: usize = 4 << 10;
@@ -240,7 +240,7 @@ impl DovecotConnection {
         Ok(())
     }
 
-    /// Nobody gets an answer any more.
+    /// Fails all waiting logins.
     fn close(self, trouble: &LookupError) {
         for waiter in self.waiting.into_values() {
             let _ = waiter.send(Err(trouble.clone()));

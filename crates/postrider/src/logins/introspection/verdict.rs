@@ -8,7 +8,7 @@ use std::time::Duration;
 /// The result of an introspection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum IntrospectionResult {
-    /// It is this user's, for so long, if that is known.
+    /// The token's user, and the remaining lifetime, if known.
     User { name: String, left: Option<Duration> },
     /// The token is unknown, expired or lacks the scope.
     Nobody,

@@ -16,8 +16,8 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _};
 
-/// After so many recipients that were refused a connection is closed. A server has little patience with
-/// one that seems to guess: Postfix makes it wait from its tenth error on, and hangs up at the twentieth
+/// Number of rejected recipients after which a connection is closed. A server has little patience with a client that
+/// seems to guess: Postfix delays it from its tenth error on, and disconnects at the twentieth
 /// (`smtpd_soft_error_limit`, `smtpd_hard_error_limit`).
 const REFUSED_MAX: usize = 8;
 
@@ -36,7 +36,7 @@ pub(super) struct Conversation {
 
 /// The result of opening a session.
 pub(super) enum Opening {
-    /// The host can be asked.
+    /// Recipients can be verified.
     Ready(Conversation),
     /// The connection needs a TLS handshake now.
     StartTls(Conversation),
@@ -53,14 +53,14 @@ impl Conversation {
     /// Proceeds until recipients can be verified, or a TLS handshake is due.
     ///
     /// # Errors
-    /// Returns an error if the host refuses us, or does not speak the protocol.
+    /// Returns an error if the host refuses us, or is no SMTP server.
     pub(super) async fn open(mut self) -> Result<Opening, Failure> {
         loop {
             match self.next_event().await {
                 ClientEvent::Ready => return Ok(Opening::Ready(self)),
                 ClientEvent::StartTls => return Ok(Opening::StartTls(self)),
                 ClientEvent::Closed(failure) => return Err(failure.unwrap_or_else(over)),
-                // No transaction was begun, and none of these hosts is logged in to.
+                // No transaction was begun, and these hosts need no login.
                 ClientEvent::Done { .. }
                 | ClientEvent::Login
                 | ClientEvent::Challenge(_)
@@ -69,10 +69,10 @@ impl Conversation {
         }
     }
 
-    /// Encrypts the connection, and goes on from there.
+    /// Performs the TLS handshake, and continues.
     ///
     /// # Errors
-    /// What went wrong with that.
+    /// Returns the handshake's error.
     pub(super) async fn encrypt<F>(
         mut self,
         encrypt: impl FnOnce(Box<dyn TableStream>) -> F,

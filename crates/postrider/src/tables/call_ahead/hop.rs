@@ -1,4 +1,4 @@
-//! The next hop that is asked, and how a conversation with one of its hosts is opened.
+//! The next hop that verifies recipients, and the opening of a session with one of its hosts.
 
 use super::conversation::{Conversation, Opening};
 use crate::peer_tls::PeerTls;
@@ -27,7 +27,7 @@ pub(in super::super) struct AskedHop {
 }
 
 impl AskedHop {
-    /// That of a table; `None`: it asks none.
+    /// The next hop of a table; `None` for other kinds.
     pub(in super::super) fn of(config: &Config, table: &TableEntry) -> Option<AskedHop> {
         let name = table.settings.asked_route()?;
         let route = config.routes.iter().find(|route| *route.name == *name)?;
@@ -86,7 +86,7 @@ impl AskedHop {
         let server = TableServer::at(host.clone());
         let mut config = relay.client_config(&self.hostname, &server.to_string());
         let (first, then) = match (relay.peer.tls, &host.host) {
-            // Nobody but this machine listens on its sockets.
+            // Unix sockets do not leave this machine.
             (RouteTls::Off, _) | (_, Host::Socket(_)) => (StartTls::Off, None),
             // If the handshake fails it goes in clear, as mail does (RFC 7435).
             (RouteTls::Opportunistic, _) => (StartTls::Opportunistic, Some(StartTls::Off)),

@@ -9,13 +9,13 @@ use lookup::{Answers, Backend, Entry, Fetch, LookupError, LookupErrorKind};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A directory. It is asked on a thread with a `LocalSet`.
+/// A directory, for a thread with a `LocalSet`.
 pub(super) struct LdapBackend {
     directory: Rc<LdapDirectory>,
 }
 
 impl LdapSettings {
-    /// A driver, for the thread that asks it.
+    /// The driver, for the table thread.
     pub(crate) fn backend(&self) -> Box<dyn Backend> {
         Box::new(LdapBackend::new(Arc::new(self.clone())))
     }

@@ -64,7 +64,7 @@ struct State {
     last_id: i32,
     /// The reason why the connection is unusable.
     gone: Option<LookupError>,
-    /// Nobody wants it any more.
+    /// No handle is left.
     is_left: bool,
 }
 
@@ -83,7 +83,7 @@ impl LdapConnection {
         let state = State {
             waiting: BTreeMap::new(),
             out: Vec::new(),
-            // Those before were used to open it.
+            // Lower ids were used to open it.
             last_id: 2,
             gone: None,
             is_left: false,
@@ -105,7 +105,7 @@ impl LdapConnection {
         self.shared.state.borrow().waiting.len()
     }
 
-    /// It can be asked.
+    /// Returns true if searches are possible.
     pub(super) fn is_open(&self) -> bool {
         self.shared.state.borrow().gone.is_none()
     }
@@ -163,7 +163,7 @@ impl Drop for LdapConnection {
     }
 }
 
-/// Tells the server that a search's answer is not wanted, unless it is there.
+/// Sends an abandon request for a search when dropped, unless its answer is complete.
 struct SearchGuard<'a> {
     shared: &'a LdapConnectionShared,
     id: i32,
@@ -209,7 +209,7 @@ impl LdapConnectionShared {
         self.wake.notify_one();
     }
 
-    /// Takes one message of the server, of so many bytes.
+    /// Handles one message of the server, of `bytes` octets.
     fn handle(&self, response: Response, bytes: usize) -> Result<(), LookupError> {
         let Response { id, op, .. } = response;
         let mut state = self.state.borrow_mut();

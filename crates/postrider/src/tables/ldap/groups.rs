@@ -59,7 +59,7 @@ impl Groups {
         Ok(is_new)
     }
 
-    /// Puts an entry among the leaves, or its members among those to be read.
+    /// Adds an entry to the leaves, or its members to the entries to read.
     fn place(&mut self, entry: Entry, depth: u32) -> Result<(), LookupError> {
         let directory = Rc::clone(&self.directory);
         let members = directory.settings.members.iter().flat_map(|name| entry.values(name));

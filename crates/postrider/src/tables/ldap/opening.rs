@@ -17,17 +17,17 @@ use tokio_rustls::client::TlsStream;
 
 /// Maximum size of a response while a connection is opened.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// A peer that is silent for so long is asked whether it is there.
+/// Idle time before TCP keepalive probes.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// A duplex byte stream.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Unpin> Stream for T {}
 
-/// Opens a connection on which searches may be made.
+/// Opens a connection for searches.
 ///
 /// # Errors
-/// The server can't be reached, gives no answer, or doesn't let us in. The text names it.
+/// Returns an error with the server's name if it cannot be reached, does not answer or refuses the bind.
 pub(super) async fn open(
     settings: &LdapSettings,
     server: &LdapServer,

@@ -15,9 +15,9 @@ use tokio::time::Instant;
 /// Maximum number of concurrent searches on one connection. OpenLDAP closes connections with more than a hundred
 /// pending (`conn_max_pending`).
 const SEARCHES_MAX: usize = 32;
-/// With so many on the connection that has fewest another one is opened.
+/// Number of searches on the least loaded connection at which another one is opened.
 const CROWDED: usize = 4;
-/// A server that failed is tried again after so long; twice as long after each further failure.
+/// Back-off of a failed server, doubled after each further failure.
 const AWAY_MIN: Duration = Duration::from_millis(250);
 /// But after no longer than this.
 const AWAY_MAX: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ impl LdapPool {
         }
     }
 
-    /// The server that is asked now, for people.
+    /// The server in use, for people.
     pub(super) fn server(&self) -> Option<String> {
         let connections = self.connections.borrow();
         let first = connections.iter().filter(|c| c.is_open()).map(|c| c.server).min()?;
@@ -161,7 +161,7 @@ impl LdapPool {
         });
     }
 
-    /// Opens a connection to the first of so many servers that lets us in.
+    /// Opens a connection to the first of `servers` servers that accepts one.
     async fn open(&self, servers: usize) -> Result<(), LookupError> {
         for (n, standing) in self.servers.iter().enumerate().take(servers) {
             let Some(server) = self.settings.servers.get(n) else { continue };
@@ -180,7 +180,7 @@ impl LdapPool {
         Err(self.why_not())
     }
 
-    /// Those to servers that come later are left to the searches that they have.
+    /// Connections to less preferred servers only finish their searches.
     fn keep(&self, connection: LdapConnection) {
         let mut connections = self.connections.borrow_mut();
         connections.retain(|c| c.server <= connection.server);

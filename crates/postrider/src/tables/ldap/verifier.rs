@@ -16,11 +16,11 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Time for which a failed server is tried last.
 const AWAY: Duration = Duration::from_secs(5);
 
-/// A directory that checks passwords. It is asked on a thread with a `LocalSet`.
+/// A directory that checks passwords, for a thread with a `LocalSet`.
 pub(crate) struct Verifier {
     /// Finds users by the table's settings.
     directory: LdapDirectory,
-    /// The same, without a bind of our own.
+    /// The table's settings, without a bind of our own.
     settings: LdapSettings,
     idle: RefCell<Vec<IdleBindConnection>>,
     /// Time of each server's last failure.
@@ -49,7 +49,7 @@ pub(crate) struct PasswordResult {
 const NAMES: [&str; 2] = ["uid", "sAMAccountName"];
 
 impl LdapSettings {
-    /// Checks passwords, for the thread that asks it.
+    /// The password verifier, for the table thread.
     pub(crate) fn verifier(&self) -> Verifier {
         let bare = LdapSettings { bind: None, ..self.clone() };
         Verifier {
@@ -160,7 +160,7 @@ impl Verifier {
         idle.pop()
     }
 
-    /// The servers as the table has them, but those that failed lately last.
+    /// The servers in the table's order, with recently failed ones last.
     fn in_turn(&self) -> Vec<usize> {
         let mut servers: Vec<usize> = (0..self.settings.servers.len()).collect();
         servers.sort_by_key(|server| {
@@ -179,13 +179,13 @@ impl Verifier {
     async fn bind_at(&self, server: usize, dn: &str, password: &[u8]) -> Result<bool, LookupError> {
         let Some(at) = self.settings.servers.get(server) else { return Ok(false) };
         let stream = opening::open(&self.settings, at).await?;
-        // Those before may have been used to open it.
+        // Lower ids may have been used to open it.
         let idle = IdleBindConnection { stream, last_id: 2, since: Instant::now() };
         let named = |LookupError { kind, text }| LookupError::new(kind, format!("{at}: {text}"));
         self.bind_on(idle, dn, password).await.map_err(named)
     }
 
-    /// One bind after the other on a connection (RFC 4511 §4.2.1); it is kept for the next user.
+    /// One bind after the other on a connection (RFC 4511 §4.2.1), which is then reused for the next user.
     async fn bind_on(
         &self,
         mut idle: IdleBindConnection,

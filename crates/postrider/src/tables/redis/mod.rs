@@ -24,7 +24,7 @@ struct RedisDriver {
 }
 
 impl Redis {
-    /// A driver, for the thread that asks it.
+    /// The driver, for the table thread.
     pub(crate) fn backend(&self) -> Box<dyn Backend> {
         Box::new(RedisDriver { settings: self.clone(), connections: Connections::new() })
     }

@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 /// No value is longer, in octets.
 pub(super) const VALUE_BYTES_MAX: usize = 100_000;
 
-/// Nor is a line, which has a length or an error in it, its end included: those of Redis have up to 1,066.
+/// Maximum length of a line with a length or an error, including its end. Lines of Redis have up to 1,066 octets.
 const LINE_BYTES_MAX: usize = 4_096;
 
 /// Framing of a bulk string: its length, and two line ends.
@@ -23,7 +23,7 @@ const LINE_END: &[u8; 2] = b"\r\n";
 
 /// Encodes a command.
 pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
-    // As long as it will be: no copy of a password is left behind by a vector that grows.
+    // Allocate the final size: a growing vector would leave copies of a password in memory.
     let bytes = words.iter().map(|word| word.len() + AROUND_WORD_BYTES_MAX);
     let mut command = Vec::with_capacity(AROUND_WORD_BYTES_MAX + bytes.sum::<usize>());
     command.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
@@ -38,7 +38,7 @@ pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
 /// The reply to a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
-    /// No such key, or no such field.
+    /// The key or field does not exist.
     Nil,
     Value(Box<[u8]>),
     /// A value for each requested field.
@@ -101,7 +101,7 @@ impl RespSession {
         })
     }
 
-    /// The rest of a value that has so many octets.
+    /// Reads the rest of a value of this length.
     async fn value(&mut self, length: &[u8]) -> Result<Option<Box<[u8]>>, RequestError> {
         if length == b"-1" {
             return Ok(None);
@@ -131,7 +131,7 @@ impl RespSession {
     }
 }
 
-/// Digits and nothing else.
+/// Parses a number of digits only.
 fn number(text: &[u8]) -> Option<usize> {
     let is_number = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     is_number.then(|| std::str::from_utf8(text).ok()?.parse().ok()).flatten()

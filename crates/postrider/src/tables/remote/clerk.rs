@@ -26,7 +26,7 @@ const NOTES_MAX: usize = 256;
 pub(super) enum TableWorkerCommand {
     /// A question.
     Ask { key: Box<str>, ticket: Ticket, asker: Requester, answer: oneshot::Sender<RemoteAnswer> },
-    /// Nobody waits for its answer any more.
+    /// The lookup was abandoned.
     Abandon(Ticket),
     /// The answer for this key, or for all keys, is no longer valid.
     Forget(Option<Box<str>>),

@@ -1,4 +1,4 @@
-//! A table, as a shard holds it.
+//! A shard's handle to a remote table.
 
 use super::clerk::TableWorkerCommand;
 use super::metrics::RemoteMetrics;
@@ -121,7 +121,7 @@ struct OutstandingLookup {
     ticket: Ticket,
     answered: oneshot::Receiver<RemoteAnswer>,
     notes: mpsc::UnboundedSender<TableWorkerCommand>,
-    /// Nobody waits, and the answer is wanted all the same.
+    /// No caller waits, and the answer is still wanted.
     is_left: bool,
 }
 
@@ -130,7 +130,7 @@ impl OutstandingLookup {
         OutstandingLookup::said((&mut self.answered).await)
     }
 
-    /// The same, if it comes soon. Else it is worth knowing when it comes: the question stands.
+    /// The answer within a time limit. After that the lookup continues, for the cache.
     async fn answer_within(mut self, patience: Duration) -> Option<RemoteAnswer> {
         match timeout(patience, &mut self.answered).await {
             Ok(said) => Some(OutstandingLookup::said(said)),

@@ -39,11 +39,11 @@ pub(crate) struct RemoteStatus {
     pub(crate) hits: u64,
     /// Questions that only the server could answer.
     pub(crate) misses: u64,
-    /// Of these, those that got an answer which was too old, because the server gave none.
+    /// The number of these answered with a stale answer, because the server did not answer.
     pub(crate) stale_hits: u64,
     /// Requests made.
     pub(crate) requests: u64,
-    /// Questions that the server gave no answer to, by kind; those of no question are left out.
+    /// Lookups that the server did not answer, by kind of error; kinds without any are left out.
     pub(crate) troubles: BTreeMap<&'static str, u64>,
     /// Questions that wait for an answer.
     pub(crate) waiting: u64,
@@ -129,7 +129,7 @@ impl Latency {
     }
 }
 
-/// The bound below which `rank` of the durations lie; of those above all bounds, the last.
+/// The upper bound of the `rank`-th duration; the last bound for one above all bounds.
 fn quantile(seen: &HistogramSnapshot, rank: u64) -> u64 {
     let mut sum = 0;
     let below = seen.counts.iter().zip(seen.bounds_us).find(|(count, _)| {

@@ -28,10 +28,10 @@ pub(crate) struct TableThread {
 }
 
 impl TableThread {
-    /// Starts it. `started` is when the process was.
+    /// Starts the thread. `started` is the start of the process.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// Returns an error if the system cannot create a thread.
     pub(crate) fn start(
         started: Start,
         console: Arc<dyn Console + Send + Sync>,

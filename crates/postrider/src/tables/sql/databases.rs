@@ -13,7 +13,7 @@ type Bytes = Option<Vec<u8>>;
 
 /// A kind of database.
 pub(super) trait Dialect: sqlx::Database {
-    /// The same options with a password.
+    /// The options with a password.
     fn with_password(
         options: <Self::Connection as Connection>::Options,
         password: &str,
@@ -22,7 +22,7 @@ pub(super) trait Dialect: sqlx::Database {
     /// A value as text.
     ///
     /// # Errors
-    /// Why it is none, for people.
+    /// Returns the reason as text if it cannot be converted.
     fn value(row: &Self::Row, index: usize) -> Result<Bytes, String>;
 
     /// The code of an error.

@@ -26,7 +26,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 impl Sql {
-    /// A driver, for the thread that asks it.
+    /// The driver, for the table thread.
     pub(crate) fn backend(&self) -> Box<dyn Backend> {
         match &self.database {
             Database::Postgres(options) => SqlDriver::<Postgres>::boxed(self, options),
@@ -94,7 +94,7 @@ where
         let mut gathering = RowCollector::new(&self.settings.fields);
         while let Some(row) = poll_fn(|cx| rows.as_mut().poll_next(cx)).await {
             let row = row.map_err(|error| failure::<D>(&error))?;
-            // The rest of the answer would have to be read first if the connection were kept.
+            // The connection is closed: keeping it would mean to read the rest of the answer first.
             gathering.row::<D>(&row).map_err(RequestError::Broken)?;
         }
         Ok(gathering.entry())
@@ -118,7 +118,7 @@ where
     }
 }
 
-/// An error for people, with the server's code where it has one.
+/// The text of an error, with the server's code, if any.
 fn told<D: Dialect>(error: &Error) -> String {
     let text = match error {
         Error::Database(error) => match D::code(&**error) {

@@ -16,7 +16,7 @@ pub(super) enum Flavour {
 /// A query in the form sent, with its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Query {
-    /// With the server's marks where parameters stand.
+    /// The statement with the server's parameter markers.
     pub(super) sql: Arc<str>,
     /// The parameters in order.
     pub(super) parameters: Box<[KeyComponent]>,
@@ -45,14 +45,14 @@ const BEFORE_PATTERNS: [&str; 7] = ["like", "ilike", "rlike", "regexp", "glob", 
 const BEHIND_PATTERNS: [&str; 9] =
     ["and", "or", "escape", "where", "on", "then", "union", "order", "limit"];
 
-/// Words after which names stand, not values.
+/// Keywords before names, where parameters are not allowed.
 const BEFORE_NAMES: [&str; 8] = ["from", "join", "into", "update", "table", "as", "by", "only"];
 
 impl Query {
-    /// Reads a query with `%s`, `%u`, `%d`, `%1` to `%9`, and `%%` for a percent sign.
+    /// Parses a query with `%s`, `%u`, `%d`, `%1` to `%9`, and `%%` for a percent sign.
     ///
     /// # Errors
-    /// It has no place for a key, or one where a value can't stand, or is more than one statement.
+    /// Returns an error if no placeholder is used, if one is in an invalid position, or for more than one statement.
     pub(super) fn parse(text: &str, flavour: Flavour) -> Result<Query, QueryError> {
         let mut reading = QueryParser {
             text,

@@ -20,7 +20,7 @@ fn cpu_ms() -> u64 {
     [11, 12].iter().map(|n: &usize| fields[*n].parse::<u64>().unwrap() * 10).sum()
 }
 
-/// Delivers to mailboxes in turn for a while; gives the number of messages.
+/// Delivers to mailboxes in turn for a while; returns the number of messages.
 fn deliver(files: &MailboxFiles, root: &std::path::Path, mailboxes: u64, bytes: usize) -> u64 {
     let body = Bytes::from(("x".repeat(78) + "\r\n").repeat(bytes / 80));
     let (next, begun) = (Cell::new(0_u64), Instant::now());

@@ -24,9 +24,9 @@ const BATCH_MAX: usize = 256;
 const FILES_PER_MESSAGE: usize = 4;
 /// Time after which a batch is slow, in milliseconds. A busy disk needs only a fraction.
 const SLOW_MS: u64 = 1_000;
-/// And for each of its messages so much longer: a disk that is busy is not a mailbox that is slow.
+/// Additional time per message, since a busy disk is not a slow mailbox.
 const SLOW_EACH_MS: u64 = 20;
-/// A mailbox that was slow is written by itself for so long, unless it is quick again before.
+/// Time for which a slow mailbox is written alone, unless it is fast again earlier.
 const SUSPECT_MS: u64 = 60_000;
 /// Maximum number of slow mailboxes remembered; at the limit the list is cleared.
 const SUSPECTS_MAX: usize = 10_000;
@@ -98,7 +98,7 @@ struct State {
     next_batch: u64,
     /// Time of the last end of a batch.
     done_ms: u64,
-    /// Messages that they work on, and how many there may be with those that are open.
+    /// Number of messages in batches, and the maximum including open ones.
     written: usize,
     messages_max: usize,
     pace: WriterScaling,
@@ -132,7 +132,7 @@ pub(super) struct Batch {
 }
 
 impl MailboxWriteQueue {
-    /// For writers that may have so many files open at once; a batch that takes longer than `hung` does not end.
+    /// A queue for writers with this limit of open files; a batch that takes longer than `hung` counts as hanging.
     pub(super) fn new(
         metrics: Arc<MailboxMetrics>,
         files_max: usize,
@@ -161,7 +161,7 @@ impl MailboxWriteQueue {
         desk
     }
 
-    /// From now on writers may have so many files open at once.
+    /// Changes the limit of open files.
     pub(super) fn set_files_max(&self, files_max: usize) {
         lock(&self.state).messages_max = messages_of(files_max);
     }
@@ -236,7 +236,7 @@ impl MailboxWriteQueue {
         }
     }
 
-    /// A batch is done, with so many messages delivered.
+    /// Ends a batch with this number of messages delivered.
     pub(super) fn done(&self, batch: Batch, delivered: u64) {
         let now_ms = self.now_ms();
         let mut state = lock(&self.state);
@@ -307,7 +307,7 @@ impl State {
         beside.count() < SUSPECT_WRITERS_MAX
     }
 
-    /// No writer is left, and none has come back for so long.
+    /// Returns true if all writers are busy, and none has finished for `hung_ms`.
     fn does_hang(&self, now_ms: u64, hung_ms: u64) -> bool {
         let is_over = |since_ms: u64| now_ms.saturating_sub(since_ms) >= hung_ms;
         self.under_way.len() >= WRITERS_MAX
@@ -363,7 +363,7 @@ impl State {
         }
         let works_on_suspect = self.under_way.values().any(|batch| batch.is_suspect);
         let can_usual = self.usual_writers() < self.pace.writers();
-        // Neither keeps the other from its turn.
+        // Alternate, so that neither kind blocks the other.
         let first = if works_on_suspect { None } else { self.pick_suspect(now_ms) };
         first
             .or_else(|| can_usual.then(|| self.pick_usual(now_ms)).flatten())
@@ -399,7 +399,7 @@ impl State {
         }
     }
 
-    /// Takes up to `share` jobs, in turn: those for one mailbox, or those for all that were not slow.
+    /// Takes up to `share` jobs in fair turns: those of one mailbox, or of all mailboxes that are not slow.
     fn gather(&mut self, now_ms: u64, share: usize, only: Option<PathBuf>) -> Option<Batch> {
         let open = self.written + self.open.len();
         let room = share.min(self.messages_max.saturating_sub(open));

@@ -18,9 +18,9 @@ use std::time::{Duration, SystemTime};
 
 /// Lanes at once; mailboxes of further roots share the last.
 pub(super) const LANES_MAX: usize = 64;
-/// Of these so many are of file systems below roots; mailboxes on further ones are in the lanes of their roots.
+/// Maximum number of lanes for file systems below roots; mailboxes on further ones use the lanes of their roots.
 pub(super) const MOUNTED_LANES_MAX: usize = 32;
-/// A handle is the number of a lane, and below so many bits one of the lane's own.
+/// A handle has the lane's number above this many bits of the lane's own handle.
 const LANE_SHIFT: u32 = 48;
 /// Interval at which the mount points are read.
 pub(super) const MOUNTS_SEEN_EVERY: Duration = Duration::from_secs(5);

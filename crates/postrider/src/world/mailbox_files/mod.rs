@@ -55,17 +55,17 @@ const WAITS_MAX: u32 = 4;
 #[derive(Clone, Debug)]
 pub(crate) struct MailboxFiles(Arc<Lanes>);
 
-/// Has writers.
+/// Keeps the writers running.
 pub(crate) struct MailboxThreads;
 
 impl MailboxThreads {
-    /// Threads are started for each directory with mailboxes that mail comes for, and end when every
-    /// [`MailboxFiles`] is gone; they have so many files open at most.
+    /// Threads start for each directory at its first delivery, and end when every [`MailboxFiles`] is dropped. Their
+    /// number of open files is limited.
     pub(crate) fn start(metrics: &Arc<MailboxMetrics>, files_max: usize) -> MailboxFiles {
         MailboxThreads::start_with(metrics, files_max, (Arc::new(Mounted::new()), ATTEMPT_MAX))
     }
 
-    /// The same, on other file systems, that are waited for so long.
+    /// As [`start`](Self::start), with given file systems and timeouts.
     fn start_with(
         metrics: &Arc<MailboxMetrics>,
         files_max: usize,
@@ -110,7 +110,7 @@ impl MailboxFiles {
         self.0.lane_with(handle).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Sees whether disks answer; it keeps no writer from ending.
+    /// Observes whether disks respond, without keeping writers alive.
     pub(crate) fn watcher(&self) -> LaneWatcher {
         LaneWatcher(Arc::downgrade(&self.0))
     }
@@ -167,7 +167,7 @@ impl MailStore for MailboxFiles {
         let handle = self.0.handle(lane);
         let begun = self.ask(&desk, |answer| Job::Begin { handle, place, name, answer }).await;
         if let Err(MailboxError::Hangs) = begun {
-            // If it is begun all the same, it ends.
+            // If it was begun after all, end it.
             let _ = desk.leave(Job::Finish { handle, keep: false, answer: oneshot::channel().0 });
         }
         begun

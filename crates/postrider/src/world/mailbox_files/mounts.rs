@@ -49,7 +49,7 @@ fn unescaped(written: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Of these those that are below a directory.
+/// The mount points below a directory.
 pub(super) fn below(root: &Path, mounts: &[PathBuf]) -> Vec<PathBuf> {
     let absolute = std::path::absolute(root).unwrap_or_else(|_| root.to_owned());
     let is_below = |mount: &&PathBuf| mount.starts_with(&absolute) && **mount != absolute;

@@ -77,7 +77,7 @@ impl NewMail {
         Err(Errno::EXIST.into())
     }
 
-    /// Writes a message that is there as a whole; of many pieces, some at a time.
+    /// Writes a complete message, several pieces at a time.
     ///
     /// # Errors
     /// Returns the operating system's error.
@@ -118,7 +118,7 @@ impl NewMail {
         self.file.write_all(bytes)
     }
 
-    /// Has the system begin to bring the content to the disk, without waiting.
+    /// Starts writeback of the content without waiting.
     pub(super) fn begin_sync(&self) {
         // On DONTNEED, Linux starts to write dirty pages.
         let _ = rustix::fs::fadvise(&self.file, 0, None, Advice::DontNeed);
@@ -226,7 +226,7 @@ fn take_name(tmp: &OwnedFd, from: &str, new: &OwnedFd, to: &str) -> rustix::io::
     }
 }
 
-/// Compares two files of so many octets.
+/// Compares two files of `bytes` octets.
 fn has_same_content(one: &File, other: &File, bytes: u64) -> io::Result<bool> {
     let (mut left, mut right) = (vec![0; COMPARED_BYTES], vec![0; COMPARED_BYTES]);
     let mut at = 0;

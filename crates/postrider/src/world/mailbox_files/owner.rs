@@ -145,7 +145,7 @@ fn group_of(name: &str) -> Result<u32, String> {
     }
 }
 
-/// Others than this process must find their mailboxes in it.
+/// Other users must be able to reach their mailboxes in it.
 const MODE: u32 = 0o711;
 
 /// Creates the root directory, only beside a spool.

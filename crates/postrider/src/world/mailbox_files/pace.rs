@@ -16,7 +16,7 @@ pub(super) struct WriterScaling {
     writers: usize,
     began_ms: Option<u64>,
     delivered: u64,
-    /// Somebody waited for a writer in this window.
+    /// A job waited for a writer in this window.
     was_short: bool,
     /// Deliveries per second in the last window, before the current trial.
     last_rate: Option<u64>,
@@ -26,7 +26,7 @@ pub(super) struct WriterScaling {
 /// The change under trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trial {
-    /// Nothing, for so many windows more.
+    /// No trial for this number of windows.
     Rest(u32),
     /// One more than before.
     More,

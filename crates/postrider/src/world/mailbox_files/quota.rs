@@ -15,17 +15,18 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
 
 const NAME: &str = "maildirsize";
-/// A file that has grown beyond this is counted anew, as Maildir++ has it.
+/// Size of a file beyond which the mailbox is counted again, as in Maildir++.
 const FILE_BYTES_MAX: u64 = 5_120;
 /// Maximum age of a recently counted file that is trusted when it shows a full mailbox.
 const BELIEVED: Duration = Duration::from_secs(15 * 60);
-/// Counting takes this part of the time at most: a mailbox is counted anew after so many times as long as it took.
+/// Counting takes at most one part in this number of the time: a mailbox is counted again after this multiple of the
+/// time taken.
 const COUNT_PART: u32 = 50;
 /// A count that takes no longer is not cached.
 const QUICK: Duration = Duration::from_millis(10);
 /// Files that are counted in one mailbox, at most.
 const COUNTED_MAX: u64 = 1_000_000;
-/// And for so long at most.
+/// Timeout of a count.
 const COUNT_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of cached sums; at the limit the cache is cleared.
 const REMEMBERED_MAX: usize = 10_000;
@@ -37,7 +38,7 @@ const TRASH: &[u8] = b".Trash";
 #[derive(Debug, Default)]
 pub(super) struct Counts(Mutex<HashMap<Mailbox, CachedUsage>>);
 
-/// The number of its file system, and its own.
+/// The device and inode of a mailbox.
 type Mailbox = (u64, u64);
 
 /// A sum that was counted.
@@ -176,7 +177,7 @@ fn sum_of(text: &str, quota_bytes: u64) -> Option<(u64, usize)> {
         messages = messages.checked_add(many)?;
         count += 1;
     }
-    // Nobody has taken less than nothing, or a mailbox without messages with something in it.
+    // Negative sums are invalid, and so are octets without messages.
     let is_possible = messages >= 0 && (bytes == 0 || messages > 0) && count > 0;
     Some((u64::try_from(bytes).ok().filter(|_| is_possible)?, count))
 }
@@ -190,18 +191,18 @@ fn write(top: &OwnedFd, tmp: &OwnedFd, makes: &FileCreator, quota_bytes: u64, co
     if File::from(file).write_all(text.as_bytes()).is_ok() {
         let _ = rustix::fs::renameat(tmp, NAME, top, NAME);
     }
-    // Still there if a directory stands in its place, for one.
+    // Remains if the rename failed, for example over a directory.
     let _ = rustix::fs::unlinkat(tmp, NAME, AtFlags::empty());
 }
 
-/// The same of the mailbox in this directory.
+/// Counts the mailbox in this directory.
 pub(crate) fn count_at(path: &Path) -> rustix::io::Result<QuotaUsage> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     count(&rustix::fs::open(path, flags, Mode::empty())?, Instant::now())
 }
 
-/// Adds up the messages of a mailbox and of its folders, since `begun`. One with more than can be counted has none
-/// that can.
+/// Adds up the messages of a mailbox and its folders, within [`COUNT_MAX`] since `begun`. A mailbox beyond the limits
+/// has no usage.
 fn count(top: &OwnedFd, begun: Instant) -> rustix::io::Result<QuotaUsage> {
     let mut counting = RunningCount { counted: QuotaUsage::default(), seen: 0, begun };
     counting.add_home(top)?;
@@ -223,7 +224,7 @@ fn count(top: &OwnedFd, begun: Instant) -> rustix::io::Result<QuotaUsage> {
 /// A count that is being made.
 struct RunningCount {
     counted: QuotaUsage,
-    /// Names that were looked at.
+    /// Number of names read.
     seen: u64,
     begun: Instant,
 }

@@ -119,7 +119,7 @@ impl Cache {
         lock(&self.recent).remove(key).and_then(|slot| slot.answer.ok()).unwrap_or_default()
     }
 
-    /// Remembers an answer that counts for so long; that a lookup failed is not remembered.
+    /// Caches an answer for its lifetime; failed lookups are not cached.
     pub(super) fn put(
         &self,
         key: DnsQuestion,

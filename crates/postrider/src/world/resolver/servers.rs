@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A server that failed is asked last for so long; twice as long after each further failure.
+/// Time for which a failed server is queried last, doubled after each further failure.
 const ASIDE_MIN: Duration = Duration::from_secs(5);
 /// No longer than that, so that one which is well again is soon found out.
 const ASIDE_MAX: Duration = Duration::from_secs(300);
@@ -135,7 +135,7 @@ impl Servers {
         Err(first.unwrap_or(NetError::NoConnections))
     }
 
-    /// The servers in the order in which they are asked now.
+    /// The servers in the current order of queries.
     fn order(&self, now: Instant) -> Vec<usize> {
         let mut order: Vec<(bool, usize)> = (0..)
             .zip(&self.each)
@@ -232,14 +232,14 @@ fn pool(
 
 fn set_options(options: &mut ResolverOpts, config: &config::Dns) {
     options.timeout = config.timeout;
-    // A server is asked once, then comes the next one: see `Servers::ask`.
+    // One query per server, then the next server: see `Servers::ask`.
     options.attempts = 0;
     // The library's cache would count answers of any size; ours is in `cache`.
     options.cache_size = 0;
     options.num_concurrent_reqs = 1;
     // A search list would turn a missing domain into one of our own.
     options.ndots = 0;
-    // The library would read the file here and now, on whatever thread this is.
+    // The library would read the file on the current thread.
     options.use_hosts_file = ResolveHosts::Never;
 }
 

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks at the files. They are read when they have not changed between two.
+/// Interval of checks. A changed file is read when it did not change between two checks.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// A start waits for the files no longer: the server goes on without them, and takes them up when they come.
+/// Timeout of a start for the files. Afterwards the server runs without them, and adopts them when they are read.
 const START_MAX: Duration = Duration::from_secs(2);
 /// More of a file is not read. Lists of hosts that are not to be reached have some megabytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;

@@ -1,11 +1,11 @@
-//! The DNS, asked no longer than it answers, and how far the questions are.
+//! A DNS client that stops after too many failures, and progress of the checks.
 
 use auth::records::{DnsAnswer, Family, Records, Unanswered};
 use std::cell::Cell;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// After so many questions in a row without an answer no more are asked.
+/// Maximum number of unanswered queries in a row, after which no more are sent.
 const SILENCE_MAX: u32 = 20;
 
 /// Between two lines about how far it is.

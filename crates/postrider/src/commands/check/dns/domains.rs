@@ -13,7 +13,7 @@ const HOSTS_MAX: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AuditedDomain {
     pub(super) domain: String,
-    /// It stands in From: its signatures and its policy count.
+    /// The domain appears in From: its signatures and its policy count.
     pub(super) is_author: bool,
     /// The domains that sign its mail.
     pub(super) signers: Vec<String>,

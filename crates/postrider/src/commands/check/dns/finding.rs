@@ -9,7 +9,7 @@ use std::fmt;
 #[serde(rename_all = "lowercase")]
 pub(in crate::commands) enum Severity {
     Ok,
-    /// It can't be looked at from here, and why.
+    /// The subject cannot be checked from here.
     Note,
     /// Some refuse mail for it, or soon will.
     Warn,
@@ -52,7 +52,7 @@ impl Finding {
         Finding { severity, check, subject: subject.into(), text: text.into(), publish: Vec::new() }
     }
 
-    /// The same, with a record that would be right.
+    /// Adds the correct record.
     pub(super) fn publish(mut self, record: String) -> Finding {
         self.publish.push(record);
         self

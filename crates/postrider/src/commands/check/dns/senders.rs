@@ -117,7 +117,7 @@ async fn told<R: Records>(
     }
 }
 
-/// The record with more terms, in front, where they count whatever follows.
+/// The record with additional terms at the front, where they take effect before all others.
 fn with_terms(published: &[Vec<u8>], terms: &[String]) -> Option<String> {
     let texts = published.iter().filter_map(|txt| std::str::from_utf8(txt).ok());
     let is_record =
