@@ -10,7 +10,7 @@ FEATURES ?= --features postrider/sql
 # Tests at once: more than cores, for most of them wait.
 TEST_THREADS ?= 6
 
-.PHONY: run test check bench fuzz clean packages
+.PHONY: run test test-peers check bench fuzz clean packages
 
 # The relay on its embedded default: 127.0.0.1:2525, mail kept in ./postrider-data.
 run:
@@ -19,6 +19,10 @@ run:
 # Everything that must be green: layout, format, licences, lints, tests.
 test:
 	CARGO="$(CARGO)" FEATURES="$(FEATURES)" TEST_THREADS=$(TEST_THREADS) scripts/test
+
+# Tests with programs of over 200 MB each (Chromium), which it installs.
+test-peers:
+	CARGO="$(CARGO)" FEATURES="$(FEATURES)" scripts/test --peers
 
 # The same without installing packages and without running tests: quick, for an editor's hook.
 check:

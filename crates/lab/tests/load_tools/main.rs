@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod p1;
+mod plots;
 mod senders;
 
 use load::listener::free_port;

@@ -1,7 +1,8 @@
 //! Horizontal bars, one for each contender.
 
 use super::{
-    Anchor, Drawing, TITLE_BASELINE, WIDTH, colour, fit, line, rectangle, text, text_width, title,
+    Anchor, Drawing, TITLE_BASELINE, WIDTH, fit, ink::series_class, line, rectangle, text,
+    text_width, title,
 };
 use crate::show::Spread;
 use crate::show::number::with_unit;
@@ -80,7 +81,7 @@ fn draw_bar(
 ) -> Markup {
     let (label_class, bar_class, value_class) = match bar.invalid {
         true => ("invalid", "invalid".to_owned(), "invalid"),
-        false => ("label", format!("bar {}", colour(bar.colour)), "value"),
+        false => ("label", format!("bar {}", series_class(bar.colour)), "value"),
     };
     let (baseline, middle) = (top + 11.5, top + BAR_HEIGHT / 2.0);
     let length = at(bar.spread.median) - left;

@@ -1,7 +1,7 @@
 //! Values over time.
 
 use super::axis::Axis;
-use super::{Anchor, Drawing, TITLE_BASELINE, WIDTH, colour, fit, length, line, text, text_width};
+use super::{Anchor, Drawing, TITLE_BASELINE, WIDTH, fit, ink, length, line, text, text_width};
 use crate::show::number::{Scale, scale, unit_name};
 use maud::{Markup, html};
 
@@ -112,7 +112,7 @@ impl LinePlot<'_> {
             if x > 0.0 && x + width > WIDTH {
                 (x, y) = (0.0, y + LEGEND_ROW);
             }
-            let class = format!("line {}", colour(entry.colour));
+            let class = format!("line {}", ink::series_class(entry.colour));
             entries.push(html! {
                 (line((x, y - 4.0), (x + LEGEND_STROKE - 5.0, y - 4.0), &class))
                 (text((x + LEGEND_STROKE, y), "label", Anchor::Start, &label))
@@ -172,18 +172,22 @@ fn across_scale(across: &str, max: f64) -> Scale {
 fn draw_line(line: &PlotLine<'_>, frame: &Frame) -> Markup {
     let points = thinned(line.points);
     let place = |point: &(f64, f64)| (length(frame.x(point.0)), length(frame.y(point.1)));
-    let colour = colour(line.colour);
+    let class = ink::series_class(line.colour);
     match points.as_slice() {
         [] => html! {},
         // A single value would be a line that nobody sees.
         [point] => {
             let (x, y) = place(point);
-            html! { circle cx=(x) cy=(y) r="3" class={"dot " (colour)} {} }
+            html! { circle cx=(x) cy=(y) r="3" class={"dot " (class)} fill=(ink::fill(&class).0) {} }
         }
         points => {
             let places = points.iter().map(place).map(|(x, y)| format!("{x},{y}"));
             let places = places.collect::<Vec<_>>().join(" ");
-            html! { polyline points=(places) class={"line " (colour)} {} }
+            let ink::Stroke { colour, width, dashes } = ink::stroke(&class);
+            html! {
+                polyline points=(places) class={"line " (class)} fill="none" stroke=[colour]
+                    stroke-width=[width] stroke-dasharray=[dashes] stroke-linejoin="round" stroke-linecap="round" {}
+            }
         }
     }
 }

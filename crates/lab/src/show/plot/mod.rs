@@ -1,10 +1,11 @@
 //! Plots as SVG. The same values give the same bytes.
 //!
 //! They are drawn small, about as wide as a phone, and scale up: text stays readable on both.
-//! Colours are classes, so that a page's light and dark mode reach into them.
+//! Light colours are presentation attributes, which every viewer shows; a style sheet replaces them in dark mode.
 
 mod axis;
 mod bars;
+mod ink;
 mod lines;
 
 pub use bars::{Bar, BarChart};
@@ -13,14 +14,14 @@ pub use lines::{LinePlot, PlotLine};
 use super::printable;
 use maud::{Markup, PreEscaped, html};
 
-/// Colours and strokes; needed once in whatever holds plots.
+/// Colours in dark mode; needed once in a page with plots.
 pub const STYLE: &str = include_str!("style.css");
-
-/// How many colours there are; then they begin again.
-const COLOURS: usize = 8;
 
 /// Width of every plot, in its own units. About as many as a phone has pixels.
 const WIDTH: f64 = 380.0;
+
+/// Free space at both sides: text that touches the edge is cut by some viewers.
+const MARGIN: f64 = 10.0;
 
 /// The line of a title.
 const TITLE_BASELINE: f64 = 16.0;
@@ -47,19 +48,23 @@ impl Drawing {
     }
 
     fn svg(&self, standalone: bool) -> Markup {
-        let (width, height) = (length(WIDTH), length(self.height));
-        // Twice its own units, for pages that show a picture in its natural size.
-        let natural = standalone.then_some("760");
+        let (left, width, height) =
+            (length(-MARGIN), length(WIDTH + 2.0 * MARGIN), length(self.height));
+        // Twice its own units, for pages that show a picture in its natural size. CairoSVG needs both sides.
+        let natural = |side: f64| standalone.then(|| length(2.0 * side));
+        let (natural_width, natural_height) = (natural(WIDTH + 2.0 * MARGIN), natural(self.height));
         html! {
-            svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox={"0 0 " (width) " " (height)}
-                role="img" aria-label=(self.title) width=[natural] {
+            svg xmlns="http://www.w3.org/2000/svg" class="plot" viewBox={(left) " 0 " (width) " " (height)}
+                role="img" aria-label=(self.title) width=[natural_width] height=[natural_height] font-family=(FONTS) font-size="12" {
                 @if standalone { style { (PreEscaped(STYLE)) } }
-                rect class="paper" width=(width) height=(height) {}
+                rect class="paper" x=(left) width=(width) height=(height) fill=(ink::PAPER) {}
                 (self.inside)
             }
         }
     }
 }
+
+const FONTS: &str = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif";
 
 /// Where text is held.
 #[derive(Clone, Copy)]
@@ -75,22 +80,29 @@ fn text((x, y): (f64, f64), class: &str, anchor: Anchor, text: &str) -> Markup {
         Anchor::Middle => "middle",
         Anchor::End => "end",
     };
-    html! { text x=(length(x)) y=(length(y)) class=(class) text-anchor=(anchor) { (text) } }
+    let ink::Lettering { colour, size, weight } = ink::lettering(class);
+    html! {
+        text x=(length(x)) y=(length(y)) class=(class) text-anchor=(anchor) fill=(colour) font-size=[size]
+            font-weight=[weight] { (text) }
+    }
 }
 
 fn line(from: (f64, f64), to: (f64, f64), class: &str) -> Markup {
     let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(length);
-    html! { line x1=(x1) y1=(y1) x2=(x2) y2=(y2) class=(class) {} }
+    let ink::Stroke { colour, width, dashes } = ink::stroke(class);
+    html! {
+        line x1=(x1) y1=(y1) x2=(x2) y2=(y2) class=(class) stroke=[colour] stroke-width=[width]
+            stroke-dasharray=[dashes] {}
+    }
 }
 
 fn rectangle(corner: (f64, f64), size: (f64, f64), class: &str) -> Markup {
     let [x, y, width, height] = [corner.0, corner.1, size.0, size.1].map(length);
-    html! { rect x=(x) y=(y) width=(width) height=(height) class=(class) {} }
-}
-
-/// The class of the `n`th colour.
-fn colour(n: usize) -> String {
-    format!("s{}", n % COLOURS)
+    let (fill, ink::Stroke { colour, width: stroke_width, dashes }) = ink::fill(class);
+    html! {
+        rect x=(x) y=(y) width=(width) height=(height) class=(class) fill=(fill) fill-opacity="0.75"
+            stroke=[colour] stroke-width=[stroke_width] stroke-dasharray=[dashes] {}
+    }
 }
 
 /// A length in a plot: a tenth of a unit is exact enough and keeps the file small.
@@ -155,15 +167,5 @@ mod tests {
     #[test]
     fn the_style_needs_no_escaping() {
         assert!(!STYLE.contains(['<', '&']));
-    }
-
-    #[test]
-    fn a_viewer_that_knows_no_variables_has_colours_too() {
-        for line in STYLE.lines().filter(|line| line.contains("var(")) {
-            for (before, _) in line.match_indices(": var(").map(|(at, _)| line.split_at(at)) {
-                let key = before.rsplit([' ', ';']).next().unwrap_or_default();
-                assert!(before.contains(&format!("{key}: #")), "{line}");
-            }
-        }
     }
 }
