@@ -1,7 +1,8 @@
 //! The HTTP server for `/metrics` and `/healthz`; without authentication it serves nothing else. Runs on a separate
 //! thread with the control socket, so that a slow reader never delays mail.
 //!
-//! Only some `Host` fields are answered: a browser directed here by DNS rebinding sends the attacker's host name.
+//! Requests with a foreign `Host` field are refused: a browser directed here by DNS rebinding sends the attacker's host
+//! name.
 
 mod numbers;
 

@@ -53,7 +53,7 @@ impl Core {
         self.spool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes the spool's other I/O to the bulk thread.
+    /// Passes the spool's I/O outside the log to the read and bulk threads.
     fn send_io(&self, spool: &mut Spool) {
         // The read thread lives as long as this sender.
         self.sort_io(spool, |io| drop(self.reads.send(ReadJob::Io(io))));

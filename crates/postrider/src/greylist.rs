@@ -1,5 +1,5 @@
-//! Greylisting records of unauthenticated clients: in memory for all shards, and written to a file every few seconds by
-//! the file watch thread. Without the file all clients start anew.
+//! Greylisting records of unauthenticated clients: in memory for all shards, and written to a file every few seconds on
+//! a thread of the file watch. Without the file all clients start anew.
 
 mod file;
 

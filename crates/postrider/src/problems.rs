@@ -109,7 +109,7 @@ const ASKED_EVERY: Duration = Duration::from_secs(1);
 struct ProblemWatch(Arc<()>);
 
 impl ProblemWatch {
-    /// Reading the list never blocks, so it runs on the thread that also checks files.
+    /// Reading the list never blocks, so it needs no separate thread and runs on the file watch.
     fn start(
         watch: &FileWatch,
         problems: &Arc<Problems>,

@@ -286,8 +286,8 @@ impl Choice {
         Choice(all)
     }
 
-    /// The first certificate with a key type that the client supports, among those with the requested name; otherwise
-    /// among those that serve any name.
+    /// The first certificate with a key type that the client supports, among those with the requested name. If none has
+    /// the name, among those that serve any name.
     fn choose(
         &self,
         name: Option<&str>,
