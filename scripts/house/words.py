@@ -188,8 +188,39 @@ def areas(root):
     return found
 
 
+REPLY_OCTETS_MAX = 70
+# A literal that goes out as the text of an SMTP reply.
+REPLY = re.compile(
+    r"(?:Refusal::(?:transient|permanent)\(\s*\(\d+, \d+\),\s*|Reply::new\(\s*\d+,\s*\(\d, \d+, \d+\),\s*"
+    r"|\breplies::(?:argument|sequence|line)\(\s*|\bsyntax\(\s*"
+    r"|\bself\.(?:end|close)\((?:[^()]|\([^()]*\))*\(\d, \d+, \d+\),\s*)"
+    r'"((?:[^"\\]|\\.)+)"'
+)
+# Refusals there have other readers: a simulated server, and channels and X.400, which reply over no SMTP.
+NO_REPLIES = re.compile(r"^crates/(?:lab|load|x400)/|^crates/channels/src/(?:discard\.rs|maildir/|x400/|smtp/outbound/)")
+
+
+def bad_replies(name, source):
+    """Replies that do not begin with a capital or a digit, or are too long; values inserted at run time do not count."""
+    for match in REPLY.finditer(source):
+        text = ESCAPE.sub("", match.group(1)).replace('\\"', '"')
+        line = source.count("\n", 0, match.start(1)) + 1
+        if not re.match(r"[A-Z0-9{<]", text):
+            yield f"{name}:{line}: an SMTP reply begins with a capital: {text}"
+        if len(PLACE.sub("", text).encode()) > REPLY_OCTETS_MAX:
+            yield f"{name}:{line}: an SMTP reply has over {REPLY_OCTETS_MAX} octets: {text}"
+
+
+def reply_breaches(root):
+    for path in sorted((root / "crates").glob("*/src/**/*.rs")):
+        name = path.relative_to(root).as_posix()
+        if not OF_TESTS.search(name) and not NO_REPLIES.search(name):
+            yield from bad_replies(name, TEST_MODULE.sub("\n", path.read_text(encoding="utf-8")))
+
+
 def breaches(root, ratchet):
-    """Counts that rose, and limits that are passed."""
+    """Counts that rose, limits that are passed, and SMTP replies of the wrong form."""
+    yield from reply_breaches(root)
     for area, count in areas(root).items():
         allowed = ratchet.get(area, {})
         for name, number in count.numbers().items():
@@ -213,6 +244,9 @@ def self_test():
         (sentence,) = split("planted", 1, text)
         assert sentence.marks == marks, (text, sentence.marks)
     assert next(split("planted", 1, "word " * 31)).is_long
+    for bad in ['Refusal::permanent((7, 1), "access denied")', 'replies::line("' + "Long " * 15 + '")']:
+        assert len(list(bad_replies("planted", bad))) == 1, bad
+    assert not list(bad_replies("planted", 'self.end(About::step("x"), (4, 7, 0), "Too many {count}")'))
     source = '/// Who it is.\nfn f() { g("what of it"); h("a, b") } // Why not.\n'
     assert [s.opens for s in comment_sentences("planted", source)] == [True]
     assert [s.marks for s in text_sentences("planted", source)] == [["opening", "of it"]]

@@ -146,7 +146,7 @@ impl Answers {
 
     fn gather(&mut self, piece: &[u8]) -> Result<(), Malformed> {
         if self.partial.len() + piece.len() > ANSWER_BYTES_MAX {
-            return Err(Malformed("a line of the server is too long"));
+            return Err(Malformed("a line from the server is too long"));
         }
         self.partial.extend_from_slice(piece);
         Ok(())
@@ -158,14 +158,14 @@ impl Answers {
         if !self.has_version {
             let major = rest.split('\t').next();
             if command != "VERSION" || major != Some(MAJOR) {
-                return Err(Malformed("it does not speak version 1 of Dovecot's protocol"));
+                return Err(Malformed("not version 1 of Dovecot's protocol"));
             }
             self.has_version = true;
             return Ok(());
         }
         match command {
             "OK" | "FAIL" | "CONT" if !self.is_ready => {
-                Err(Malformed("an answer before the end of the handshake"))
+                Err(Malformed("answer before the end of the handshake"))
             }
             "MECH" if !self.is_ready => self.handle_mechanism(rest),
             "DONE" if !self.is_ready => {
@@ -195,15 +195,15 @@ impl Answers {
 
     fn handle_answer(&mut self, command: &str, rest: &str) -> Result<(), Malformed> {
         let (id, rest) = rest.split_once('\t').unwrap_or((rest, ""));
-        let id = id.parse().map_err(|_| Malformed("an answer without a number"))?;
+        let id = id.parse().map_err(|_| Malformed("answer without an id"))?;
         let answer = match command {
-            "OK" => {
-                Answer::Accepted(user_in(rest).ok_or(Malformed("a login without a user's name"))?)
-            }
+            "OK" => Answer::Accepted(
+                user_in(rest).ok_or(Malformed("authentication without a user name"))?,
+            ),
             "FAIL" => refused(rest),
             _ => {
                 let challenge = STANDARD.decode(rest);
-                Answer::Continue(challenge.map_err(|_| Malformed("a challenge is not base64"))?)
+                Answer::Continue(challenge.map_err(|_| Malformed("challenge is not base64"))?)
             }
         };
         self.events.push_back(DovecotEvent::Answer(id, answer));

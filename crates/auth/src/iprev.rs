@@ -55,15 +55,15 @@ impl IprevCheck {
             IprevResult::Pass => return None,
             IprevResult::TempError if !defers => return None,
             IprevResult::TempError | IprevResult::CutShort => {
-                let text = "No answer of the DNS about the name of your address; try again later";
+                let text = "Temporary DNS failure: client host name; try again later";
                 (Refusal::transient((7, 25), ""), text)
             }
             IprevResult::Fail => (
                 Refusal::permanent((7, 25), ""),
-                "The name of your address does not lead back to it",
+                "Client host rejected: forward and reverse DNS do not match",
             ),
             IprevResult::PermError => {
-                (Refusal::permanent((7, 25), ""), "Your address has no name in the DNS")
+                (Refusal::permanent((7, 25), ""), "Client host rejected: cannot find your hostname")
             }
         };
         Some(Refusal { text: text.into(), ..refusal })

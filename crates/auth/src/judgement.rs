@@ -105,16 +105,16 @@ fn client_name(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> 
     let (_, outcome) = verdicts.iprev.as_ref()?;
     let is_failed =
         matches!(outcome.verdict, iprev::IprevResult::Fail | iprev::IprevResult::PermError);
-    let why = "the client's address has no name that leads back to it".to_owned();
+    let why = "client address has no forward-confirmed reverse DNS".to_owned();
     let holds = is_failed && powers.client_name == ActionLimit::Hold;
     holds.then_some(Objection { power: ActionLimit::Hold, status: (7, 25), why })
 }
 
 fn spf(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let outcome = verdicts.spf.as_ref().filter(|of| of.verdict == spf::SpfResult::Fail)?;
-    let mut why = format!("SPF: {} does not let this client send for it", outcome.domain);
+    let mut why = format!("SPF validation failed: client not authorized for {}", outcome.domain);
     if let Some(explanation) = &outcome.explanation {
-        why = format!("{why}; it says: {explanation}");
+        why = format!("{why}; explanation: {explanation}");
     }
     Some(Objection { power: powers.spf, status: (7, 23), why })
 }
@@ -130,7 +130,7 @@ fn dkim(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
             | dkim::DkimResult::TempError
             | dkim::DkimResult::CutShort
     );
-    let why = format!("DKIM: no signature is good: {}", outcomes.first()?.reason);
+    let why = format!("DKIM validation failed: {}", outcomes.first()?.reason);
     is_failed.then_some(Objection { power: powers.dkim, status: (7, 20), why })
 }
 
@@ -144,24 +144,23 @@ fn dmarc(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
         _ => return None,
     };
     let why = match &outcome.domain {
-        Some(domain) => format!("DMARC: not accepted by the policy of {domain}"),
-        None => format!("DMARC: {}", outcome.reason),
+        Some(domain) => format!("Rejected by the DMARC policy of {domain}"),
+        None => format!("DMARC validation failed: {}", outcome.reason),
     };
     Some(Objection { power: powers.dmarc.min(most), status: (7, 1), why })
 }
 
 fn arc(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Objection> {
     let outcome = verdicts.arc.as_ref().filter(|of| of.verdict == arc::ArcResult::Fail)?;
-    let why = format!("ARC: the chain is broken: {}", outcome.reason);
+    let why = format!("ARC validation failed: {}", outcome.reason);
     // RFC 8617 §10.4.
     Some(Objection { power: powers.arc, status: (7, 29), why })
 }
 
 /// RFC 7372 §3.2 has a status for SPF; the other checks use that of a directory error.
 fn put_off(powers: &ActionLimits, verdicts: &Verdicts) -> Option<Refusal> {
-    const SPF: Refusal = Refusal::transient((7, 24), "SPF: no answer of the DNS; try again later");
-    const OTHER: Refusal =
-        Refusal::transient((4, 3), "No answer of the DNS about who sends this; try again later");
+    const SPF: Refusal = Refusal::transient((7, 24), "Temporary DNS failure: SPF; try again later");
+    const OTHER: Refusal = Refusal::transient((4, 3), "Temporary DNS failure; try again later");
     let summary = verdicts.summary();
     let is_open = |power: ActionLimit, is_unanswered: bool, is_cut: bool| {
         power >= ActionLimit::Hold && (is_cut || powers.defers && is_unanswered)

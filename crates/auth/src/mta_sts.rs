@@ -100,14 +100,14 @@ impl fmt::Display for PolicyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             PolicyError::TooLong => "the policy is longer than 64 KiB",
-            PolicyError::NoText => "the policy is no text",
-            PolicyError::NoPair => "a line of the policy is no `key: value`",
-            PolicyError::Version => "the policy does not have `version: STSv1`",
-            PolicyError::Mode => "the policy has no `mode` that is enforce, testing or none",
-            PolicyError::MaxAge => "the policy has no `max_age` that is a number of seconds",
-            PolicyError::NoMx => "the policy names no `mx`",
-            PolicyError::Mx => "no `mx` of the policy is a name of a host",
-            PolicyError::ManyMx => "the policy has more than 8 KiB of names of hosts",
+            PolicyError::NoText => "the policy is not text",
+            PolicyError::NoPair => "a line of the policy is not `key: value`",
+            PolicyError::Version => "the policy has no `version: STSv1`",
+            PolicyError::Mode => "`mode` of the policy is not enforce, testing or none",
+            PolicyError::MaxAge => "`max_age` of the policy is not a number of seconds",
+            PolicyError::NoMx => "the policy has no `mx`",
+            PolicyError::Mx => "no `mx` of the policy is a host name",
+            PolicyError::ManyMx => "the policy has more than 8 KiB of host names",
         })
     }
 }

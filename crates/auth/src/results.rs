@@ -36,7 +36,7 @@ fn lines_from(first: String, verdicts: &Verdicts) -> Vec<String> {
     }
     if verdicts.signatures_left > 0 {
         let left = verdicts.signatures_left;
-        results.push(format!("dkim=policy reason=\"{left} more signatures not looked at\""));
+        results.push(format!("dkim=policy reason=\"{left} more signatures not verified\""));
     }
     results.extend(verdicts.dmarc.as_ref().map(of_dmarc));
     results.extend(verdicts.arc.as_ref().map(of_arc));

@@ -298,13 +298,13 @@ pub enum ServerMessageError {
 impl fmt::Display for ServerMessageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ServerMessageError::Unexpected => "asks for more than the mechanism has",
-            ServerMessageError::Form => "says what the mechanism does not have",
-            ServerMessageError::Nonce => "answers with a nonce that is not made of ours",
-            ServerMessageError::Iterations => {
-                "asks for a number of iterations that is out of bounds"
+            ServerMessageError::Unexpected => "requests more than the mechanism has",
+            ServerMessageError::Form => "sent a message that the mechanism does not have",
+            ServerMessageError::Nonce => {
+                "answers with a nonce that does not extend the client nonce"
             }
-            ServerMessageError::Signature => "has not proved that it knows the password",
+            ServerMessageError::Iterations => "requests an iteration count out of bounds",
+            ServerMessageError::Signature => "has not proved knowledge of the password",
         })
     }
 }

@@ -213,7 +213,7 @@ impl ScannedHeader {
 fn hidden(rest: &[u8], is_first: bool) -> Option<&'static str> {
     if is_first && matches!(rest, [b' ' | b'\t', ..]) {
         // After fields are added above, it would continue the last added field.
-        return Some("the header begins with a blank");
+        return Some("the header begins with white space");
     }
     let is_end = |line: &[u8]| matches!(line, b"" | b"\r");
     let lines = rest.split(|byte| *byte == b'\n').take_while(|line| !is_end(line));
@@ -230,7 +230,7 @@ fn hidden(rest: &[u8], is_first: bool) -> Option<&'static str> {
             }
         };
         if HIDDEN.iter().any(|field| starts(field)) {
-            return Some("the header goes on behind a line that is no field");
+            return Some("the header has a line that is not a field");
         }
         // A line of blanks does not end the folded name.
         if !is_folded || !line.trim_ascii().is_empty() {

@@ -58,9 +58,9 @@ impl SrsError {
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
-            SrsError::Form => "This is no rewritten address",
-            SrsError::Hash => "This rewritten address was not made here",
-            SrsError::Age => "This rewritten address was for reports, and is too old",
+            SrsError::Form => "Not an SRS address",
+            SrsError::Hash => "SRS address has an invalid hash",
+            SrsError::Age => "SRS address has expired",
         }
     }
 }

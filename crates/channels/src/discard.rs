@@ -20,7 +20,7 @@ pub(crate) struct DiscardText {
 
 impl ChannelSection for DiscardText {
     const KEY: &'static str = "discard";
-    const SUMMARY: &'static str = "Accept and throw away.";
+    const SUMMARY: &'static str = "Accept and discard.";
     const EXAMPLE: &'static str = "discard = {}";
     type Text = DiscardText;
 

@@ -40,12 +40,10 @@ impl<'a> ValueNames<'a> {
 impl fmt::Display for ValueNames<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((table, names)) = &self.table else {
-            return f.write_str(
-                "values of the recipient's entry are there with recipients = { table = \"…\" }",
-            );
+            return f.write_str("placeholders need recipients = { table = \"…\" }");
         };
         if names.is_empty() {
-            return write!(f, "the tables that \"{table}\" is made of have no value in common");
+            return write!(f, "the tables of \"{table}\" have no value in common");
         }
         let names: Vec<String> = names.iter().map(|name| format!("{{{name}}}")).collect();
         write!(f, "entries of table \"{table}\" have {}", names.join(", "))
@@ -149,7 +147,7 @@ pub(crate) fn named<'t>(text: &'t str, names: &ValueNames<'_>) -> Option<Result<
 
 /// Permitted forms, for people.
 pub(crate) const HELP: &str =
-    "an IP address and port are wanted, such as \"127.0.0.1:10023\", or \"unix:\" and a path";
+    "write an IP address and port, for example \"127.0.0.1:10023\", or \"unix:\" and a path";
 
 /// Parses an IP address and port, or `unix:` and the path of a socket.
 pub(crate) fn read(text: &str) -> Option<Endpoint> {

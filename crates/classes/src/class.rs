@@ -82,30 +82,30 @@ macro_rules! classes {
 }
 
 classes! {
-    UnknownRecipient "unknown_recipient" Hard "Nobody has this address.";
-    InactiveMailbox "inactive_mailbox" Hard "The address was given up, closed or suspended.";
-    BadDomain "bad_domain" Hard "The recipient's domain is not there, or takes no mail.";
-    MailboxFull "mailbox_full" Soft "The recipient's mailbox has no room.";
+    UnknownRecipient "unknown_recipient" Hard "No mailbox has this address.";
+    InactiveMailbox "inactive_mailbox" Hard "The address was disabled, closed or suspended.";
+    BadDomain "bad_domain" Hard "The recipient's domain does not exist, or accepts no mail.";
+    MailboxFull "mailbox_full" Soft "The recipient's mailbox is full.";
     RateLimited "rate_limited" Soft "Too much at once: messages, connections, or mail for one recipient.";
-    Greylisted "greylisted" Soft "A stranger is asked to come again.";
-    TooManyRecipients "too_many_recipients" Soft "More recipients in one transaction than the peer takes.";
-    Reputation "reputation" Block "The sending address or domain has a bad name, or stands on a list.";
-    SpamContent "spam_content" Block "The message is taken for spam.";
-    Virus "virus" Block "The message carries something dangerous, or an attachment that is not allowed.";
-    AuthenticationFailed "authentication_failed" Block "The message failed SPF, DKIM or DMARC, or has none of them.";
-    ReverseDns "reverse_dns" Block "The name of the sending address, or the one in EHLO, is missing or wrong.";
-    SenderRejected "sender_rejected" Block "The sender's address is not accepted, or its domain is not there.";
-    Policy "policy" Block "A rule of the peer's own, which it doesn't explain.";
-    RelayDenied "relay_denied" Technical "The peer does not take mail for this domain.";
-    TlsRequired "tls_required" Technical "The peer takes mail over TLS only.";
-    LoginRequired "login_required" Technical "The peer wants a login, or refused the one it got.";
-    MessageTooLarge "message_too_large" Technical "The message is larger than the peer or the recipient takes.";
+    Greylisted "greylisted" Soft "Greylisting of an unknown client.";
+    TooManyRecipients "too_many_recipients" Soft "More recipients in one transaction than the peer accepts.";
+    Reputation "reputation" Block "The sending address or domain has a bad reputation, or is on a blocklist.";
+    SpamContent "spam_content" Block "The message is classified as spam.";
+    Virus "virus" Block "The message has malware or a forbidden attachment.";
+    AuthenticationFailed "authentication_failed" Block "The message failed SPF, DKIM or DMARC, or is unauthenticated.";
+    ReverseDns "reverse_dns" Block "Missing or wrong name in reverse DNS or EHLO.";
+    SenderRejected "sender_rejected" Block "The sender's address is not accepted, or its domain does not exist.";
+    Policy "policy" Block "An unexplained local rule of the peer.";
+    RelayDenied "relay_denied" Technical "The peer does not accept mail for this domain.";
+    TlsRequired "tls_required" Technical "The peer requires TLS.";
+    LoginRequired "login_required" Technical "The peer requires authentication, or rejected it.";
+    MessageTooLarge "message_too_large" Technical "The message is larger than the peer or the recipient accepts.";
     MessageFormat "message_format" Technical "The message breaks RFC 5322 or MIME.";
-    ProtocolError "protocol_error" Technical "The peer did not understand what was said, or counted errors.";
-    RoutingLoop "routing_loop" Technical "The message has gone in a circle.";
-    Routing "routing" Technical "The peer found no way on: DNS, a dead next hop, the wrong server.";
-    Timeout "timeout" Technical "The peer had waited too long.";
-    ServerError "server_error" Technical "The peer is broken, busy or being repaired.";
+    ProtocolError "protocol_error" Technical "The peer did not understand a command, or counted errors.";
+    RoutingLoop "routing_loop" Technical "Mail loop.";
+    Routing "routing" Technical "The peer found no route: DNS, a dead next hop, the wrong server.";
+    Timeout "timeout" Technical "The peer timed out.";
+    ServerError "server_error" Technical "The peer is out of order, busy or in maintenance.";
     Unclassified "unclassified" Technical "No rule matches.";
 }
 
@@ -126,7 +126,7 @@ impl FromStr for ReplyClass {
 
     fn from_str(text: &str) -> Result<ReplyClass, String> {
         let found = ReplyClass::ALL.iter().find(|class| class.as_str() == text);
-        found.copied().ok_or_else(|| format!("there is no class `{text}`"))
+        found.copied().ok_or_else(|| format!("unknown class `{text}`"))
     }
 }
 
@@ -135,7 +135,7 @@ impl FromStr for FailureKind {
 
     fn from_str(text: &str) -> Result<FailureKind, String> {
         let found = FailureKind::ALL.into_iter().find(|kind| kind.as_str() == text);
-        found.ok_or_else(|| format!("there is no kind `{text}`: hard, soft, block or technical"))
+        found.ok_or_else(|| format!("unknown kind `{text}`: use hard, soft, block or technical"))
     }
 }
 

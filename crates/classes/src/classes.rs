@@ -110,7 +110,7 @@ impl Classes {
         // That ours alone can be compiled is known from a test.
         if !files.is_empty() && patterns.set().is_none() {
             let file = names.first().cloned().unwrap_or_default();
-            let text = format!("compiled, all patterns take more than {SET_BYTES_MAX} octets");
+            let text = format!("the compiled patterns need more than {SET_BYTES_MAX} octets");
             return Err(vec![RuleFileError { file, line: 1, column: 1, text: text.into() }]);
         }
         Ok(Classes { files: names, rules, patterns, providers })

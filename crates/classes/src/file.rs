@@ -81,7 +81,7 @@ impl Reading {
         self.files.push(source.name.into());
         let first = TextPosition { file, line: 1, column: 1 };
         if source.text.len() > FILE_BYTES_MAX {
-            let text = format!("a file of rules has {FILE_BYTES_MAX} octets at most");
+            let text = format!("a file of rules has at most {FILE_BYTES_MAX} octets");
             return self.wrong(first, text);
         }
         for (number, line) in (1..).zip(source.text.split(|byte| *byte == b'\n')) {
@@ -91,7 +91,7 @@ impl Reading {
                 Err(error) => {
                     let good = String::from_utf8_lossy(&line[..error.valid_up_to()]);
                     let column = column(&good, good.len());
-                    self.wrong(TextPosition { column, ..place }, "this is not UTF-8".to_owned());
+                    self.wrong(TextPosition { column, ..place }, "not UTF-8".to_owned());
                     continue;
                 }
             };
@@ -134,15 +134,14 @@ impl Reading {
         let (at, pattern) = words.rest();
         let is_of_anybody = provider == "*";
         if !is_of_anybody && !is_name(provider) {
-            return Err((at_provider, format!("`{provider}` is no provider's name")));
+            return Err((at_provider, format!("`{provider}` is not a provider name")));
         }
         if pattern.is_empty() && is_of_anybody && code.is_broad() && status.is_broad() {
-            let why =
-                "this matches every failure: say which, by code, status, provider or a pattern";
+            let why = "this matches every failure: add a code, status, provider or pattern";
             return Err((at_code, why.to_owned()));
         }
         if self.rules.len() >= RULES_MAX && !self.is_ours {
-            return Err((at_code, format!("{RULES_MAX} rules at most")));
+            return Err((at_code, format!("at most {RULES_MAX} rules")));
         }
         let pattern = if pattern.is_empty() {
             None
@@ -176,7 +175,7 @@ fn read_class(word: &str) -> Result<(ReplyClass, Option<FailureKind>), String> {
     };
     let class: ReplyClass = class.parse()?;
     if class == ReplyClass::Unclassified {
-        return Err("`unclassified` is what no rule matches".to_owned());
+        return Err("`unclassified` is for failures without a matching rule".to_owned());
     }
     Ok((class, kind))
 }
@@ -212,7 +211,7 @@ pub(crate) fn compiled(pattern: &str) -> Result<Regex, RuleSyntaxError> {
         }
         Ok(regex) => Ok(regex),
         Err(_) => {
-            let why = format!("compiled, this pattern takes more than {PATTERN_BYTES_MAX} octets");
+            let why = format!("the compiled pattern needs more than {PATTERN_BYTES_MAX} octets");
             Err((0, why))
         }
     }
@@ -256,7 +255,7 @@ impl<'a> Words<'a> {
         let rest = &self.line[start..];
         let end = rest.find(|c: char| c.is_ascii_whitespace()).unwrap_or(rest.len());
         if end == 0 {
-            return Err((start, format!("the line ends where {what} is wanted")));
+            return Err((start, format!("the line ends before {what}")));
         }
         self.at += end;
         self.skip_space();

@@ -18,12 +18,14 @@ impl Pattern {
     pub fn new(text: &str) -> Result<Pattern, String> {
         if text.contains('@') {
             // It would match nothing, and nobody would notice.
-            return Err("addresses are taken out of a reply: `@` is never in it".to_owned());
+            return Err(
+                "addresses are removed from a reply before matching: it has no `@`".to_owned()
+            );
         }
         let pattern = Pattern(compiled(text).map_err(|(_, why)| why)?);
         let matches_all = ["421 4.7.0 x", "450 Q", "554 5.7.1 7", "550 #", "599"];
         match matches_all.iter().all(|line| pattern.matches(line)) {
-            true => Err("this pattern matches every refusal".to_owned()),
+            true => Err("this pattern matches every failure".to_owned()),
             false => Ok(pattern),
         }
     }

@@ -12,7 +12,7 @@ impl CodePattern {
     /// # Errors
     /// What is wrong with it.
     pub fn read(word: &str) -> Result<CodePattern, String> {
-        let wrong = || format!("`{word}` is no code: 550, 55x, 5xx or * is wanted");
+        let wrong = || format!("`{word}` is not a code: use 550, 55x, 5xx or *");
         if word == "*" {
             return Ok(CodePattern([None; 3]));
         }
@@ -29,7 +29,7 @@ impl CodePattern {
         }
         match digits[0] {
             Some(4 | 5) => Ok(CodePattern(digits)),
-            _ => Err(format!("`{word}` is no failure: codes begin with 4 or 5")),
+            _ => Err(format!("`{word}` is not a failure: codes begin with 4 or 5")),
         }
     }
 
@@ -68,7 +68,7 @@ impl StatusPattern {
     /// # Errors
     /// What is wrong with it.
     pub fn read(word: &str) -> Result<StatusPattern, String> {
-        let wrong = || format!("`{word}` is no status: 5.1.1, x.1.1, 5.7.606-649 or * is wanted");
+        let wrong = || format!("`{word}` is not a status: use 5.1.1, x.1.1, 5.7.606-649 or *");
         if word == "*" {
             return Ok(StatusPattern::Any);
         }
@@ -90,7 +90,7 @@ impl StatusPattern {
             (_, Some((first, last))) => {
                 let range = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
                 if range.0 > range.1 {
-                    return Err(format!("`{word}`: the range is empty"));
+                    return Err(format!("`{word}`: empty range"));
                 }
                 Some(range)
             }

@@ -61,27 +61,30 @@ fn what_no_rule_knows_is_unclassified_and_what_is_not_final_not_hard() {
 #[test]
 fn mistakes_have_file_line_and_column() {
     for (text, told) in [
-        ("250 * * policy x", "my:1:1: `250` is no failure: codes begin with 4 or 5"),
+        ("250 * * policy x", "my:1:1: `250` is not a failure: codes begin with 4 or 5"),
         ("5x * * policy x", "my:1:1: `5x` is no code: 550, 55x, 5xx or * is wanted"),
         (
             "\n550 5.1 * policy x",
-            "my:2:5: `5.1` is no status: 5.1.1, x.1.1, 5.7.606-649 or * is wanted",
+            "my:2:5: `5.1` is not a status: use 5.1.1, x.1.1, 5.7.606-649 or *",
         ),
         ("550 * ac+me policy x", "my:1:7: `ac+me` is no provider's name"),
         ("550 * * spam x", "my:1:9: there is no class `spam`"),
-        ("550 * * unclassified x", "my:1:9: `unclassified` is what no rule matches"),
+        (
+            "550 * * unclassified x",
+            "my:1:9: `unclassified` is for failures without a matching rule",
+        ),
         (
             "550 * * policy/harsh x",
             "my:1:9: there is no kind `harsh`: hard, soft, block or technical",
         ),
-        ("550 *", "my:1:6: the line ends where a provider, or * is wanted"),
+        ("550 *", "my:1:6: the line ends before a provider, or *"),
         (
             "* * * policy",
-            "my:1:1: this matches every failure: say which, by code, status, provider or a pattern",
+            "my:1:1: this matches every failure: add a code, status, provider or pattern",
         ),
         (
             "5xx x.x.x * policy",
-            "my:1:1: this matches every failure: say which, by code, status, provider or a pattern",
+            "my:1:1: this matches every failure: add a code, status, provider or pattern",
         ),
         ("550 * * policy .*", "my:1:16: this pattern matches everything"),
         ("550 * * policy .{3,}", "my:1:16: this pattern matches everything"),
@@ -90,7 +93,7 @@ fn mistakes_have_file_line_and_column() {
         ("550 * * policy x[é]", "my:1:18: the pattern: Unicode not allowed here"),
         (
             "550 * * policy (?:a{1000}){1000}",
-            "my:1:16: compiled, this pattern takes more than 262144 octets",
+            "my:1:16: the compiled pattern needs more than 262144 octets",
         ),
     ] {
         assert_eq!(read(text).map(|_| ()).unwrap_err(), [told], "{text}");
@@ -100,7 +103,7 @@ fn mistakes_have_file_line_and_column() {
         RuleFile { name: "two", text: b"550 * * policy x\n\xff 550\n" },
     ]);
     let both: Vec<String> = both.unwrap_err().iter().map(ToString::to_string).collect();
-    assert_eq!(both, ["one:1:9: there is no class `nothing`", "two:2:1: this is not UTF-8"]);
+    assert_eq!(both, ["one:1:9: there is no class `nothing`", "two:2:1: not UTF-8"]);
 }
 
 #[test]
@@ -108,12 +111,12 @@ fn files_have_limits() {
     let line = "550 * * policy x1\n";
     assert!(read(&line.repeat(RULES_MAX)).is_ok());
     let more = read(&line.repeat(RULES_MAX + 1)).map(|_| ()).unwrap_err();
-    assert_eq!(more, [format!("my:{}:1: {RULES_MAX} rules at most", RULES_MAX + 1)]);
+    assert_eq!(more, [format!("my:{}:1: at most {RULES_MAX} rules", RULES_MAX + 1)]);
     // Each pattern fits, all together don't.
     let large = "550 * * policy [a-q]{1500}\n";
     assert!(read(large).is_ok());
     let more = read(&large.repeat(600)).map(|_| ()).unwrap_err();
-    assert_eq!(more, ["my:1:1: compiled, all patterns take more than 16777216 octets"]);
+    assert_eq!(more, ["my:1:1: the compiled patterns need more than 16777216 octets"]);
     let comment = format!("#{}", "x".repeat(FILE_BYTES_MAX - 1));
     assert!(read(&comment).is_ok());
     let long = read(&(comment + "x")).map(|_| ()).unwrap_err();

@@ -82,14 +82,14 @@ impl Decision {
     pub fn refusal(self) -> Option<Refusal> {
         match self {
             Decision::Denied { .. } | Decision::NoRoute { may_relay: false } => {
-                Some(Refusal::permanent((7, 1), "relay access denied"))
+                Some(Refusal::permanent((7, 1), "Relay access denied"))
             }
             Decision::Routed { .. } => {
-                Some(Refusal::permanent((7, 1), "routes within addresses are not followed"))
+                Some(Refusal::permanent((7, 1), "Source routing not supported"))
             }
             Decision::Unfit { why, .. } => Some(why.clone()),
             Decision::NoRoute { may_relay: true } => {
-                Some(Refusal::permanent((1, 2), "no route to this domain"))
+                Some(Refusal::permanent((1, 2), "No route to this domain"))
             }
             _ => None,
         }

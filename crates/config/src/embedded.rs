@@ -1,7 +1,7 @@
 //! The configuration of a first look.
 
 /// Name used for it in messages.
-pub(super) const EMBEDDED_NAME: &str = "the embedded default";
+pub(super) const EMBEDDED_NAME: &str = "the built-in default";
 
 /// The configuration of `postrider serve` without a file, as TOML.
 pub const EMBEDDED: &str = r#"# What `postrider serve` runs when it is given no file: safe for a first look.

@@ -117,7 +117,7 @@ impl Config {
         };
         let Some(listener) = listener else {
             let names: Vec<&str> = self.listeners.iter().map(|l| &*l.name).collect();
-            return Err(format!("no such listener; there are: {}", names.join(", ")));
+            return Err(format!("unknown listener; configured: {}", names.join(", ")));
         };
         let tables = &request.in_tables;
         let decision = self.decide(listener, request.client, request.recipient, tables.route);
@@ -171,7 +171,7 @@ impl ExplanationBuilder<'_> {
         let at = format!("listener[{position}]");
         let client = match request.client {
             Some(client) => client.to_string(),
-            None => "a stranger".to_owned(),
+            None => "an unauthenticated client".to_owned(),
         };
         self.explainer.step(
             "listener",
@@ -207,18 +207,18 @@ impl ExplanationBuilder<'_> {
     ) -> (String, Origin) {
         match decision {
             _ if let Some(refusal) = request.in_tables.refusal => {
-                let value = format!("refused to {client}: {}", Reply::from(refusal.clone()));
+                let value = format!("rejected for {client}: {}", Reply::from(refusal.clone()));
                 (value, deciding_rule.unwrap_or_else(|| self.last_table()))
             }
             Decision::Named { route } => {
                 (named_by(request.recipient), self.pattern_origin(route, request.recipient))
             }
             Decision::Local { route } => (
-                "accepted from everybody: everything else stays on this server".to_owned(),
+                "accepted from all clients: everything else is delivered on this server".to_owned(),
                 self.explainer.origin(&format!("route[{route}]")),
             ),
             Decision::Relay { network: None, .. } => (
-                "accepted: who has logged in may send to any domain".to_owned(),
+                "accepted: authenticated users may send to any domain".to_owned(),
                 self.explainer.origin(&format!("{at}.kind")),
             ),
             Decision::Relay { network: Some(network), .. } => (
@@ -226,7 +226,7 @@ impl ExplanationBuilder<'_> {
                 self.explainer.origin(&format!("{at}.relay_from[{network}]")),
             ),
             Decision::Postmaster { .. } => (
-                format!("accepted from everybody, as {}", self.config.postmaster.address),
+                format!("accepted from all clients, as {}", self.config.postmaster.address),
                 Origin::Rule("RFC 5321 4.5.1"),
             ),
             Decision::Denied { .. }
@@ -234,7 +234,7 @@ impl ExplanationBuilder<'_> {
             | Decision::Routed { .. }
             | Decision::Unfit { .. } => {
                 let reply = decision.refusal().map(|refusal| Reply::from(refusal).to_string());
-                let value = format!("refused to {client}: {}", reply.unwrap_or_default());
+                let value = format!("rejected for {client}: {}", reply.unwrap_or_default());
                 (value, self.explainer.origin(&format!("{at}.relay_from")))
             }
         }
@@ -276,10 +276,10 @@ impl ExplanationBuilder<'_> {
     fn standing_for(&mut self, tables: &InTables<'_>) {
         let Some(members) = tables.stands_for else { return };
         let origin = self.last_table();
-        self.explainer.step("stands for", members, origin.clone());
+        self.explainer.step("expands to", members, origin.clone());
         if let Some(owner) = tables.owner {
-            let value = format!("{owner}, unless there is none");
-            self.explainer.step("sender for them", value, origin);
+            let value = format!("{owner}, if it exists");
+            self.explainer.step("sender for these", value, origin);
         }
     }
 
@@ -343,9 +343,9 @@ impl ExplanationBuilder<'_> {
         };
         self.explainer.step("channel", route.channel.key(), channel_origin);
         if let Some(srs) = route.srs {
-            let text = if srs { "rewritten" } else { "left as they are" };
+            let text = if srs { "rewritten" } else { "unchanged" };
             let origin = self.explainer.origin(&format!("{at}.srs"));
-            self.explainer.step("senders of what is sent on", text, origin);
+            self.explainer.step("forwarded senders", text, origin);
         }
         let ready = self.next_hop(&section, route, recipient, request);
         self.explainer.step(
@@ -358,7 +358,7 @@ impl ExplanationBuilder<'_> {
                 Destination::ByEntry => "the recipient's entry",
                 _ => "DNS",
             };
-            format!("by the hosts that {who} names")
+            format!("by the hosts from {who}")
         });
         self.explainer.step("ready queue", text, Origin::Rule("next hop"));
         self.explainer.section = section;
@@ -449,10 +449,10 @@ impl ExplanationBuilder<'_> {
         let copy = reports.copy_to.as_ref().map(ToString::to_string);
         steps.extend(copy.map(|to| ("reports copied to", to, origin("copy_to"))));
         let kept = reports.directory.as_ref().map(|path| path.display().to_string());
-        steps.extend(kept.map(|path| ("reports kept in", path, origin("directory"))));
+        steps.extend(kept.map(|path| ("reports stored in", path, origin("directory"))));
         let give_up_after = self.config.report_retry.of(&route.retry).give_up_after;
         let given_up = self.explainer.origin("reports.retry.give_up_after");
-        steps.push(("reports given up after", write_duration(give_up_after), given_up));
+        steps.push(("reports expire after", write_duration(give_up_after), given_up));
         for (what, value, origin) in steps {
             self.explainer.step(what, value, origin);
         }
@@ -514,18 +514,18 @@ impl ExplanationBuilder<'_> {
         };
         let (first, warn, give_up) =
             (origin("first"), origin("warn_after"), origin("give_up_after"));
-        self.explainer.step("tried again after", retry.waits(), first);
+        self.explainer.step("retried after", retry.waits(), first);
         let warn_after = retry.warn_after.map_or("never".to_owned(), write_duration);
         self.explainer.step("sender warned after", warn_after, warn);
-        self.explainer.step("returned after", write_duration(retry.give_up_after), give_up);
+        self.explainer.step("expires after", write_duration(retry.give_up_after), give_up);
     }
 }
 
 /// The permission to send to a recipient that a route names.
 fn named_by(recipient: &Mailbox) -> String {
     match recipient.is_or_address() {
-        true => "accepted from peers of X.400: a route names its attributes".to_owned(),
-        false => "accepted from everybody: a route names the domain".to_owned(),
+        true => "accepted from X.400 peers: a route has its attributes".to_owned(),
+        false => "accepted from all clients: a route has the domain".to_owned(),
     }
 }
 

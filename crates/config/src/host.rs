@@ -56,15 +56,12 @@ impl HostPort {
         if path.starts_with('/') {
             // sun_path, with the NUL at its end (unix(7)).
             if path.len() >= SOCKET_PATH_BYTES || path.contains('\0') {
-                return Err(format!(
-                    "a socket's path has at most {} octets",
-                    SOCKET_PATH_BYTES - 1
-                ));
+                return Err(format!("a socket path has at most {} octets", SOCKET_PATH_BYTES - 1));
             }
             return Ok(HostPort { host: Host::Socket(Arc::from(Path::new(path))), port: 0 });
         }
         if text.starts_with("unix:") {
-            return Err("the path of a socket begins with /".to_owned());
+            return Err("a socket path must begin with /".to_owned());
         }
         let (host, port) = match text.rsplit_once(':') {
             // A colon inside the brackets of an address without port.

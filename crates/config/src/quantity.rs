@@ -87,7 +87,8 @@ impl JsonSchema for DurationText {
             "type": "string",
             "title": "duration",
             "pattern": "^(0|([0-9]+(ms|s|m|h|d|w))+)$",
-            "description": "A duration: numbers with the units ms, s, m, h, d, w, such as \"5m\" or \"1h30m\".",
+            "description": "A duration: numbers with the units ms, s, m, h, d, w, for example \
+             \"5m\" or \"1h30m\".",
         })
     }
 }
@@ -124,7 +125,7 @@ impl JsonSchema for SizeText {
 /// # Errors
 /// Returns the error as text.
 pub fn parse_duration(text: &str) -> Result<Duration, &'static str> {
-    const FORM: &str = "a duration is numbers with units, such as \"250ms\", \"5m\" or \"1h30m\"";
+    const FORM: &str = "write numbers with units, for example \"250ms\", \"5m\" or \"1h30m\"";
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -145,7 +146,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, &'static str> {
             "h" => 3_600_000,
             "d" => 86_400_000,
             "w" => 604_800_000,
-            "" => return Err("the unit is missing: one of ms, s, m, h, d, w"),
+            "" => return Err("unit missing: use ms, s, m, h, d or w"),
             _ => return Err("unknown unit: use ms, s, m, h, d or w"),
         };
         let number: u64 = number.parse().map_err(|_| TOO_LONG)?;
@@ -161,14 +162,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, &'static str> {
 
 /// A hundred years: sums of durations and clock times stay far from overflow.
 const LONGEST_MS: u64 = 100 * 365 * 86_400_000;
-const TOO_LONG: &str = "longer than a hundred years";
+const TOO_LONG: &str = "longer than 100 years";
 
 /// Reads a size with a unit.
 ///
 /// # Errors
 /// What is wrong with it, for people.
 pub fn parse_size(text: &str) -> Result<u64, &'static str> {
-    const FORM: &str = "a size is a number of bytes, or text such as \"64KiB\" or \"50MB\"";
+    const FORM: &str = "write a number of bytes, or a text like \"64KiB\" or \"50MB\"";
     let split = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'_').count();
     let (number, unit) = text.split_at(split);
     let number: u64 = match number.replace('_', "") {

@@ -145,15 +145,17 @@ impl<'a, 'd> Reader<'a, 'd> {
         let foreign = self.resolver.foreign_listeners.clone();
         if let (true, Some(one)) = (names.is_empty(), foreign.first()) {
             let message = format!(
-                "what comes to listener \"{one}\", which is no internet mail, is not {does}"
+                "messages of listener \"{one}\", which is not for internet mail, cannot be \
+                 {does}"
             );
-            let help = "name the listeners that this is for: listeners = [\"…\"]";
+            let help = "name the listeners: listeners = [\"…\"]";
             return self.error("", message, help);
         }
         for (index, name) in names.iter().enumerate() {
             if foreign.iter().any(|one| **one == **name) {
                 let message = format!(
-                    "what comes to listener \"{name}\" is no internet mail, and not {does}"
+                    "messages of listener \"{name}\", which is not for internet mail, cannot be \
+                     {does}"
                 );
                 self.error(&format!("{key}[{index}]"), message, "leave it out");
             }
@@ -168,8 +170,8 @@ impl<'a, 'd> Reader<'a, 'd> {
         }
         for (index, name) in names.iter().enumerate() {
             if !known.iter().any(|tenant| **tenant == **name) {
-                let message = format!("no tenant is named \"{name}\"");
-                self.error(&format!("{key}[{index}]"), message, "add a [[tenant]] of this name");
+                let message = format!("unknown tenant \"{name}\"");
+                self.error(&format!("{key}[{index}]"), message, "add a [[tenant]] with this name");
             }
         }
     }
@@ -182,11 +184,11 @@ impl<'a, 'd> Reader<'a, 'd> {
                 continue;
             }
             let known: Vec<String> = known.iter().map(|name| format!("\"{name}\"")).collect();
-            let message = format!("no listener is named \"{name}\"");
+            let message = format!("unknown listener \"{name}\"");
             self.error(
                 &format!("{key}[{index}]"),
                 message,
-                &format!("there are: {}", known.join(", ")),
+                &format!("configured: {}", known.join(", ")),
             );
         }
     }
@@ -258,7 +260,7 @@ impl<'a, 'd> Reader<'a, 'd> {
     pub fn check_timeout(&mut self, key: &str, period: &Period) {
         self.check(key, period);
         if period.mistake().is_none() && period.get().is_zero() {
-            self.error(key, "a timeout must be longer than nothing", "");
+            self.error(key, "a timeout must be longer than 0", "");
         }
     }
 
@@ -274,8 +276,8 @@ impl<'a, 'd> Reader<'a, 'd> {
     pub fn moment(&mut self, key: &str, text: &str) -> Option<Wall> {
         let moment = Wall::parse_rfc3339(text);
         if moment.is_none() {
-            let help = "a date, a time and a zone are wanted, such as \"2027-01-01T00:00:00Z\"";
-            self.error(key, format!("\"{text}\" is no moment"), help);
+            let help = "write a date, a time and a zone, for example \"2027-01-01T00:00:00Z\"";
+            self.error(key, format!("\"{text}\" is not a time"), help);
         }
         moment
     }

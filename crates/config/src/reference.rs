@@ -175,8 +175,8 @@ crates/config/src/written and in crates/channels instead. -->
 
 One TOML file. An unknown key, a wrong type or a route to nowhere is an error that
 `postrider check --config FILE` shows with its place; `postrider explain RECIPIENT --config FILE`
-shows what would happen to a recipient and which line decided it. A running server takes up a
-changed file with `postrider reload` or SIGHUP, or says why not and keeps the old one.
+shows the handling of a recipient with the deciding line of each step. A running server loads a
+changed file with `postrider reload` or SIGHUP, or reports the error and keeps the old one.
 
 Durations are text with units: `\"250ms\"`, `\"5m\"`, `\"1h30m\"`, `\"5d\"`. Sizes are bytes, or text
 with a unit: `52_428_800`, `\"50MiB\"`. Relative paths start from the directory that the server was

@@ -256,7 +256,7 @@ impl Resolver<'_> {
         if let Some(name) = written.hostname.as_deref().filter(|name| !name.contains('.'))
             && sends_by_mx
         {
-            let help = "strict servers refuse such a name in EHLO: use the one that DNS knows";
+            let help = "strict servers reject this name in EHLO: use a name from the DNS";
             self.warn("hostname", format!("\"{name}\" is a name without a domain"), help);
         }
         let relays = routes.iter().rposition(|r| r.is_catch_all() && !r.channel.is_local());
@@ -275,7 +275,7 @@ impl Resolver<'_> {
         match Domain::parse(text) {
             Ok(name) if name.as_str().is_ascii() && !name.as_str().contains(['[', '_']) => name,
             Ok(_) => {
-                let help = "ASCII letters, digits and hyphens are wanted: every peer sees it";
+                let help = "use ASCII letters, digits and hyphens: every peer sees the name";
                 self.error("hostname", format!("\"{text}\" is not a host name"), help);
                 machine
             }
@@ -293,7 +293,7 @@ impl Resolver<'_> {
             match text.parse::<IpAddr>() {
                 Ok(address) => addresses.push(address.to_canonical()),
                 Err(_) => {
-                    let help = "an address is wanted, such as \"192.0.2.1\" or \"2001:db8::1\"";
+                    let help = "write an address, for example \"192.0.2.1\" or \"2001:db8::1\"";
                     let path = format!("proxy_addresses[{index}]");
                     self.error(&path, format!("\"{text}\" is not an IP address"), help);
                 }
@@ -305,7 +305,7 @@ impl Resolver<'_> {
     fn spool(&mut self, written: &SpoolText) -> SpoolSection {
         let paths = match (&written.path, &written.paths) {
             (Some(_), Some(_)) => {
-                self.error("spool.paths", "both `path` and `paths` are set", "keep one of them");
+                self.error("spool.paths", "both `path` and `paths` are set", "keep one");
                 Vec::new()
             }
             (Some(path), None) => vec![self.file_path("spool.path", path)],
@@ -350,7 +350,7 @@ impl Resolver<'_> {
     fn spool_paths(&mut self, written: &[String]) -> Vec<PathBuf> {
         if written.is_empty() || written.len() > 256 {
             // The log's number is eight bits of every message id.
-            self.error("spool.paths", "between 1 and 256 directories are wanted", "");
+            self.error("spool.paths", "between 1 and 256 directories", "");
         }
         let mut paths: Vec<PathBuf> = Vec::with_capacity(written.len());
         for (index, text) in written.iter().enumerate() {
@@ -384,7 +384,7 @@ impl Resolver<'_> {
                 "`give_up_after` ({}) is shorter than `first` ({})",
                 written.give_up_after.0, written.first.0
             );
-            let help = "no message would ever be tried twice";
+            let help = "no message would be retried";
             self.error(&self.written_one(at, &["give_up_after", "first"]), message, help);
         }
         Retry {
@@ -421,7 +421,7 @@ impl Resolver<'_> {
         let path = "admin.address";
         let address = written.address.as_ref().and_then(|text| self.socket_address(path, text));
         if address.is_some_and(|address| !address.ip().is_loopback()) {
-            let help = "anybody who reaches it can read the metrics; keep a firewall before it";
+            let help = "any client that reaches it can read the metrics: protect it by a firewall";
             self.warn(path, "the administration interface is not on a loopback address", help);
         }
         let control = match &written.control {
@@ -430,7 +430,8 @@ impl Resolver<'_> {
         };
         if control.as_os_str().len() > CONTROL_PATH_BYTES_MAX {
             let key = if written.control.is_some() { "admin.control" } else { "spool" };
-            let message = format!("the control socket's path is too long: {}", control.display());
+            let message =
+                format!("the path of the control socket is too long: {}", control.display());
             let help = format!(
                 "set `control` in [admin] to a path of at most {CONTROL_PATH_BYTES_MAX} bytes"
             );
@@ -475,7 +476,7 @@ impl Resolver<'_> {
         }
         let path = spool.own_mailbox();
         let message = format!("no route for the postmaster's mail ({address})");
-        let help = format!("it is kept in the Maildir {}", path.display());
+        let help = format!("it is stored in the Maildir {}", path.display());
         let key = if written.is_some() { "postmaster" } else { "hostname" };
         self.warn(key, message, &help);
         let literal = path.to_string_lossy().replace(['{', '}'], "_");
@@ -511,7 +512,7 @@ impl Resolver<'_> {
                 path => ShapingSource::File(self.file_path(&at, path)),
             };
             if sources.contains(&source) {
-                self.error(&at, format!("\"{text}\" stands here twice"), "");
+                self.error(&at, format!("\"{text}\" is listed twice"), "");
             }
             sources.push(source);
         }

@@ -80,7 +80,7 @@ impl Resolver<'_> {
         let before = self.problems.len();
         let duration = self.duration(path, text);
         if duration.is_zero() && self.problems.len() == before {
-            self.error(path, "a timeout must be longer than nothing", "");
+            self.error(path, "a timeout must be longer than 0", "");
         }
         duration
     }
@@ -118,7 +118,7 @@ impl Resolver<'_> {
             let help = if text.parse::<std::net::IpAddr>().is_ok() {
                 "the port is missing: write it as \"127.0.0.1:25\" or \"[::1]:25\""
             } else {
-                "an IP address and a port are wanted, such as \"127.0.0.1:25\" or \"[::1]:25\""
+                "write an IP address and a port, for example \"127.0.0.1:25\" or \"[::1]:25\""
             };
             self.error(path, format!("\"{text}\" is not an address and port"), help);
         }
@@ -132,8 +132,8 @@ impl Resolver<'_> {
             Err(_) => {
                 let parsed = text.parse().ok();
                 if parsed.is_none() {
-                    let help = "an IP address is wanted, with a port unless it is 53: \
-                                \"192.0.2.53\", \"127.0.0.1:5353\" or \"[::1]:5353\"";
+                    let help = "write an IP address, with a port other than 53 if needed: \
+                     \"192.0.2.53\", \"127.0.0.1:5353\" or \"[::1]:5353\"";
                     self.error(path, format!("\"{text}\" is not a name server"), help);
                 }
                 parsed
@@ -146,7 +146,7 @@ impl Resolver<'_> {
             self.error(path, "not a path", "");
         }
         if text == "~" || text.starts_with("~/") {
-            let help = "no shell reads this file: write the home directory out";
+            let help = "`~` is not expanded: write the home directory";
             self.warn(path, format!("\"{text}\" is a directory named ~"), help);
         }
         PathBuf::from(text)
@@ -158,7 +158,7 @@ impl Resolver<'_> {
             || text.len() > len_max
             || !text.bytes().all(|b| (0x20..0x7f).contains(&b))
         {
-            let message = format!("1 to {len_max} printable ASCII characters are wanted");
+            let message = format!("use 1 to {len_max} printable ASCII characters");
             self.error(path, message, "");
         }
     }

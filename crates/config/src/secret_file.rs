@@ -60,7 +60,7 @@ impl SecretFile {
     /// One that was not read.
     #[must_use]
     pub fn of(source: SecretSource) -> SecretFile {
-        let content = RwLock::new(Err("there is none yet".into()));
+        let content = RwLock::new(Err("not obtained yet".into()));
         SecretFile { source, content, is_refused: AtomicBool::new(false) }
     }
 

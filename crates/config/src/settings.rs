@@ -81,7 +81,7 @@ impl Retry {
             age += wait;
             wait *= self.factor;
             if self.factor <= 1.0 {
-                return format!("{}, and as long again each time", waits.join(", "));
+                return format!("{}, then at the same interval", waits.join(", "));
             }
         }
         if age + wait <= self.give_up_after.as_secs_f64() && waits.len() < SHOWN {

@@ -122,9 +122,9 @@ impl<'a> Checker<'a> {
             None => format!("keys here: {}", known.join(", ")),
         };
         let message = match section {
-            _ if let Some(feature) = feature => format!(
-                "`{key_text}` needs the feature `{feature}`, without which this program was built"
-            ),
+            _ if let Some(feature) = feature => {
+                format!("`{key_text}` needs the feature `{feature}`, missing in this build")
+            }
             section if section.is_empty() => format!("unknown key `{key_text}`"),
             section => format!("unknown key `{key_text}` in `{section}`"),
         };
@@ -174,7 +174,7 @@ impl<'a> Checker<'a> {
             }
         }
         if !choices.contains(&text) {
-            let message = format!("`{}` can't be \"{text}\"", last_key(path));
+            let message = format!("invalid value \"{text}\" for `{}`", last_key(path));
             let choices: Vec<String> = choices.iter().map(|c| format!("\"{c}\"")).collect();
             let help = format!("one of {}", choices.join(", "));
             self.problems.push(self.document.problem(path, true, message, &help));
@@ -209,10 +209,10 @@ impl<'a> Checker<'a> {
             });
             let range = match (minimum, maximum) {
                 (Some(min), Some(max)) => format!("between {min} and {max}"),
-                (_, None) if number.is_none() => "smaller: it has too many digits".to_owned(),
+                (_, None) if number.is_none() => "smaller (too many digits)".to_owned(),
                 (Some(min), None) => format!("at least {min}"),
                 (None, Some(max)) => format!("at most {max}"),
-                (None, None) => "a number that can be counted with".to_owned(),
+                (None, None) => "a finite number".to_owned(),
             };
             let message = format!("`{}` must be {range}", last_key(path));
             self.problems.push(self.document.problem(path, true, message, ""));
@@ -256,13 +256,13 @@ impl<'a> Checker<'a> {
 /// Name of a kind of value in errors.
 fn describe_title(title: &str) -> &str {
     match title {
-        "duration" => "a duration in quotes, such as \"5m\"",
-        "size" => "a size, such as 65536 or \"64KiB\"",
-        "name server" => "an address in quotes, such as \"192.0.2.53\"",
-        "address:port" => "an address and port in quotes, such as \"127.0.0.1:25\"",
-        "network" => "a network in quotes, such as \"192.0.2.0/24\"",
-        "domain" => "a domain in quotes, such as \"example.org\"",
-        "host" => "a host in quotes, such as \"192.0.2.1:25\"",
+        "duration" => "a duration in quotes, for example \"5m\"",
+        "size" => "a size, for example 65536 or \"64KiB\"",
+        "name server" => "an address in quotes, for example \"192.0.2.53\"",
+        "address:port" => "an address and port in quotes, for example \"127.0.0.1:25\"",
+        "network" => "a network in quotes, for example \"192.0.2.0/24\"",
+        "domain" => "a domain in quotes, for example \"example.org\"",
+        "host" => "a host in quotes, for example \"192.0.2.1:25\"",
         other => other,
     }
 }

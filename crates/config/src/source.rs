@@ -79,7 +79,7 @@ impl Proxy {
     /// # Errors
     /// Returns the error as text.
     pub fn parse(text: &str) -> Result<Proxy, &'static str> {
-        const FORM: &str = "socks5://ADDRESS:PORT or haproxy://ADDRESS:PORT is wanted";
+        const FORM: &str = "write socks5://ADDRESS:PORT or haproxy://ADDRESS:PORT";
         let (scheme, place) = text.split_once("://").ok_or(FORM)?;
         let address = place.parse().map_err(|_| FORM)?;
         let kind = match scheme {

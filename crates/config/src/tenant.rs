@@ -65,8 +65,8 @@ pub enum NotYours {
 impl fmt::Display for NotYours {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NotYours::Unknown => "there is no such tenant",
-            NotYours::Another => "this tenant is another's",
+            NotYours::Unknown => "unknown tenant",
+            NotYours::Another => "the tenant belongs to other logins",
         })
     }
 }

@@ -24,10 +24,10 @@ impl WebPlace {
         let (is_encrypted, rest) = match url.split_once("://") {
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-            _ => return Err("it does not begin with https://"),
+            _ => return Err("it must begin with https://"),
         };
         if !rest.bytes().all(|byte| byte.is_ascii_graphic()) || rest.contains(['#', '@']) {
-            return Err("it has characters that mean nothing here");
+            return Err("it has characters not allowed in a URL");
         }
         let (authority, path) = match rest.find('/') {
             Some(at) => rest.split_at(at),
@@ -35,7 +35,7 @@ impl WebPlace {
         };
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.contains(']') => {
-                (host, port.parse().map_err(|_| "its port is no number up to 65535")?)
+                (host, port.parse().map_err(|_| "its port is not a number up to 65535")?)
             }
             _ => (authority, if is_encrypted { 443 } else { 80 }),
         };
@@ -47,7 +47,7 @@ impl WebPlace {
         }
         let is_here = address.is_some_and(|ip| ip.is_loopback()) || bare == "localhost";
         if !is_encrypted && !is_here {
-            return Err("tokens would go over the network in clear");
+            return Err("tokens would cross the network unencrypted");
         }
         Ok(WebPlace {
             is_encrypted,

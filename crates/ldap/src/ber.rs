@@ -27,11 +27,11 @@ impl std::error::Error for Malformed {}
 /// No message begins like this, or it has more than `bytes_max`.
 pub fn frame(bytes: &[u8], bytes_max: usize) -> Result<Option<usize>, Malformed> {
     if bytes.first().is_some_and(|tag| *tag != SEQUENCE) {
-        return Err(Malformed("this is no LDAP"));
+        return Err(Malformed("not LDAP"));
     }
     let Some((_, head, body)) = head(bytes)? else { return Ok(None) };
     let all = head.saturating_add(body);
-    if all > bytes_max { Err(Malformed("a message is too long")) } else { Ok(Some(all)) }
+    if all > bytes_max { Err(Malformed("message too long")) } else { Ok(Some(all)) }
 }
 
 /// Tag, bytes of the head, and bytes of the body; `None`: more is to come.
@@ -41,14 +41,14 @@ fn head(bytes: &[u8]) -> Result<Option<(u8, usize, usize)>, Malformed> {
         [tag, first, ..] => (*tag, *first),
     };
     if tag & 0x1f == 0x1f {
-        return Err(Malformed("a tag has several bytes"));
+        return Err(Malformed("multi-byte tag"));
     }
     if first < 0x80 {
         return Ok(Some((tag, 2, usize::from(first))));
     }
     let count = usize::from(first & 0x7f);
     if count == 0 || count > 4 {
-        return Err(Malformed("a length is not given, or out of bounds"));
+        return Err(Malformed("length missing or out of bounds"));
     }
     let Some(digits) = bytes.get(2..2 + count) else { return Ok(None) };
     let body = digits.iter().fold(0usize, |sum, digit| (sum << 8) | usize::from(*digit));
@@ -72,7 +72,7 @@ impl<'a> BerReader<'a> {
 
     /// The next element: its tag and its body.
     pub(crate) fn element(&mut self) -> Result<(u8, &'a [u8]), Malformed> {
-        const CUT: Malformed = Malformed("an element is cut off");
+        const CUT: Malformed = Malformed("truncated element");
         let (tag, head, body) = head(self.rest)?.ok_or(CUT)?;
         let (whole, rest) = self.rest.split_at_checked(head.saturating_add(body)).ok_or(CUT)?;
         self.rest = rest;
@@ -82,7 +82,7 @@ impl<'a> BerReader<'a> {
     /// The body of the next element, which has this tag.
     pub(crate) fn expect(&mut self, tag: u8) -> Result<&'a [u8], Malformed> {
         let (found, body) = self.element()?;
-        if found == tag { Ok(body) } else { Err(Malformed("an element is not what it should be")) }
+        if found == tag { Ok(body) } else { Err(Malformed("unexpected element")) }
     }
 
     /// The body of the next element, if it has this tag; otherwise it stays.
@@ -104,7 +104,7 @@ impl<'a> BerReader<'a> {
     pub(crate) fn number(&mut self, tag: u8) -> Result<i32, Malformed> {
         let body = self.expect(tag)?;
         let Some(first) = body.first().filter(|_| body.len() <= 4) else {
-            return Err(Malformed("a number is out of bounds"));
+            return Err(Malformed("number out of bounds"));
         };
         let sign = if first & 0x80 == 0 { 0 } else { -1 };
         Ok(body.iter().fold(sign, |sum, digit| (sum << 8) | i32::from(*digit)))
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(frame(&[0x30], 9), Ok(None));
         assert_eq!(frame(&[0x30, 0x84, 0, 0], 9), Ok(None));
         assert_eq!(frame(&[0x30, 0x84, 0, 0, 0, 3], 9), Ok(Some(9)));
-        assert_eq!(frame(&[0x30, 0x84, 0, 0, 0, 4], 9), Err(Malformed("a message is too long")));
+        assert_eq!(frame(&[0x30, 0x84, 0, 0, 0, 4], 9), Err(Malformed("message too long")));
         assert!(frame(b"HTTP/1.1 400", 9).is_err());
         assert!(frame(&[0x30, 0x80], 9).is_err());
         assert!(frame(&[0x30, 0x85, 0, 0, 0, 0, 1], 9).is_err());

@@ -163,14 +163,14 @@ fn state(value: &[u8]) -> Result<ResponseControl, Malformed> {
         1 => EntryState::Added,
         2 => EntryState::Modified,
         3 => EntryState::Deleted,
-        _ => return Err(Malformed("the state of an entry is none")),
+        _ => return Err(Malformed("invalid entry state")),
     };
     let uuid = uuid(value.expect(OCTETS)?)?;
     Ok(ResponseControl::State { uuid, state, cookie: cookie(&mut value)? })
 }
 
 fn uuid(bytes: &[u8]) -> Result<EntryUuid, Malformed> {
-    bytes.try_into().map_err(|_| Malformed("a UUID has not 16 bytes"))
+    bytes.try_into().map_err(|_| Malformed("UUID without 16 bytes"))
 }
 
 fn cookie(reader: &mut BerReader<'_>) -> Result<Option<Vec<u8>>, Malformed> {
@@ -206,7 +206,7 @@ impl SyncInfo {
                 }
                 Ok(Some(SyncInfo { cookie, news: SyncNews::Entries { are_deleted, uuids } }))
             }
-            _ => Err(Malformed("a piece of news is none")),
+            _ => Err(Malformed("invalid sync info message")),
         }
     }
 }

@@ -28,7 +28,7 @@ impl DnTemplate {
             }
             while cursor.take(' ') {}
             if !cursor.take('=') {
-                return Err(cursor.error("= is wanted"));
+                return Err(cursor.error("expected ="));
             }
             out.push_byte(b'=');
             value(&mut cursor, &mut out)?;
@@ -73,7 +73,7 @@ fn value(cursor: &mut Cursor<'_>, out: &mut Template) -> Result<(), TemplateErro
         match c {
             ',' | '+' => break,
             '"' | ';' | '<' | '>' | '\0' => {
-                return Err(cursor.error(format!("{c:?} in a value is written with \\ before it")));
+                return Err(cursor.error(format!("{c:?} in a value must be escaped with \\")));
             }
             '%' => {
                 cursor.next();

@@ -57,7 +57,7 @@ impl Filter {
         };
         match cursor.peek() {
             None => Ok(Filter(node)),
-            Some(_) => Err(cursor.error("the filter has ended here")),
+            Some(_) => Err(cursor.error("text after the end of the filter")),
         }
     }
 
@@ -138,16 +138,16 @@ impl Node {
 /// A filter in parentheses.
 fn filter(cursor: &mut Cursor<'_>, depth: usize) -> Result<Node, TemplateError> {
     if !cursor.take('(') {
-        return Err(cursor.error("( is wanted"));
+        return Err(cursor.error("expected ("));
     }
     let node = component(cursor, depth)?;
-    if cursor.take(')') { Ok(node) } else { Err(cursor.error(") is wanted")) }
+    if cursor.take(')') { Ok(node) } else { Err(cursor.error("expected )")) }
 }
 
 /// What stands between parentheses.
 fn component(cursor: &mut Cursor<'_>, depth: usize) -> Result<Node, TemplateError> {
     if depth >= DEPTH_MAX {
-        return Err(cursor.error(format!("more than {DEPTH_MAX} filters within each other")));
+        return Err(cursor.error(format!("more than {DEPTH_MAX} nested filters")));
     }
     match cursor.peek() {
         Some('&') => Ok(Node::And(list(cursor, depth)?)),
@@ -183,15 +183,15 @@ fn item(cursor: &mut Cursor<'_>) -> Result<Node, TemplateError> {
         Some('>') => AT_LEAST,
         Some('<') => AT_MOST,
         Some('~') => ABOUT,
-        _ => return Err(cursor.error("=, >=, <=, ~= or := is wanted")),
+        _ => return Err(cursor.error("expected =, >=, <=, ~= or :=")),
     };
     cursor.next();
     if !cursor.take('=') {
-        return Err(cursor.error("= is wanted"));
+        return Err(cursor.error("expected ="));
     }
     let (value, star) = value(cursor)?;
     if star {
-        Err(cursor.error("* has no meaning here; as a character it is \\2a"))
+        Err(cursor.error("* is not allowed here; write the character as \\2a"))
     } else {
         Ok(Node::Compare(tag, attribute, value))
     }
@@ -215,7 +215,7 @@ fn equal(cursor: &mut Cursor<'_>, attribute: String) -> Result<Node, TemplateErr
         return Ok(Node::Present(attribute));
     }
     if pieces.iter().any(Template::is_empty) {
-        return Err(cursor.error("** is no filter"));
+        return Err(cursor.error("** is not allowed"));
     }
     Ok(Node::Substrings(attribute, first, pieces, last))
 }
@@ -228,7 +228,7 @@ fn matching(cursor: &mut Cursor<'_>, left: Option<String>) -> Result<Node, Templ
         if cursor.take('=') {
             let (value, star) = value(cursor)?;
             if star {
-                return Err(cursor.error("* has no meaning here; as a character it is \\2a"));
+                return Err(cursor.error("* is not allowed here; write the character as \\2a"));
             }
             if left.is_none() && rule.is_none() {
                 return Err(cursor.error("neither an attribute nor a matching rule"));
@@ -245,7 +245,7 @@ fn matching(cursor: &mut Cursor<'_>, left: Option<String>) -> Result<Node, Templ
             rule = Some(name);
         }
     }
-    Err(cursor.error(":= is wanted"))
+    Err(cursor.error("expected :="))
 }
 
 /// A value up to `)`, `*` or the end, and whether it was `*`, which is not read.
@@ -255,8 +255,8 @@ fn value(cursor: &mut Cursor<'_>) -> Result<(Template, bool), TemplateError> {
         match c {
             ')' => break,
             '*' => return Ok((out, true)),
-            '(' => return Err(cursor.error("( in a value is written \\28")),
-            '\0' => return Err(cursor.error("NUL in a value is written \\00")),
+            '(' => return Err(cursor.error("write ( in a value as \\28")),
+            '\0' => return Err(cursor.error("write NUL in a value as \\00")),
             '\\' => {
                 cursor.next();
                 out.push_byte(cursor.hex()?);

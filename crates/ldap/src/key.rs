@@ -205,7 +205,7 @@ impl<'a> Cursor<'a> {
 
     /// What stands after `%`, which was read.
     pub(crate) fn placeholder(&mut self, into: &mut Template) -> Result<(), TemplateError> {
-        let error = self.error("after % comes s, u, d, a digit from 1 to 9, or %");
+        let error = self.error("after % use s, u, d, a digit from 1 to 9, or %");
         match self.next() {
             Some('%') => into.push_byte(b'%'),
             letter => {
@@ -218,7 +218,7 @@ impl<'a> Cursor<'a> {
 
     /// Two hexadecimal digits.
     pub(crate) fn hex(&mut self) -> Result<u8, TemplateError> {
-        let error = self.error("after \\ come two hexadecimal digits");
+        let error = self.error("after \\ write two hexadecimal digits");
         let mut digit = || self.next().and_then(|c| c.to_digit(16));
         let byte = match (digit(), digit()) {
             (Some(high), Some(low)) => u8::try_from(high * 16 + low).ok(),
@@ -230,7 +230,7 @@ impl<'a> Cursor<'a> {
 
 /// Reads the name of an attribute with its options, or of a matching rule (RFC 4512 §1.4, §2.5).
 pub(crate) fn attribute(cursor: &mut Cursor<'_>) -> Result<String, TemplateError> {
-    let error = cursor.error("the name of an attribute is wanted");
+    let error = cursor.error("expected an attribute name");
     let mut name = String::new();
     while let Some(c) = cursor.peek().filter(|c| c.is_ascii_alphanumeric() || "-.;".contains(*c)) {
         name.push(c);

@@ -60,11 +60,11 @@ impl Response {
         let mut outer = BerReader::new(bytes);
         let mut message = BerReader::new(outer.expect(SEQUENCE)?);
         if !outer.is_empty() {
-            return Err(Malformed("a message has another length than it says"));
+            return Err(Malformed("wrong message length"));
         }
         let id = message.number(INTEGER)?;
         if id < 0 {
-            return Err(Malformed("a message's number is negative"));
+            return Err(Malformed("negative message id"));
         }
         let (tag, body) = message.element()?;
         let mut body = BerReader::new(body);

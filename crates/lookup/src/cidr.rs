@@ -91,10 +91,10 @@ fn read_rule(text: &[u8], judge: Judge<'_>) -> Result<(Network, Box<str>), RuleE
     let from = skip_space(text, start + len);
     let answer = text.get(from..).unwrap_or_default();
     if answer.is_empty() {
-        return Err((text.len(), "the network has no answer".to_owned()));
+        return Err((text.len(), "the network has no value".to_owned()));
     }
     let answer = std::str::from_utf8(answer)
-        .map_err(|error| (from + error.valid_up_to(), "the answer is not UTF-8".to_owned()))?;
+        .map_err(|error| (from + error.valid_up_to(), "the value is not UTF-8".to_owned()))?;
     judge(&EntryText { key: None, text: answer, goes_on: false }).map_err(|why| (from, why))?;
     Ok((network, answer.into()))
 }
@@ -106,7 +106,7 @@ fn read_network(text: &[u8], from: usize, end: usize) -> Result<Network, RuleErr
     let written = String::from_utf8_lossy(written).into_owned();
     let wrong = |why: String| Err((start, why));
     if written.is_empty() {
-        return wrong("a network is missing".to_owned());
+        return wrong("network missing".to_owned());
     }
     let unbracketed = match written.strip_prefix('[') {
         None => written.clone(),
@@ -114,7 +114,7 @@ fn read_network(text: &[u8], from: usize, end: usize) -> Result<Network, RuleErr
             Some((inside, behind)) if behind.is_empty() || behind.starts_with('/') => {
                 format!("{inside}{behind}")
             }
-            Some(_) => return wrong(format!("\"{written}\" goes on behind its bracket")),
+            Some(_) => return wrong(format!("\"{written}\" continues after its bracket")),
             None => return wrong(format!("the bracket of \"{written}\" is not closed")),
         },
     };
@@ -123,19 +123,19 @@ fn read_network(text: &[u8], from: usize, end: usize) -> Result<Network, RuleErr
         None => (&*unbracketed, None),
     };
     let Ok(address) = address.parse::<IpAddr>() else {
-        return wrong(format!("\"{written}\" is not a network such as 192.0.2.0/24"));
+        return wrong(format!("\"{written}\" is not a network; write, for example, 192.0.2.0/24"));
     };
     let bits_max = if address.is_ipv4() { 32 } else { 128 };
     let bits = match bits {
         None => bits_max,
         Some(bits) => match read_bits(bits) {
             Some(bits) if bits <= bits_max => bits,
-            _ => return wrong(format!("\"{written}\": up to {bits_max} bits are possible")),
+            _ => return wrong(format!("\"{written}\": at most {bits_max} bits")),
         },
     };
     let network = Network { address, bits, is_negated };
     if network.has_host_bits() {
-        return wrong(format!("\"{written}\" has bits set beyond the first {bits}"));
+        return wrong(format!("\"{written}\" has bits set after the first {bits}"));
     }
     Ok(network)
 }
@@ -162,19 +162,19 @@ mod tests {
         assert_eq!(
             told,
             [
-                "1:1: a rule begins at the start of a line",
-                "2:9: the network has no answer",
-                "4:1: \"10.1.2.3/24\" has bits set beyond the first 24",
-                "5:2: \"10.0.0.0/33\": up to 32 bits are possible",
+                "1:1: a rule must begin at the start of a line",
+                "2:9: the network has no value",
+                "4:1: \"10.1.2.3/24\" has bits set after the first 24",
+                "5:2: \"10.0.0.0/33\": at most 32 bits",
                 "6:1: the bracket of \"[::1\" is not closed",
-                "7:1: \"[::1]2\" goes on behind its bracket",
-                "8:4: \"10.0.0.0/8 x\": up to 32 bits are possible",
-                "10:1: there is no `if` that this `endif` could end",
-                "11:1: \"name\" is not a network such as 192.0.2.0/24",
-                "13:4: the answer is not UTF-8",
-                "15:7: nothing may stand behind `endif`",
-                "16:1: this `if` has no `endif`",
-                "17:2: a network is missing",
+                "7:1: \"[::1]2\" continues after its bracket",
+                "8:4: \"10.0.0.0/8 x\": at most 32 bits",
+                "10:1: `endif` without `if`",
+                "11:1: \"name\" is not a network; write, for example, 192.0.2.0/24",
+                "13:4: the value is not UTF-8",
+                "15:7: no text is allowed after `endif`",
+                "16:1: `if` without `endif`",
+                "17:2: network missing",
             ]
         );
     }

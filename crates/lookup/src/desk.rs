@@ -150,7 +150,7 @@ impl Coalescer {
             return Err(trouble);
         }
         if self.tickets.len() >= self.limits.waiting_max {
-            let text = format!("{} questions wait for the table already", self.tickets.len());
+            let text = format!("{} lookups already wait for the table", self.tickets.len());
             let busy = LookupError::new(LookupErrorKind::Busy, text);
             let Some(last) = self.holders.gives_way_to(asker) else { return Err(busy) };
             self.answer_alone(last, busy);
@@ -265,7 +265,7 @@ impl Coalescer {
     pub fn handle_silence(&mut self, now: Mono, id: RequestId) {
         let Some(request) = self.requests.remove(&id) else { return };
         let seconds = self.limits.timeout.as_secs_f32();
-        let text = format!("the server gave no answer in {seconds} s");
+        let text = format!("no reply from the server in {seconds} s");
         self.finish_alike(now, request, &LookupError::new(LookupErrorKind::Timeout, text));
     }
 

@@ -100,7 +100,7 @@ impl Doubt {
         }
         let count = self.found.len();
         let text =
-            format!("{count} keys that it found within a minute are gone, and nothing is found");
+            format!("{count} keys found within the last minute are gone, and no key is found");
         Err(LookupError::new(LookupErrorKind::Wrong, text))
     }
 

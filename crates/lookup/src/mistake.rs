@@ -48,7 +48,7 @@ impl Mistakes {
         let Mistakes { mut list, beyond } = self;
         list.sort_by_key(|mistake| (mistake.line, mistake.column));
         if let (Some(last), 1..) = (list.last(), beyond) {
-            let text = format!("{beyond} more mistakes are not listed").into();
+            let text = format!("{beyond} more errors not listed").into();
             list.push(TableFileError { line: last.line, column: last.column, text });
         }
         list
@@ -57,7 +57,7 @@ impl Mistakes {
 
 /// The one mistake of a file that is too large to be read.
 pub(crate) fn too_large(bytes: usize, bytes_max: usize) -> Vec<TableFileError> {
-    let text = format!("{bytes} bytes are too many for a file of this kind: {bytes_max} at most");
+    let text = format!("{bytes} bytes are too many: at most {bytes_max}");
     vec![TableFileError { line: 1, column: 1, text: text.into() }]
 }
 
@@ -75,6 +75,6 @@ mod tests {
         assert_eq!(list(100).len(), MISTAKES_MAX);
         let more = list(103);
         assert_eq!(more.len(), MISTAKES_MAX + 1);
-        assert_eq!(more[100].to_string(), "100:1: 3 more mistakes are not listed");
+        assert_eq!(more[100].to_string(), "100:1: 3 more errors not listed");
     }
 }

@@ -72,7 +72,7 @@ impl<T, A> Builder<T, A> {
         let text = trim_end(&line.text);
         let wrong = match keyword(text) {
             _ if line.continues_nothing() => {
-                Some((0, "a rule begins at the start of a line".to_owned()))
+                Some((0, "a rule must begin at the start of a line".to_owned()))
             }
             // An invalid `if` counts as open, so that its `endif` is not reported as a second error.
             Keyword::If(from) => {
@@ -92,14 +92,14 @@ impl<T, A> Builder<T, A> {
 
     fn close(&mut self, text: &[u8], from: usize) -> Result<(), RuleError> {
         let Some((index, _)) = self.open.pop() else {
-            return Err((0, "there is no `if` that this `endif` could end".to_owned()));
+            return Err((0, "`endif` without `if`".to_owned()));
         };
         let end = self.steps.len();
         if let Some(RuleStep::If { after, .. }) = self.steps.get_mut(index) {
             *after = end;
         }
         if from < text.len() {
-            return Err((from, "nothing may stand behind `endif`".to_owned()));
+            return Err((from, "no text is allowed after `endif`".to_owned()));
         }
         Ok(())
     }
@@ -117,7 +117,7 @@ impl<T, A> Builder<T, A> {
     /// The rules, or all mistakes.
     pub(crate) fn finish(mut self) -> Result<Rules<T, A>, Vec<super::TableFileError>> {
         for (_, place) in self.open {
-            self.mistakes.push(place, "this `if` has no `endif`");
+            self.mistakes.push(place, "`if` without `endif`");
         }
         if self.mistakes.is_empty() {
             Ok(Rules { steps: self.steps })

@@ -28,9 +28,9 @@ impl Template {
     ) -> Result<Template, RuleError> {
         let written = line.get(from..).unwrap_or_default();
         let text = std::str::from_utf8(written)
-            .map_err(|error| (from + error.valid_up_to(), "the answer is not UTF-8".to_owned()))?;
+            .map_err(|error| (from + error.valid_up_to(), "the value is not UTF-8".to_owned()))?;
         if text.is_empty() {
-            return Err((line.len(), "the pattern has no answer".to_owned()));
+            return Err((line.len(), "the pattern has no value".to_owned()));
         }
         let (mut parts, mut fixed) = (Vec::new(), String::new());
         let mut rest = text;
@@ -80,29 +80,25 @@ fn name(text: &str) -> Result<(&str, &str), &'static str> {
         _ => {
             let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
             let name = text.split_at(text.find(|c| !is_name(c)).unwrap_or(text.len()));
-            return if name.0.is_empty() {
-                Err("a dollar alone: write it as `$$`")
-            } else {
-                Ok(name)
-            };
+            return if name.0.is_empty() { Err("a single `$`: write `$$`") } else { Ok(name) };
         }
     };
     let inside = text.get(1..).unwrap_or_default();
-    inside.split_once(closing).ok_or("the bracket behind this dollar is not closed")
+    inside.split_once(closing).ok_or("the bracket after `$` is not closed")
 }
 
 /// The group number of a name.
 fn group(name: &str, groups: Option<usize>) -> Result<usize, String> {
     if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_digit()) {
-        let help = "write `${1}` where letters or digits follow, and `$$` for a dollar";
-        return Err(format!("\"{name}\" is not the number of a group; {help}"));
+        let help = "write `${1}` before letters or digits, and `$$` for a dollar sign";
+        return Err(format!("\"{name}\" is not a group number; {help}"));
     }
     let Some(groups) = groups else {
-        return Err("a negated pattern matches nothing that could be put here".to_owned());
+        return Err("a negated pattern has no groups".to_owned());
     };
     match name.parse() {
         Ok(number) if (1..=groups).contains(&number) => Ok(number),
-        _ => Err(format!("there is no group {name}: the pattern has {groups}")),
+        _ => Err(format!("no group {name}: the pattern has {groups}")),
     }
 }
 

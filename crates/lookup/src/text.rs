@@ -71,7 +71,7 @@ impl TextTable {
                     }
                 }
                 Err((offset, text)) => {
-                    warnings.push(line.place(offset), format!("{text}; the line is left out"));
+                    warnings.push(line.place(offset), format!("{text}; the line is ignored"));
                 }
             }
         }
@@ -95,7 +95,7 @@ impl TextTable {
             warnings.push(line.place(key.len() - 1), text);
         }
         if !self.insert(&fold(key), value) {
-            return Err((0, format!("\"{key}\" has a value already")));
+            return Err((0, format!("\"{key}\" already has a value")));
         }
         let behind = line.text.iter().skip(key.len());
         let offset = key.len() + behind.take_while(|byte| is_space(**byte)).count();
@@ -165,10 +165,10 @@ impl TextTable {
 /// Returns the byte of the line and the error as half a sentence.
 pub fn pair(line: &[u8]) -> Result<(&str, &str), (usize, String)> {
     if line.first().is_some_and(|byte| is_space(*byte)) {
-        return Err((0, "it begins with white space, and continues no other".to_owned()));
+        return Err((0, "it begins with white space, but continues no line".to_owned()));
     }
-    let text = std::str::from_utf8(line)
-        .map_err(|error| (error.valid_up_to(), "this is not UTF-8".to_owned()))?;
+    let text =
+        std::str::from_utf8(line).map_err(|error| (error.valid_up_to(), "not UTF-8".to_owned()))?;
     if let Some(offset) = text.find('\0') {
         return Err((offset, "a NUL".to_owned()));
     }
@@ -211,7 +211,7 @@ fn key_end(text: &str) -> Result<usize, (usize, String)> {
         }
     }
     match quote {
-        Some(at) => Err((at, "this quote is not closed".to_owned())),
+        Some(at) => Err((at, "quote not closed".to_owned())),
         None => Ok(trim_end(text.as_bytes()).len()),
     }
 }
@@ -270,13 +270,13 @@ mod tests {
         assert_eq!(
             told,
             [
-                "1:1: it begins with white space, and continues no other; the line is left out",
-                "4:2: \"b\" has no value; the line is left out",
-                "6:1: \"a\" has a value already; the line is left out",
+                "1:1: it begins with white space, but continues no line; the line is ignored",
+                "4:2: \"b\" has no value; the line is ignored",
+                "6:1: \"a\" already has a value; the line is ignored",
                 "7:2: the colon is part of the key: this is not the syntax of aliases",
-                "8:2: this quote is not closed; the line is left out",
-                "9:3: this is not UTF-8; the line is left out",
-                "10:3: a NUL; the line is left out",
+                "8:2: quote not closed; the line is ignored",
+                "9:3: not UTF-8; the line is ignored",
+                "10:3: a NUL; the line is ignored",
             ]
         );
     }
@@ -287,10 +287,7 @@ mod tests {
         assert!(TextTable::read_within(content, content.len(), &table::any).is_ok());
         let mistakes =
             TextTable::read_within(content, content.len() - 1, &table::any).expect_err("too large");
-        assert_eq!(
-            mistakes[0].to_string(),
-            "1:1: 10 bytes are too many for a file of this kind: 9 at most"
-        );
+        assert_eq!(mistakes[0].to_string(), "1:1: 10 bytes are too many: at most 9");
     }
 
     #[test]

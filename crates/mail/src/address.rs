@@ -299,7 +299,7 @@ fn source_route_end(text: &str) -> Result<usize, AddressError> {
         if !text.contains(',') {
             return Err(AddressError::new("empty local part", 0));
         }
-        return Err(AddressError::new("source route without a mailbox", text.len()));
+        return Err(AddressError::new("source route without an address", text.len()));
     };
     let mut offset = 0;
     for hop in text[..end].split(',') {
@@ -352,7 +352,7 @@ fn quoted_end(text: &[u8]) -> Result<usize, AddressError> {
             // quoted-pairSMTP = %d92 %d32-126
             b'\\' => match text.get(i + 1) {
                 Some(b' '..=b'~') => i += 1,
-                _ => return Err(AddressError::new("bad escape in quoted local part", i)),
+                _ => return Err(AddressError::new("invalid escape in quoted local part", i)),
             },
             0..=0x1f | 0x7f => return Err(AddressError::new("control character", i)),
             _ if is_c1_control(text, i) => return Err(AddressError::new("control character", i)),
@@ -360,7 +360,7 @@ fn quoted_end(text: &[u8]) -> Result<usize, AddressError> {
         }
         i += 1;
     }
-    Err(AddressError::new("quote is not closed", text.len()))
+    Err(AddressError::new("quoted string is not closed", text.len()))
 }
 
 /// U+0080 to U+009F, in UTF-8 C2 80 to C2 9F.
@@ -460,18 +460,18 @@ fn check_literal(text: &str) -> Result<(), AddressError> {
     }
     // By its form its first group is an unregistered tag (RFC 5321 §4.1.3).
     if parse_ipv6(inner).is_some() {
-        return Err(AddressError::new("an IPv6 address needs IPv6: before it", 1));
+        return Err(AddressError::new("IPv6 address literal must begin with IPv6:", 1));
     }
     // Standardized-tag = Ldh-str, which may begin with a hyphen but not end with one.
     let is_ldh = tag.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     if !is_ldh || tag.is_empty() || tag.ends_with('-') {
-        return Err(AddressError::new("bad tag in address literal", 1));
+        return Err(AddressError::new("unknown tag in address literal", 1));
     }
     // dcontent = %d33-90 / %d94-126
     let bad = content.bytes().position(|b| !matches!(b, 33..=90 | 94..=126));
     match bad {
         Some(i) => {
-            Err(AddressError::new("character not allowed in address literal", tag.len() + 2 + i))
+            Err(AddressError::new("character not allowed in an address literal", tag.len() + 2 + i))
         }
         None if content.is_empty() => Err(AddressError::new("empty address literal", 1)),
         None => Ok(()),

@@ -79,10 +79,10 @@ impl Change {
 }
 
 /// A filter refuses, and says no more than that.
-pub const REJECTED: Refusal = Refusal::permanent((7, 1), "Refused by a filter");
+pub const REJECTED: Refusal = Refusal::permanent((7, 1), "Rejected by a mail filter");
 /// The same for now.
 const DEFERRED: Refusal =
-    Refusal::transient((7, 1), "Put off by a filter; try again later").with_code(451);
+    Refusal::transient((7, 1), "Deferred by a mail filter; try again later").with_code(451);
 
 impl Answer {
     /// Reads an answer to somebody with whom this was agreed.
@@ -93,7 +93,7 @@ impl Answer {
         if let Some(needed) = action_of(command) {
             if !agreed.may(needed) {
                 let what = char::from(command);
-                return Err(Fault(format!("a change that was not negotiated: {what:?}").into()));
+                return Err(Fault(format!("modification not negotiated: {what:?}").into()));
             }
             return read_change(command, data).map(Answer::Change);
         }
@@ -109,9 +109,7 @@ impl Answer {
             // The connection of the client is to be closed, with 421 or as if it had failed.
             b'4' | b'f' => FilterDecision::Refuse(DEFERRED.closing()),
             other => {
-                return Err(Fault(
-                    format!("an answer that is not known: {:?}", char::from(other)).into(),
-                ));
+                return Err(Fault(format!("unknown reply {:?}", char::from(other)).into()));
             }
         };
         Data(data).end()?;
@@ -178,7 +176,7 @@ fn name(data: &mut Data<'_>) -> Result<Vec<u8>, Fault> {
     let name = data.text()?;
     let is_name = |byte: &u8| byte.is_ascii_graphic() && *byte != b':';
     if name.is_empty() || !name.iter().all(is_name) {
-        return Err(Fault::new("a field without a proper name"));
+        return Err(Fault::new("invalid field name"));
     }
     Ok(name.to_vec())
 }
@@ -190,7 +188,7 @@ fn chosen_reply(data: &[u8]) -> Result<Refusal, Fault> {
     let text = data.text()?;
     data.end()?;
     let text = String::from_utf8_lossy(text).replace("%%", "%");
-    let bad = || Fault::new("a reply that is none");
+    let bad = || Fault::new("invalid SMTP reply");
     let (code, _) = text.split_at_checked(3).ok_or_else(bad)?;
     let class = match code.as_bytes() {
         [b'4', b'0'..=b'5', b'0'..=b'9'] => RefusalClass::Transient,

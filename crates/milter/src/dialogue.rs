@@ -44,7 +44,7 @@ impl Dialogue {
     pub fn poll_agreed(&mut self) -> Result<bool, Fault> {
         let Some((command, data)) = self.take()? else { return Ok(false) };
         if command != NEGOTIATE {
-            return Err(Fault::new("it does not negotiate"));
+            return Err(Fault::new("option negotiation failed"));
         }
         self.agreed = Some(Agreed::read(&data)?);
         self.nothing_more()?;
@@ -79,7 +79,7 @@ impl Dialogue {
     pub fn poll_answer(&mut self) -> Result<Option<Answer>, Fault> {
         let Some((command, data)) = self.take()? else { return Ok(None) };
         let (Some(moment), Some(agreed)) = (self.due, &self.agreed) else {
-            return Err(Fault::new("an answer to nothing"));
+            return Err(Fault::new("unsolicited reply"));
         };
         let answer = Answer::read(command, &data, agreed)?;
         let is_fitting = match &answer {
@@ -92,9 +92,7 @@ impl Dialogue {
             Answer::Verdict(_) => true,
         };
         if !is_fitting {
-            return Err(Fault(
-                format!("{:?} at a time when it is none", char::from(command)).into(),
-            ));
+            return Err(Fault(format!("{:?} out of sequence", char::from(command)).into()));
         }
         if matches!(answer, Answer::Verdict(_)) {
             self.due = None;
@@ -117,7 +115,7 @@ impl Dialogue {
     fn nothing_more(&self) -> Result<(), Fault> {
         match self.unread.is_empty() {
             true => Ok(()),
-            false => Err(Fault::new("more than it was asked")),
+            false => Err(Fault::new("more replies than expected")),
         }
     }
 }

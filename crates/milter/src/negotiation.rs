@@ -78,20 +78,20 @@ impl Agreed {
         let mut data = Data(data);
         let (version, actions, protocol) = (data.number()?, data.number()?, data.number()?);
         if !(VERSION_MIN..=VERSION).contains(&version) {
-            return Err(Fault(format!("it speaks version {version} of the protocol").into()));
+            return Err(Fault(format!("unsupported protocol version {version}").into()));
         }
         if actions & !action::ALL != 0 {
-            return Err(Fault(format!("it wants actions {actions:#x}").into()));
+            return Err(Fault(format!("unsupported actions {actions:#x}").into()));
         }
         if protocol & !protocol_bits() != 0 {
-            return Err(Fault(format!("it wants protocol bits {protocol:#x}").into()));
+            return Err(Fault(format!("unsupported protocol bits {protocol:#x}").into()));
         }
         let mut macros = BTreeMap::new();
         while !data.0.is_empty() {
             let (moment, names) = (data.number()?, data.text()?);
             let moment = MilterEvent::with_macros(moment)
                 .filter(|_| actions & action::NAME_MACROS != 0)
-                .ok_or(Fault::new("it names macros that it can't have"))?;
+                .ok_or(Fault::new("unavailable macros requested"))?;
             macros.insert(moment, String::from_utf8_lossy(names).into_owned());
         }
         Ok(Agreed { actions, protocol, macros })

@@ -70,7 +70,7 @@ impl<'a> Data<'a> {
     /// The next number.
     pub(crate) fn number(&mut self) -> Result<u32, Fault> {
         let (number, rest) =
-            self.0.split_first_chunk::<4>().ok_or(Fault::new("a packet that is cut off"))?;
+            self.0.split_first_chunk::<4>().ok_or(Fault::new("truncated packet"))?;
         self.0 = rest;
         Ok(u32::from_be_bytes(*number))
     }
@@ -78,7 +78,7 @@ impl<'a> Data<'a> {
     /// The next text, which a NUL ends.
     pub(crate) fn text(&mut self) -> Result<&'a [u8], Fault> {
         let end = self.0.iter().position(|byte| *byte == 0);
-        let end = end.ok_or(Fault::new("a text without an end"))?;
+        let end = end.ok_or(Fault::new("unterminated text"))?;
         let (text, rest) = self.0.split_at(end);
         self.0 = rest.get(1..).unwrap_or_default();
         Ok(text)
@@ -93,7 +93,7 @@ impl<'a> Data<'a> {
     pub(crate) fn end(self) -> Result<(), Fault> {
         match self.0 {
             [] => Ok(()),
-            _ => Err(Fault::new("more in a packet than belongs there")),
+            _ => Err(Fault::new("trailing data in a packet")),
         }
     }
 }

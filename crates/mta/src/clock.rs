@@ -48,8 +48,8 @@ impl ClockDoubt {
         self.is_doubted().then(|| {
             format!(
                 "the clock is {days}d {hours}h {way} the newest record of the spool ({newest}): \
-                 no mail is given up for its age until it comes right, or until `postrider queue \
-                 trust-clock` says that it is"
+                 no mail expires until the clock is corrected or confirmed with `postrider queue \
+                 trust-clock`"
             )
         })
     }

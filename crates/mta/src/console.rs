@@ -42,7 +42,7 @@ impl std::str::FromStr for Level {
         [Level::Error, Level::Warn, Level::Info, Level::Debug, Level::Trace]
             .into_iter()
             .find(|level| level.as_str() == text)
-            .ok_or_else(|| format!("no such level: {text} (error, warn, info, debug, trace)"))
+            .ok_or_else(|| format!("unknown level {text}: error, warn, info, debug or trace"))
     }
 }
 

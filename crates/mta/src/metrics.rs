@@ -283,152 +283,167 @@ metric_set! {
     Metrics:
 
     sessions: Counter = "sessions" {} "Client sessions accepted.";
-    sessions_displaced: Counter = "sessions_displaced" {} "Client sessions that were ended with 421 because the server was full and others came who hold less.";
-    sessions_refused: Counter = "sessions_refused" {} "Client connections turned away with 421 because of a limit.";
-    logins: Counter = "logins" {} "Logins of clients.";
-    login_failures: Counter = "login_failures" {} "Logins that failed: a wrong password, an unknown user, a proof that is none.";
-    logins_deferred: Counter = "logins_deferred" {} "Logins put off with 421 or 454: a limit, a table or server without an answer, too many passwords to hash.";
-    password_checks: Grid<Lane, Histogram<CommitBounds>> = "password_check" {} "From a login whose password is to be checked to the verdict, or until it is put off, by lane: clients that were this user lately, strangers, those who failed lately.";
-    password_checks_refused: Grid<Lane> = "password_checks_refused" {} "Logins put off with 454 because too many passwords wait to be checked in their lane, or this one has waited too long.";
-    early_talkers: Counter = "early_talkers" {} "Clients that were refused because they spoke before they were greeted.";
-    proxy_headers_refused: Counter = "proxy_headers_refused" {} "Connections of proxies that were closed because their PROXY header was none, or took too long.";
+    sessions_displaced: Counter = "sessions_displaced" {} "Client sessions closed with 421 in favour of clients that hold fewer sessions.";
+    sessions_refused: Counter = "sessions_refused" {} "Client connections rejected with 421 because of a limit.";
+    logins: Counter = "logins" {} "Successful logins of clients.";
+    login_failures: Counter = "login_failures" {} "Failed logins: wrong password, unknown user or invalid proof.";
+    logins_deferred: Counter = "logins_deferred" {} "Logins deferred with 421 or 454: limit \
+     reached, no answer from the table or server, or too many passwords to hash.";
+    password_checks: Grid<Lane, Histogram<CommitBounds>> = "password_check" {} "Time from a login \
+     to the verdict on its password or its deferral, by lane: clients recently authenticated as \
+     this user, unknown clients, clients with recent failures.";
+    password_checks_refused: Grid<Lane> = "password_checks_refused" {} "Logins deferred with 454 \
+     because too many passwords wait in their lane, or this one waited too long.";
+    early_talkers: Counter = "early_talkers" {} "Clients rejected because they sent data before the greeting.";
+    proxy_headers_refused: Counter = "proxy_headers_refused" {} "Proxy connections closed: invalid PROXY header or timeout.";
     sessions_open: Gauge = "sessions_open" {} "Client sessions open now.";
-    tls_handshakes: Counter = "tls_handshakes" {} "TLS handshakes of clients that were done.";
-    tls_handshakes_failed: Counter = "tls_handshakes_failed" {} "TLS handshakes of clients that failed, or took too long.";
-    tls_connections: Counter = "tls_connections" {} "Connections to next hops that were encrypted.";
-    tls_connections_failed: Counter = "tls_connections_failed" {} "Connections to next hops whose TLS handshake failed.";
-    tls_policy_connections: Grid<TlsPolicy> = "tls_policy_connections" {} "Connections to next hops that were encrypted as TLSA records or the domain say, by policy.";
-    tls_policy_failures: Grid<TlsPolicy> = "tls_policy_failures" {} "Times that a host was left out because it was not as TLSA records or the domain say, or there was no answer about that, by policy.";
-    require_tls_failures: Grid<RequireTlsLack> = "require_tls_failures" {} "Recipients of messages with REQUIRETLS that were returned, by what their next hop lacks: encryption by an authenticated host (5.7.10), or REQUIRETLS (5.7.30).";
-    messages_received: Counter = "messages_received" {} "Messages accepted with 250, notifications of our own not counted.";
+    tls_handshakes: Counter = "tls_handshakes" {} "Completed TLS handshakes of clients.";
+    tls_handshakes_failed: Counter = "tls_handshakes_failed" {} "TLS handshakes of clients that failed or timed out.";
+    tls_connections: Counter = "tls_connections" {} "Encrypted connections to next hops.";
+    tls_connections_failed: Counter = "tls_connections_failed" {} "Connections to next hops with a failed TLS handshake.";
+    tls_policy_connections: Grid<TlsPolicy> = "tls_policy_connections" {} "Connections to next \
+     hops encrypted as required by TLSA records or the domain's policy, by policy.";
+    tls_policy_failures: Grid<TlsPolicy> = "tls_policy_failures" {} "Hosts skipped because TLSA \
+     records or the domain's policy did not match, or their lookup failed, by policy.";
+    require_tls_failures: Grid<RequireTlsLack> = "require_tls_failures" {} "Recipients of \
+     messages with REQUIRETLS that were bounced, by missing feature of the next hop: encryption \
+     by an authenticated host (5.7.10), or REQUIRETLS (5.7.30).";
+    messages_received: Counter = "messages_received" {} "Messages accepted with 250, without local DSNs.";
     recipients_received: Counter = "recipients_received" {} "Recipients of accepted messages.";
     bytes_received: Counter = "bytes_received" {} "Content bytes of accepted messages.";
-    refused: Grid<RefusalReason> = "refused" {} "Refusals at intake, by their reason.";
-    checked_iprev: Grid<iprev::IprevResult> = "checked" {check = "iprev"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_spf: Grid<spf::SpfResult> = "checked" {check = "spf"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dkim: Grid<dkim::DkimResult> = "checked" {check = "dkim"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dmarc: Grid<dmarc::DmarcResult> = "checked" {check = "dmarc"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_arc: Grid<arc::ArcResult> = "checked" {check = "arc"} "Messages from strangers whose sender was checked, by check and verdict.";
-    checked_dnsbl: Grid<dnsbl::DnsblResult> = "checked" {check = "dnsbl"} "Messages from strangers whose sender was checked, by check and verdict.";
-    strangers_refused: Grid<StrangersCheck> = "strangers_refused" {} "Recipients of strangers that were refused before their message, by check.";
-    greylist: Grid<greylist::GreylistResult> = "greylist" {} "Recipients of strangers that greylisting was asked about, by what it knew: a new one, one that came again too early, one that came again, one that had, a client that often has.";
-    sealed: Grid<SealedChain> = "sealed" {} "Messages that got an ARC seal, by what it says of the chain before it.";
-    signatures: Grid<Algorithm> = "signatures" {} "DKIM signatures that were made, by algorithm.";
-    unsigned: Grid<UnsignedReason> = "unsigned" {} "Messages that were to be signed and were not: not one author, or no signer for it.";
-    signing_failures: Counter = "signing_failures" {} "Messages that could not be signed for want of a key, and were put off with 451.";
-    tenant_queue_full: Counter = "tenant_queue_full_refusals" {} "Messages answered with 452 because their tenant had as many recipients queued as it may.";
-    held_refused: Counter = "held_full_refusals" {} "Messages answered with 451 because checks hold as many as they may, of all clients or of one.";
-    holds_ended: Grid<HoldEnd> = "holds_ended" {} "Messages that checks held and nobody released within hold_for, by outcome.";
-    held_by_checks: Gauge = "held_by_checks_recipients" {} "Recipients of messages that checks hold now.";
-    held_by_checks_max: Gauge = "held_by_checks_recipients_max" {} "Recipients of messages that checks may hold.";
-    queue_full: Counter = "queue_full_refusals" {} "Transactions answered with 452 because the queue had no slots left.";
-    commit_refused: Counter = "commit_refusals" {} "Messages answered with 451 or 452 because the spool could not take them.";
-    content_waits: Counter = "body_memory_waits" {} "Times a session waited for body memory.";
-    spilled: Counter = "body_spills" {} "Bodies that went to a blob because there was no memory for them.";
-    body_memory_bytes: Gauge = "body_memory_bytes" {} "Memory taken by message bodies now.";
-    recipients_done: Grid<RecipientOutcome> = "recipients_done" {} "Recipients done with, by outcome.";
-    deferrals: Counter = "deferrals" {} "Attempts that failed and will be repeated, per recipient.";
-    dsns: Grid<DsnAction> = "dsns" {} "Notifications queued, by what they say.";
-    milter_failures: Counter = "milter_failures" {} "Times a milter could not be reached, said nothing in time, or what the protocol does not have.";
-    milter_refusals: Counter = "milter_refusals" {} "Sessions, senders, recipients and messages that milters refused or put off.";
-    milter_rewrites: Counter = "milter_rewrites" {} "Messages that were stored with another header or body than they came with, because milters changed it.";
-    milter_discards: Counter = "milter_discards" {} "Messages of which nothing was kept, because milters wanted it so.";
-    dsns_suppressed: Counter = "dsns_suppressed" {} "Notifications that were due and not made, because reports are off, their sender had enough of them in the hour, or an operator said so.";
-    connections_opened: Counter = "connections_opened" {} "Connections to next hops that got through to a greeting.";
+    refused: Grid<RefusalReason> = "refused" {} "Rejections and deferrals at intake, by reason.";
+    checked_iprev: Grid<iprev::IprevResult> = "checked" {check = "iprev"} "Messages from unauthenticated clients with a checked sender, by check and verdict.";
+    checked_spf: Grid<spf::SpfResult> = "checked" {check = "spf"} "Messages from unauthenticated clients with a checked sender, by check and verdict.";
+    checked_dkim: Grid<dkim::DkimResult> = "checked" {check = "dkim"} "Messages from unauthenticated clients with a checked sender, by check and verdict.";
+    checked_dmarc: Grid<dmarc::DmarcResult> = "checked" {check = "dmarc"} "Messages from unauthenticated clients with a checked sender, by check and verdict.";
+    checked_arc: Grid<arc::ArcResult> = "checked" {check = "arc"} "Messages from unauthenticated clients with a checked sender, by check and verdict.";
+    checked_dnsbl: Grid<dnsbl::DnsblResult> = "checked" {check = "dnsbl"} "Messages from unauthenticated clients with a checked sender, by check and verdict.";
+    strangers_refused: Grid<StrangersCheck> = "strangers_refused" {} "Recipients of unauthenticated clients rejected before their message, by check.";
+    greylist: Grid<greylist::GreylistResult> = "greylist" {} "Recipients checked by greylisting, \
+     by result: new, retried too early, retried in time, known, known client.";
+    sealed: Grid<SealedChain> = "sealed" {} "Messages sealed by ARC, by the status of the chain before the seal.";
+    signatures: Grid<Algorithm> = "signatures" {} "DKIM signatures, by algorithm.";
+    unsigned: Grid<UnsignedReason> = "unsigned" {} "Messages left unsigned: not exactly one author, or no signer for the author.";
+    signing_failures: Counter = "signing_failures" {} "Messages deferred with 451 because the signing key was unavailable.";
+    tenant_queue_full: Counter = "tenant_queue_full_refusals" {} "Messages deferred with 452 because their tenant reached its limit of queued recipients.";
+    held_refused: Counter = "held_full_refusals" {} "Messages deferred with 451 because the limit \
+     of held mail was reached, for all clients or for one.";
+    holds_ended: Grid<HoldEnd> = "holds_ended" {} "Messages held by checks and not released within hold_for, by outcome.";
+    held_by_checks: Gauge = "held_by_checks_recipients" {} "Recipients of messages now held by checks.";
+    held_by_checks_max: Gauge = "held_by_checks_recipients_max" {} "Maximum number of recipients of messages held by checks.";
+    queue_full: Counter = "queue_full_refusals" {} "Transactions deferred with 452 because the queue was full.";
+    commit_refused: Counter = "commit_refusals" {} "Messages deferred with 451 or 452 because the spool could not store them.";
+    content_waits: Counter = "body_memory_waits" {} "Waits of sessions for body memory.";
+    spilled: Counter = "body_spills" {} "Bodies written to a blob because body memory was exhausted.";
+    body_memory_bytes: Gauge = "body_memory_bytes" {} "Memory now used by message bodies.";
+    recipients_done: Grid<RecipientOutcome> = "recipients_done" {} "Settled recipients, by outcome.";
+    deferrals: Counter = "deferrals" {} "Failed delivery attempts to be repeated, per recipient.";
+    dsns: Grid<DsnAction> = "dsns" {} "DSNs queued, by action.";
+    milter_failures: Counter = "milter_failures" {} "Milter failures: unreachable, timeout or protocol error.";
+    milter_refusals: Counter = "milter_refusals" {} "Sessions, senders, recipients and messages rejected or deferred by milters.";
+    milter_rewrites: Counter = "milter_rewrites" {} "Messages with a header or body changed by milters.";
+    milter_discards: Counter = "milter_discards" {} "Messages discarded by milters.";
+    dsns_suppressed: Counter = "dsns_suppressed" {} "DSNs suppressed: reports are off, the hourly \
+     limit of the sender was reached, or an operator's order.";
+    connections_opened: Counter = "connections_opened" {} "Connections to next hops that reached a greeting.";
     connections_failed: Counter = "connections_failed" {} "Connections to next hops that failed before they could carry mail.";
-    connections_open: Gauge = "connections_open" {} "Connections to next hops open now.";
+    connections_open: Gauge = "connections_open" {} "Open connections to next hops.";
     transactions: Counter = "transactions" {} "Transactions begun with next hops.";
-    doubtful: Counter = "transactions_doubtful" {} "Transactions that broke off after the content was sent: the next hop may have it, and gets it again.";
-    bytes_sent: Counter = "bytes_sent" {} "Content bytes of messages that next hops took.";
+    doubtful: Counter = "transactions_doubtful" {} "Transactions lost after the content was sent; the next hop may have it and gets it again.";
+    bytes_sent: Counter = "bytes_sent" {} "Content bytes of messages accepted by next hops.";
     queue_recipients: Grid<QueueState, Gauge> = "queue_recipients" {} "Queued recipients now, by state.";
-    queue_slots_free: Gauge = "queue_slots_free" {} "Recipients that may still be queued before 452 4.3.1.";
-    unsettled: Gauge = "unsettled_recipients" {} "Recipients done with whose settle record is not on stable storage yet.";
-    connections_waiting: Gauge = "connections_waiting" {} "Connections to next hops that wait in line because as many are open, or wait for a greeting, as the process may have.";
-    suspensions: Counter = "suspensions" {} "Times a next hop, or a domain that can't be looked up, was left alone for a while.";
-    next_hops_suspended: Gauge = "next_hops_suspended" {} "Next hops, and domains that can't be looked up, that are left alone now.";
-    shaping_effects_begun: Grid<Action> = "shaping_effects_begun" {} "Times that a rule of shaping took effect, or did again, by what it does.";
-    shaping_effects: Gauge = "shaping_effects" {} "Effects of rules of shaping that are in force now.";
-    lookups: Counter = "dns_lookups" {} "Questions to the DNS, those answered from the cache included.";
-    lookups_failed: Counter = "dns_lookups_failed" {} "Questions to the DNS that got no answer or SERVFAIL and its like.";
-    messages_read_back: Counter = "messages_read_back" {} "Messages read back from the spool to be delivered, since they were no longer in memory.";
-    conversions_again: Counter = "conversions_again" {} "Conversions between X.400 and internet mail made once more, since others needed their memory while a peer was silent.";
-    lookups_waiting: Gauge = "dns_lookups_waiting" {} "Lookups that wait in line because max_lookups of [dns] are under way.";
-    lookup_time: Histogram<CommitBounds> = "dns_lookup" {} "From a question to the DNS to its answer, the wait in line not counted.";
-    delivery_delay: Histogram<DelayBounds> = "delivery_delay" {} "From acceptance to delivery or relay, per recipient.";
+    queue_slots_free: Gauge = "queue_slots_free" {} "Free queue slots for recipients before 452 4.3.1.";
+    unsettled: Gauge = "unsettled_recipients" {} "Settled recipients with a settle record not yet on stable storage.";
+    connections_waiting: Gauge = "connections_waiting" {} "Connections to next hops that wait in \
+     line because the process has its maximum of open connections, or of connections before a \
+     greeting.";
+    suspensions: Counter = "suspensions" {} "Suspensions of next hops and of domains that cannot be looked up.";
+    next_hops_suspended: Gauge = "next_hops_suspended" {} "Suspended next hops and domains that cannot be looked up.";
+    shaping_effects_begun: Grid<Action> = "shaping_effects_begun" {} "Activations of shaping rules, by action.";
+    shaping_effects: Gauge = "shaping_effects" {} "Effects of shaping rules now in force.";
+    lookups: Counter = "dns_lookups" {} "DNS queries, including those answered from the cache.";
+    lookups_failed: Counter = "dns_lookups_failed" {} "DNS queries that timed out or failed (SERVFAIL and similar).";
+    messages_read_back: Counter = "messages_read_back" {} "Messages read back from the spool for delivery because they were no longer in memory.";
+    conversions_again: Counter = "conversions_again" {} "Conversions between X.400 and internet \
+     mail repeated because their memory was reclaimed from a silent peer.";
+    lookups_waiting: Gauge = "dns_lookups_waiting" {} "Lookups that wait in line because max_lookups of [dns] are in progress.";
+    lookup_time: Histogram<CommitBounds> = "dns_lookup" {} "Time from a DNS query to its answer, without the wait in line.";
+    delivery_delay: Histogram<DelayBounds> = "delivery_delay" {} "Time from acceptance to delivery or relay, per recipient.";
 }
 
 metric_set! {
     /// Classes of peers' negative replies, over all shards.
     ClassMetrics:
 
-    deferrals: Grid<ReplyClass> = "deferrals_by_class" {} "Attempts that a peer's reply put off, per recipient, by the class of the reply.";
-    failures: Grid<ReplyClass> = "failures_by_class" {} "Recipients that failed for good by a peer's reply, by the class of the reply.";
+    deferrals: Grid<ReplyClass> = "deferrals_by_class" {} "Attempts deferred by a peer's reply, per recipient, by class of the reply.";
+    failures: Grid<ReplyClass> = "failures_by_class" {} "Recipients failed permanently by a peer's reply, by class of the reply.";
 }
 
 metric_set! {
     /// Of one source with a warm-up, over all shards.
     WarmupMetrics:
 
-    recipients: Counter = "warmup_recipients" {} "Recipients that a source which warms up was allowed to send to.";
-    pauses: Counter = "warmup_pauses" {} "Times that nothing more could go from a source to a provider for now, because of its warm-up.";
-    days_repeated: Counter = "warmup_days_repeated" {} "Days of a source's warm-up with a provider that are repeated, because too much was blocked or rate limited.";
-    finished: Counter = "warmups_finished" {} "Times that a source was through with its warm-up with a provider.";
+    recipients: Counter = "warmup_recipients" {} "Recipients allowed for a source in warm-up.";
+    pauses: Counter = "warmup_pauses" {} "Stops of a source towards a provider because of its warm-up.";
+    days_repeated: Counter = "warmup_days_repeated" {} "Days of a source's warm-up with a \
+     provider repeated because too much was blocked or rate limited.";
+    finished: Counter = "warmups_finished" {} "Completed warm-ups of a source with a provider.";
 }
 
 metric_set! {
     /// Of one log of the spool.
     LogMetrics:
 
-    commits: Counter = "spool_commits" {} "Batches written (and synced, if durability says so).";
+    commits: Counter = "spool_commits" {} "Batches written (and synced, depending on durability).";
     commit_records: Counter = "spool_records" {} "Records written.";
     commit_bytes: Counter = "spool_written_bytes" {} "Bytes written to segments.";
     commit_failures: Counter = "spool_commit_failures" {} "Writes or syncs that failed.";
-    commit_latency: Histogram<CommitBounds> = "spool_commit" {} "From the write of a batch to the end of its sync.";
-    poisoned: Gauge = "spool_poisoned" {} "1 when a sync failed and this log takes nothing more.";
-    full: Gauge = "spool_full" {} "1 while messages are refused with 452 for lack of disk space.";
+    commit_latency: Histogram<CommitBounds> = "spool_commit" {} "Time from the write of a batch to the end of its sync.";
+    poisoned: Gauge = "spool_poisoned" {} "1 after a failed sync, when this log accepts nothing more.";
+    full: Gauge = "spool_full" {} "1 while messages are deferred with 452 because disk space is low.";
     segments: Gauge = "spool_segments" {} "Segments with live records.";
-    segments_spare: Gauge = "spool_segments_spare" {} "Segments that wait to be used.";
+    segments_spare: Gauge = "spool_segments_spare" {} "Spare segments.";
     live_messages: Gauge = "spool_live_messages" {} "Messages with at least one open recipient.";
     live_bytes: Gauge = "spool_live_bytes" {} "Bytes of live records.";
-    blobs: Gauge = "spool_blobs" {} "Bodies in files of their own.";
+    blobs: Gauge = "spool_blobs" {} "Bodies in separate files.";
     compacted_bytes: Counter = "spool_compacted_bytes" {} "Bytes moved by compaction.";
-    room_bytes: Gauge = "spool_room_bytes" {} "Bytes that are free on the disk of the log, or in its files.";
-    message_ids_left: Gauge = "spool_message_ids_left" {} "Messages that the log can take before it has no id for another.";
+    room_bytes: Gauge = "spool_room_bytes" {} "Bytes free on the disk of the log, or in its files.";
+    message_ids_left: Gauge = "spool_message_ids_left" {} "Message ids left in the log.";
     damaged: Counter = "spool_damaged_records" {} "Records found damaged and quarantined.";
-    orphan_blobs_removed: Counter = "spool_orphan_blobs_removed" {} "Bodies of no message that the start removed.";
-    orphan_blobs_kept: Gauge = "spool_orphan_blobs_kept" {} "Bodies of no message that the start kept, because they may belong to a damaged record.";
+    orphan_blobs_removed: Counter = "spool_orphan_blobs_removed" {} "Orphan bodies removed at the start.";
+    orphan_blobs_kept: Gauge = "spool_orphan_blobs_kept" {} "Orphan bodies kept at the start because they may belong to a damaged record.";
 }
 
 metric_set! {
     /// Of one pool.
     PoolMetrics:
 
-    used: Gauge = "pool_used" {} "What is taken of a pool now.";
-    max: Gauge = "pool_max" {} "What there is of it.";
-    waiting: Gauge = "pool_waiting" {} "Those who wait for some of it.";
-    pressed: Gauge = "pool_under_pressure" {} "1 while somebody waits for it or is turned away from it, and for ten seconds longer.";
-    turned_away: Counter = "pool_turned_away" {} "Those who were refused or put off for want of it, or left it to others.";
+    used: Gauge = "pool_used" {} "Amount of a pool now in use.";
+    max: Gauge = "pool_max" {} "Size of a pool.";
+    waiting: Gauge = "pool_waiting" {} "Requests that wait for a pool.";
+    pressed: Gauge = "pool_under_pressure" {} "1 while a pool has waiting or rejected requests, and for ten seconds longer.";
+    turned_away: Counter = "pool_turned_away" {} "Requests rejected, deferred or displaced because a pool was exhausted.";
 }
 
 metric_set! {
     /// Of the mailbox writers.
     MailboxMetrics:
 
-    writers: Gauge = "mailbox_writers" {} "Threads that may write mailboxes at once now: as many as make deliveries faster.";
-    writers_busy: Gauge = "mailbox_writers_busy" {} "Those of them that write.";
-    waiting: Gauge = "mailbox_writes_waiting" {} "Messages, and pieces of large ones, that wait for a mailbox writer.";
+    writers: Gauge = "mailbox_writers" {} "Maximum number of mailbox writer threads now, as many as make deliveries faster.";
+    writers_busy: Gauge = "mailbox_writers_busy" {} "Mailbox writer threads that are writing.";
+    waiting: Gauge = "mailbox_writes_waiting" {} "Messages, and pieces of large ones, waiting for a mailbox writer.";
     written: Counter = "mailbox_messages" {} "Messages written to mailboxes.";
-    batches: Counter = "mailbox_batches" {} "Times that a mailbox writer wrote what waited: messages in a batch share their syncs.";
-    whole_syncs: Counter = "mailbox_whole_syncs" {} "Batches for which the whole file system was synced, instead of each file and each directory.";
+    batches: Counter = "mailbox_batches" {} "Batches written by mailbox writers; the messages of a batch share their syncs.";
+    whole_syncs: Counter = "mailbox_whole_syncs" {} "Batches with a sync of the whole file system instead of each file and directory.";
 }
 
 metric_set! {
     /// Of MTA-STS policies.
     PolicyMetrics:
 
-    fetches: Counter = "mta_sts_fetches" {} "MTA-STS policies that were fetched.";
-    fetches_failed: Counter = "mta_sts_fetches_failed" {} "MTA-STS policies that could not be fetched, or were malformed.";
-    evicted: Counter = "mta_sts_policies_evicted" {} "MTA-STS policies in force that were forgotten because there are too many.";
+    fetches: Counter = "mta_sts_fetches" {} "MTA-STS policies fetched.";
+    fetches_failed: Counter = "mta_sts_fetches_failed" {} "MTA-STS policies that could not be fetched or were malformed.";
+    evicted: Counter = "mta_sts_policies_evicted" {} "MTA-STS policies in force evicted because the cache was full.";
     cached: Gauge = "mta_sts_policies" {} "MTA-STS policies in the cache.";
 }
 
@@ -436,10 +451,10 @@ metric_set! {
     /// Of the event log.
     EventMetrics:
 
-    emitted: Counter = "events" {} "Events made.";
-    dropped: Counter = "events_dropped" {} "Events lost because the queue to the event log was full.";
+    emitted: Counter = "events" {} "Events emitted.";
+    dropped: Counter = "events_dropped" {} "Events lost because the queue of the event log was full.";
     write_failures: Counter = "events_write_failures" {} "Failed writes to the event log.";
-    lag: Gauge = "events_lag" {} "Events made but not written yet.";
+    lag: Gauge = "events_lag" {} "Events emitted but not written yet.";
     written_bytes: Counter = "events_written_bytes" {} "Bytes written to the event log.";
 }
 

@@ -70,7 +70,7 @@ impl NameServers {
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let silence = self.lock();
-        let text = || format!("the name servers do not answer: {}", silence.reason);
+        let text = || format!("name servers do not respond: {}", silence.reason);
         silence.is_general().then(text)
     }
 
@@ -84,7 +84,7 @@ impl NameServers {
         }
         let names: Vec<&str> = silence.zones.iter().map(Owner::name).collect();
         let noun = if names.len() == 1 { "zone" } else { "zones" };
-        Some(format!("no answer for {noun} {}: {}", names.join(" and "), silence.reason))
+        Some(format!("DNS lookups fail for {noun} {}: {}", names.join(" and "), silence.reason))
     }
 
     fn lock(&self) -> MutexGuard<'_, Silence> {
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!((servers.trouble(), servers.silent_zones()), (None, None));
         assert_eq!(servers.unanswered(zone("a.test"), "timed out"), Some(SILENCE_MIN));
         assert_eq!(servers.unanswered(zone("a.test"), "SERVFAIL"), None, "told already");
-        assert_eq!(servers.trouble().as_deref(), Some("the name servers do not answer: SERVFAIL"));
+        assert_eq!(servers.trouble().as_deref(), Some("name servers do not respond: SERVFAIL"));
         assert_eq!(servers.silent_zones(), None);
         assert!(servers.answered());
         assert!(!servers.answered());
@@ -136,9 +136,12 @@ mod tests {
         }
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(servers.trouble(), None);
-        assert_eq!(servers.silent_zones(), text("no answer for zone example.org: timed out"));
+        assert_eq!(
+            servers.silent_zones(),
+            text("DNS lookups fail for zone example.org: timed out")
+        );
         assert_eq!(servers.unanswered(zone("b.test"), "SERVFAIL"), None);
-        let both = text("no answer for zones example.org and b.test: SERVFAIL");
+        let both = text("DNS lookups fail for zones example.org and b.test: SERVFAIL");
         assert_eq!(servers.silent_zones(), both);
         // A third zone shows that the zones are not the reason.
         assert_eq!(servers.unanswered(zone("c.test"), "timed out"), Some(10 * SILENCE_MIN + 2));

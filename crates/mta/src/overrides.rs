@@ -60,7 +60,7 @@ impl Overrides {
         }
         let names = [&self.route, &self.pool, &self.campaign];
         if names.into_iter().flatten().any(|name| name.contains('\n')) {
-            return Err("there is a line end in the name");
+            return Err("line break in the name");
         }
         let mut text = self.route.clone().unwrap_or_default();
         for (key, name) in [("pool", &self.pool), ("campaign", &self.campaign)] {
@@ -75,7 +75,7 @@ impl Overrides {
             text += &format!("\n{line}");
         }
         match text.len() > OVERRIDES_BYTES_MAX {
-            true => Err("all its names together are too long"),
+            true => Err("the names are too long together"),
             false => Ok(Some(text)),
         }
     }

@@ -102,16 +102,15 @@ pub struct Memory {
 pub fn page() -> String {
     let mut page = String::from(
         "# Limits\n\n\
-         What there is a limited amount of, and strangers can use up. Everybody else has a share all the same: shares \
-         go by what a stranger can't have as many of as he likes at no cost, a client's network (an IPv4 address, an \
-         IPv6 /64), the IPv4 /24s and IPv6 /48s above it, the zone in which a name was registered, a next hop, a \
-         tenant, a listener.\n\n\
-         While somebody waits for a pool, or is turned away from it, `postrider status` has a problem of the kind \
-         `pool` that names it, who waits, who holds most and the next step; `/healthz` has it as a warning \
+         Limited resources that clients can exhaust. Each has shares for the other users: by client network (an IPv4 \
+         address, an IPv6 /64), by the IPv4 /24 and IPv6 /48 above it, by the zone of a registered name, by next hop, \
+         tenant or listener. None of these is cheap to get in large numbers.\n\n\
+         While a pool has waiting or rejected requests, `postrider status` has a problem of the kind `pool` with the \
+         pool, the waiting requests, the largest holder and the next step; `/healthz` has it as a warning \
          (`degraded`, with 200), the console after ten seconds, and `/metrics` has the numbers of all pools in \
          `postrider_pool_…` with the pool as a label (`docs/metrics.md`).\n\n\
-         This page is made of the lists in `crates/mta/src/pools/list.rs` (`POOLS=write cargo test -p postrider \
-         the_page_of_limits_is_fresh`).\n\n\
+         This page is rendered from the lists in `crates/mta/src/pools/list.rs` (`POOLS=write cargo test -p \
+         postrider the_page_of_limits_is_fresh`).\n\n\
          | pool | what | how much | shares | beyond | when it is scarce | test |\n|---|---|---|---|---|---|---|\n",
     );
     for pool in POOLS {
@@ -123,9 +122,9 @@ pub fn page() -> String {
         );
     }
     page.push_str(
-        "\n## What is remembered\n\n\
-         Bounded as well, but nobody is refused for want of it: strangers who fill it harm nobody else.\n\n\
-         | what | how much | why no share is needed |\n|---|---|---|\n",
+        "\n## Bounded records\n\n\
+         Bounded as well, but without rejections: a client that fills one does not affect other clients.\n\n\
+         | record | how much | why no share is needed |\n|---|---|---|\n",
     );
     for Memory { name, amount, why } in MEMORIES {
         let _ = writeln!(page, "| {name} | {amount} | {why} |");

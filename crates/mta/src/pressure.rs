@@ -258,7 +258,7 @@ impl Pressures {
         let away = away.map_or(0, |away| away.count.load(Ordering::Relaxed));
         match away.saturating_sub(shown.before) {
             0 => {}
-            turned_away => _ = write!(text, ", {turned_away} were turned away"),
+            turned_away => _ = write!(text, ", {turned_away} were rejected"),
         }
         let most = gauges.iter().filter_map(|gauge| gauge.most()).max_by_key(|(_, held)| *held);
         match most {

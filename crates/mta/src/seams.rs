@@ -330,9 +330,9 @@ impl fmt::Display for DnsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DnsError::NoSuchDomain => f.write_str("the domain does not exist"),
-            DnsError::NoRecords => f.write_str("there are no such records"),
+            DnsError::NoRecords => f.write_str("no records of this type"),
             DnsError::Transient(text) => f.write_str(text),
-            DnsError::Lack => f.write_str("nothing is left to ask with"),
+            DnsError::Lack => f.write_str("no descriptors or memory for lookups"),
         }
     }
 }
@@ -573,7 +573,7 @@ pub trait Tables: 'static {
     /// is no file. A path out of the directory is an error ([`LookupErrorKind::Key`]), and so is a file that is too
     /// large or no text.
     fn list(&self, _directory: &Path, _file: &Path) -> EntryLookup {
-        Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, "there are no files here")))
+        Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, "no files in this world")))
     }
 }
 

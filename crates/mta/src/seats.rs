@@ -426,7 +426,9 @@ pub(crate) async fn unless_displaced<T>(
         if let Some(seat) = seat
             && seat.poll_displaced(cx).is_ready()
         {
-            return Poll::Ready(Err(io::Error::other("others wait, and the server is full")));
+            return Poll::Ready(Err(io::Error::other(
+                "displaced by other clients: the server is full",
+            )));
         }
         work.as_mut().poll(cx)
     })

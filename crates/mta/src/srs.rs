@@ -36,7 +36,7 @@ pub struct RewrittenSenders {
 
 impl Section for RewrittenSenders {
     const KEY: &'static str = "srs";
-    const SUMMARY: &'static str = "Senders of what is sent on for others.";
+    const SUMMARY: &'static str = "Rewriting of envelope senders of forwarded mail (SRS).";
     const BEHIND: &'static str = "dns";
     const IN_FORCE_BY: &'static str = "shards";
     type Text = SrsText;
@@ -47,12 +47,13 @@ impl Section for RewrittenSenders {
             (None, None) => return None,
             (Some(domain), Some(file)) => (domain, file),
             (Some(_), None) => {
-                let help = "name a file with a secret that nobody else can read";
+                let help = "name a file with a secret, readable only by the server";
                 reader.error("domain", "`domain` without `secret_file`", help);
                 return None;
             }
             (None, Some(_)) => {
-                let help = "say where rewritten senders are, such as domain = \"srs.example.org\"";
+                let help = "name the domain of rewritten senders, for example domain = \
+                 \"srs.example.org\"";
                 reader.error("secret_file", "`secret_file` without `domain`", help);
                 return None;
             }
@@ -78,8 +79,8 @@ impl Section for RewrittenSenders {
                 let help = "add [srs] with `domain` and `secret_file`, or leave `srs` out";
                 of_route.error("srs", "`srs` in a route without a section [srs]", help);
             } else if route.srs == Some(true) && route.channel.is_local() {
-                let help = "senders are rewritten where mail leaves this server: leave `srs` out";
-                of_route.error("srs", "`srs = true` where mail stays on this server", help);
+                let help = "only relayed mail gets rewritten senders: leave `srs` out";
+                of_route.error("srs", "`srs = true` in a route that delivers locally", help);
             }
         }
     }

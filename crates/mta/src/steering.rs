@@ -75,7 +75,7 @@ impl Steering {
     /// # Errors
     /// It can't.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
-        let text = "The message would be returned before it may be sent";
+        let text = "Message would expire before its delivery window";
         let is_never_sent = self.given_up_at().is_some_and(|at| Some(at) <= self.not_before);
         match is_never_sent {
             true => Err(Refusal::permanent((5, 4), text).with_code(550)),

@@ -198,7 +198,7 @@ pub async fn entry_of<T: Tables + Clone>(
         Ok(None) => Err(NoEntry::Gone(Failure::local(
             Class::Permanent,
             EnhancedStatus::new(5, 1, 1),
-            format!("{recipient} is not in table {} any more", table.name),
+            format!("{recipient} is no longer in table {}", table.name),
         ))),
         // RFC 3463 §3.5: X.4.3 is a directory that fails.
         Err(trouble) => Err(NoEntry::Unanswered {

@@ -121,10 +121,8 @@ pub(crate) fn warn_of_no_dnssec(config: &Config, resolver: &Resolver, console: &
     if let Some(route) = config.routes.iter().find(wants)
         && let Some(why) = resolver.why_insecure()
     {
-        let text = format_args!(
-            "TLSA records don't count, as route {} would have them: {why}",
-            route.name
-        );
+        let text =
+            format_args!("TLSA records are ignored, but route {} uses DANE: {why}", route.name);
         console.line(Level::Warn, "dnssec", text);
     }
 }

@@ -65,8 +65,10 @@ pub(crate) fn make_if_missing(directory: &Path, mode: Mode) -> io::Result<()> {
         return Ok(());
     }
     let missing = || {
-        let text =
-            format!("there is no directory {}: mount its disk, or make it", directory.display());
+        let text = format!(
+            "directory {} does not exist: mount its disk, or create it",
+            directory.display()
+        );
         io::Error::new(io::ErrorKind::NotFound, text)
     };
     let name = directory.file_name().ok_or_else(missing)?;

@@ -45,15 +45,15 @@ First steps:
   postrider serve                          a safe default: listens on 127.0.0.1:2525, keeps
                                            all mail under ./postrider-data, relays nothing
   postrider config default > my.toml       start from that default, or from examples/
-  postrider check --config my.toml         what is wrong with it, and where
+  postrider check --config my.toml         its errors, with their places
   postrider explain you@example.org --config my.toml
-                                           what would happen to mail for this recipient
+                                           the handling of mail for this recipient
   postrider serve --config my.toml
 
 While it runs:
-  postrider queue list --config my.toml    what waits
-  postrider queue why ID --config my.toml  what this message waits for, and until when
-  postrider reload --config my.toml        take up a changed file
+  postrider queue list --config my.toml    the queued messages
+  postrider queue why ID --config my.toml  the cause and end of the wait of a message
+  postrider reload --config my.toml        load a changed file
 
 Exit codes:
   0  done
@@ -175,9 +175,9 @@ pub(crate) struct ServeArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes:
-  0  the file is right
-  1  the file is right, and the DNS is not
-  2  the file is not, or it can't be read
+  0  the file is correct
+  1  the file is correct, but the DNS is not
+  2  the file has errors or cannot be read
 
 Examples:
   postrider check --config /etc/postrider.toml
@@ -202,8 +202,8 @@ pub(crate) struct CheckArgs {
 /// `postrider explain`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --client the recipient is judged as if a stranger had sent it; with the address of one of
-your own machines you see what they may do.
+Without --client the client is an unauthenticated one; with the address of a local machine the
+answer shows its rights.
 
 Examples:
   postrider explain someone@example.org --config /etc/postrider.toml
@@ -275,14 +275,13 @@ pub(crate) enum SpoolCommand {
 #[command(after_help = "\
 Exit codes:
   0  no damage
-  1  damage, or the spool can't be read
+  1  damage, or the spool cannot be read
 
 Examples:
   postrider spool verify /var/spool/postrider
   postrider spool verify /var/spool/postrider --json
 
-The server must be stopped, or, for a copy, have been when it was made: what changes while it is read
-looks like damage.")]
+Stop the server before; a copy must be from a stopped server: changes during the check look like damage.")]
 pub(crate) struct VerifyArgs {
     /// The spool directory.
     #[arg(value_name = "PATH", value_hint = ValueHint::DirPath)]

@@ -20,7 +20,7 @@ const STATUS_EVERY: Duration = Duration::from_millis(500);
 
 /// Text for the console and the list of problems if a log has used all message ids.
 pub(crate) const NO_IDS: &str =
-    "no message ids are left in this log, it takes no mail: add a directory to paths";
+    "no message ids left in this log, it accepts no mail: add a directory to paths";
 
 /// Takes completions to a shard.
 pub(crate) type CompletionSink = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Send + Sync>;
@@ -294,12 +294,12 @@ impl Committer {
         }
         let free = mib(status.free_bytes.unwrap_or(0));
         if status.full {
-            let text = "the disk has too little room: no mail is accepted";
+            let text = "disk nearly full: no mail is accepted";
             (self.tell)(true, format_args!("{text} free={free}"));
         } else {
             (self.tell)(
                 false,
-                format_args!("the disk has room again: mail is accepted free={free}"),
+                format_args!("disk has free space again: mail is accepted free={free}"),
             );
         }
     }

@@ -169,7 +169,7 @@ fn look_at(path: &Path) -> io::Result<Option<fs::Metadata>> {
         Ok(meta) if meta.file_type().is_socket() => Ok(Some(meta)),
         Ok(_) => Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "something that is no socket lies there, and is left alone",
+            "a file that is not a socket is in its place",
         )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -238,7 +238,7 @@ async fn serve_client(
             request.unwrap_or_else(|_| Err("no request within 10 seconds".to_owned()))
         }
         _ = gives_way => {
-            return refuse(&mut stream, "others wait, and no request has come".to_owned()).await;
+            return refuse(&mut stream, "no request while other connections wait".to_owned()).await;
         }
     };
     idle.leave(number);
@@ -330,7 +330,7 @@ async fn read_request(stream: &mut UnixStream) -> Result<(ControlRequest, u32), 
             return Err("the request must be one line of JSON that ends with a newline".to_owned());
         }
     }
-    let misread = |error: serde_json::Error| format!("the request is not understood: {error}");
+    let misread = |error: serde_json::Error| format!("invalid request: {error}");
     let mut request: serde_json::Value = serde_json::from_slice(&line).map_err(misread)?;
     let version = request.as_object_mut().and_then(|fields| fields.remove("version"));
     let version = match version {
@@ -339,9 +339,7 @@ async fn read_request(stream: &mut UnixStream) -> Result<(ControlRequest, u32), 
             .as_u64()
             .and_then(|version| u32::try_from(version).ok())
             .filter(|version| (1..=PROTOCOL).contains(version))
-            .ok_or_else(|| {
-                format!("this server speaks versions 1 to {PROTOCOL} of the protocol")
-            })?,
+            .ok_or_else(|| format!("this server supports protocol versions 1 to {PROTOCOL}"))?,
     };
     Ok((serde_json::from_value(request).map_err(misread)?, version))
 }
@@ -374,7 +372,7 @@ fn connect(path: &Path) -> io::Result<BlockingStream> {
                 Err(error) => error,
             }
         }
-        None => io::Error::new(io::ErrorKind::TimedOut, "the disk of its file does not answer"),
+        None => io::Error::new(io::ErrorKind::TimedOut, "the disk of its file does not respond"),
     };
     abstract_socket::connect(path, prepared()?).map_err(|_| error)
 }
@@ -392,7 +390,7 @@ pub(crate) fn ask(
     let mut stream = connect(path).map_err(ClientError::Unreachable)?;
     let broken = |error: io::Error| match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            ClientError::Broken("the server does not answer".to_owned())
+            ClientError::Broken("the server does not respond".to_owned())
         }
         _ => ClientError::Broken(error.to_string()),
     };
@@ -407,7 +405,7 @@ pub(crate) fn ask(
     for line in BufReader::new(stream).lines() {
         let line = line.map_err(broken)?;
         let response: ControlResponse = serde_json::from_str(&line).map_err(|error| {
-            ClientError::Broken(format!("the server's answer is not understood: {error}"))
+            ClientError::Broken(format!("invalid reply of the server: {error}"))
         })?;
         let last = matches!(response, ControlResponse::Done { .. } | ControlResponse::Error { .. });
         take(response).map_err(ClientError::Output)?;
@@ -415,7 +413,9 @@ pub(crate) fn ask(
             return Ok(());
         }
     }
-    Err(ClientError::Broken("the server broke off before its answer was complete".to_owned()))
+    Err(ClientError::Broken(
+        "the server closed the connection before its reply was complete".to_owned(),
+    ))
 }
 
 #[cfg(test)]

@@ -32,12 +32,16 @@ impl EffectStore {
         shared: &Arc<SharedState>,
         console: &ConsoleLog,
     ) -> EffectStore {
-        let file = StateFile::new(&config.spool.paths[0], NAME, "what rules of shaping do");
+        let file = StateFile::new(&config.spool.paths[0], NAME, "effects of shaping rules");
         let troubles = shared.problems.conditions("state_file");
         let StoredEntries { entries: kept, lost } = file.read::<Effect>();
         if let Some(why) = lost {
-            console.line(Level::Warn, "shaping", format_args!("{why}; rules begin anew"));
-            let step = "rules begin anew; the next start forgets this";
+            console.line(
+                Level::Warn,
+                "shaping",
+                format_args!("{why}; rules start without effects"),
+            );
+            let step = "rules start without effects; they are lost at the next start";
             troubles.set(DetectedProblem::warning(file.shown(), why).next_step(step), wall_now());
         }
         shared.rules.restore(kept.clone(), wall_now());
@@ -66,14 +70,15 @@ impl EffectStore {
                 self.kept = effects;
             }
             Ok(count) => {
-                let text = format!("{count} of {} effects have no room", effects.len());
-                let step = "`postrider shaping list` shows who says so much";
+                let text = format!("{count} of {} effects do not fit", effects.len());
+                let step = "`postrider shaping list` shows the largest";
                 self.troubles.set(DetectedProblem::warning(about, text).next_step(step), now);
                 self.kept = effects;
             }
             Err(why) => {
                 console.line(Level::Error, "shaping", format_args!("{why}"));
-                self.troubles.set(DetectedProblem::warning(about, why).next_step("make room"), now);
+                self.troubles
+                    .set(DetectedProblem::warning(about, why).next_step("free disk space"), now);
             }
         }
     }
@@ -84,9 +89,7 @@ impl EffectStore {
     /// Returns a sentence if no effect matches.
     pub(crate) fn lift(&self, lift: &Lift) -> Result<String, String> {
         match self.shared.rules.lift(lift) {
-            0 => {
-                Err("no such effect is in force; `postrider shaping list` shows what is".to_owned())
-            }
+            0 => Err("effect not found; see `postrider shaping list`".to_owned()),
             1 => Ok("1 effect of shaping rules lifted".to_owned()),
             count => Ok(format!("{count} effects of shaping rules lifted")),
         }

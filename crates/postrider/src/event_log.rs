@@ -83,17 +83,17 @@ impl ProblemKind for EventWriterStatus {
         let text = match self.hangs_for() {
             Some(wait) => {
                 let seconds = wait.as_secs();
-                format!("the event log {path} has not answered for {seconds} s: events wait")
+                format!("the event log {path} has not responded for {seconds} s: events wait")
             }
             None if self.is_failing.load(Ordering::Relaxed) => {
-                format!("the event log {path} can't be written: events wait")
+                format!("cannot write the event log {path}: events wait")
             }
             None => return,
         };
         let dropped = self.metrics.dropped.get();
         let step = match dropped {
-            0 => "look at its disk; mail goes on, and events are kept up to `waiting_max`",
-            _ => "look at its disk; mail goes on, and events are lost",
+            0 => "check its disk; mail continues, and events are kept up to `waiting_max`",
+            _ => "check its disk; mail continues, and events are lost",
         };
         found(DetectedProblem::warning(path.to_string(), text).next_step(step));
     }
@@ -374,7 +374,7 @@ impl EventWriter {
                 self.text.shrink_to(2 * WRITE_BYTES);
                 writing.is_failing.store(false, Ordering::Relaxed);
                 if std::mem::take(&mut self.failing) {
-                    (self.report)("the event log is written again");
+                    (self.report)("event log recovered");
                 }
                 true
             }

@@ -29,7 +29,7 @@ fn open_with(path: &Path, [near, afar]: [u64; 2]) -> io::Result<Arc<dyn Database
     let file = File::open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
     }
     let paged = PagedFile { file, bytes_count: meta.len() };
     let whole_max = if paged.knows_what_is_at_hand() { near } else { afar };

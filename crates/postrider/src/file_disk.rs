@@ -28,7 +28,7 @@ pub(crate) const OPENED_WITHIN: Duration = Duration::from_secs(20);
 
 /// The error of a disk that does not respond.
 pub(crate) fn no_answer() -> String {
-    format!("its disk has not answered for {} s", OPENED_WITHIN.as_secs())
+    format!("its disk has not responded for {} s", OPENED_WITHIN.as_secs())
 }
 /// One log directory.
 #[derive(Debug)]
@@ -159,7 +159,7 @@ impl FileDisk {
     fn sync_file(&self, name: &str, file: &File) -> io::Result<()> {
         self.syncs.store(true, Ordering::Relaxed);
         if self.open_files().failed.contains(name) {
-            return Err(io::Error::other("what was written earlier did not arrive"));
+            return Err(io::Error::other("an earlier write was lost"));
         }
         file.sync_data()?;
         if let Some(found) = self.open_files().by_name.get_mut(name) {
@@ -304,7 +304,8 @@ pub(crate) fn check(directory: &Path) -> io::Result<()> {
 fn no_parent(parent: &Path) -> io::Error {
     let parent = parent.display();
     let text = format!(
-        "there is no directory {parent}: mount its disk, or make it (only the last one of a path is made)"
+        "directory {parent} does not exist: mount its disk, or create it (only the last directory \
+         of a path is created)"
     );
     io::Error::new(io::ErrorKind::NotFound, text)
 }
@@ -330,10 +331,8 @@ fn refuse_foreign(directory: &Path) -> io::Result<()> {
         }
     }
     let Some(name) = foreign else { return Ok(()) };
-    let text = format!(
-        "it holds {} and no spool: name a directory that is empty or not there",
-        name.display()
-    );
+    let text =
+        format!("it contains {} and no spool: name an empty or new directory", name.display());
     Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
@@ -343,7 +342,7 @@ impl Disk for FileDisk {
     }
 
     fn length(&self, name: &str) -> Result<u64, DiskError> {
-        self.run("look at", name, || {
+        self.run("examine", name, || {
             let status = rustix::fs::statat(&self.handle, name, AtFlags::empty())?;
             u64::try_from(status.st_size).map_err(io::Error::other)
         })

@@ -116,7 +116,7 @@ impl Greylisting {
 
 impl Service for Greylisting {
     fn name(&self) -> &'static str {
-        "clients that came before"
+        "greylisted clients"
     }
 
     /// Without its file greylisting works in memory.
@@ -144,7 +144,7 @@ impl GreylistStore {
             Ok(file) => return Some(file),
             Err(Unreadable::NotNow(why)) => {
                 self.warn(format_args!(
-                    "cannot open {}: {why}; who comes is remembered until the next start only",
+                    "cannot open {}: {why}; new clients are remembered only until the next start",
                     path.display()
                 ));
                 return None;
@@ -153,7 +153,7 @@ impl GreylistStore {
         };
         let aside = self.directory.join(DAMAGED);
         self.warn(format_args!(
-            "{} is damaged: {why}; it is {} now, and all strangers are new",
+            "{} is damaged: {why}; moved to {}, and all clients are new",
             path.display(),
             aside.display()
         ));
@@ -161,7 +161,8 @@ impl GreylistStore {
         let opened = renamed.and_then(|()| self.read(&path).map_err(|why| why.to_string()));
         let told = |why: &String| {
             self.warn(format_args!(
-                "cannot begin anew: {why}; nothing is kept beyond the next start"
+                "cannot start a new file: {why}; new clients are remembered only until the next \
+                 start"
             ));
         };
         opened.inspect_err(told).ok()
@@ -171,7 +172,7 @@ impl GreylistStore {
         let (file, records) = File::open(path)?;
         if file.has_rest() {
             let path = path.display();
-            let text = format_args!("what was written last to {path} is not whole, and left out");
+            let text = format_args!("the last record of {path} is incomplete and skipped");
             self.console.line(Level::Info, "greylist", text);
         }
         lock(&self.book).read(records, wall_now());
@@ -193,7 +194,7 @@ impl GreylistStore {
             let now = wall_now().0;
             if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
                 *told_at = Some(now);
-                let text = "the next start will not know of those who came";
+                let text = "new clients are forgotten at the next start";
                 self.warn(format_args!("cannot write {NAME}: {why}; {text}"));
             }
         }
@@ -227,7 +228,7 @@ impl GreylistStore {
     fn warn(&self, text: std::fmt::Arguments<'_>) {
         self.console.line(Level::Warn, "greylist", text);
         let found = DetectedProblem::warning(NAME, text.to_string());
-        self.troubles.set(found.next_step("strangers may be put off anew"), wall_now());
+        self.troubles.set(found.next_step("clients may be greylisted again"), wall_now());
     }
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn client(ca_file: Option<&Path>) -> Result<ClientConfig, String> {
 pub(crate) async fn client_aside(ca_file: Option<PathBuf>) -> Result<ClientConfig, String> {
     let what = match &ca_file {
         Some(path) => format!("ca_file {}", path.display()),
-        None => "the certificates of this machine's authorities".to_owned(),
+        None => "the root certificates of this machine".to_owned(),
     };
     aside(&what, move || client(ca_file.as_deref())).await
 }
@@ -65,7 +65,7 @@ pub(crate) fn candidates(
     let is_allowed = |ip: &IpAddr| !public_only || !is_private(*ip);
     let (allowed, others): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_allowed);
     match allowed.is_empty() && !others.is_empty() {
-        true => Err("it has private addresses only, which the route refuses"),
+        true => Err("it has only private addresses, which the route rejects"),
         false => Ok(interleaved(allowed)),
     }
 }

@@ -83,7 +83,7 @@ impl StateFile {
         let as_entry = |value| serde_json::from_value(value).map_err(|e| why = Some(e.to_string()));
         let entries: Vec<T> = all.into_iter().map(as_entry).filter_map(Result::ok).collect();
         let strange = count - entries.len();
-        let why = why.map(|why| format!("{strange} of {count} entries can't be understood: {why}"));
+        let why = why.map(|why| format!("{strange} of {count} entries are invalid: {why}"));
         Ok((entries, why.or(wrong)))
     }
 
@@ -91,8 +91,8 @@ impl StateFile {
     fn put_aside(&self, why: &str) -> String {
         let aside = damaged(&self.path);
         let moved = match fs::rename(&self.path, &aside) {
-            Ok(()) => format!("it is {} now", aside.display()),
-            Err(error) => format!("it can't be put aside: {error}"),
+            Ok(()) => format!("moved to {}", aside.display()),
+            Err(error) => format!("it cannot be moved aside: {error}"),
         };
         format!("cannot read {} from {}: {why}; {moved}", self.what, self.path.display())
     }
@@ -104,7 +104,7 @@ impl StateFile {
     pub(crate) fn content<T: Serialize>(&self, entries: &[T]) -> Result<Vec<u8>, String> {
         let (lines, left_out) = lines_of(entries.iter());
         if left_out > 0 {
-            return Err(format!("{} would take more than {BYTES_MAX} octets", self.what));
+            return Err(format!("{} would exceed {BYTES_MAX} octets", self.what));
         }
         Ok(lines)
     }
@@ -190,7 +190,7 @@ impl StateFiles {
     pub(crate) fn unwritten(&self, topic: &'static str, file: &Path, why: &str) {
         self.console.line(Level::Warn, topic, format_args!("{why}"));
         let found = DetectedProblem::warning(written(file), why);
-        let step = "make room, or mend the directory: it is written when that is done";
+        let step = "free disk space, or correct the directory: the file is written then";
         self.conditions.set(found.next_step(step), wall_now());
     }
 
@@ -240,7 +240,7 @@ mod tests {
         let long = vec![b' '; BYTES_MAX as usize + 1];
         for (content, left, why) in [
             (b"[1".to_vec(), vec![], "EOF"),
-            (b"[1,\"x\",3]".to_vec(), vec![1, 3], "1 of 3 entries can't be understood"),
+            (b"[1,\"x\",3]".to_vec(), vec![1, 3], "1 of 3 entries are invalid"),
             (b"{}".to_vec(), vec![], "invalid type"),
             (vec![], vec![], "EOF"),
             (long, vec![], "it is longer than 8388608 octets"),
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(held.entries, [1, 6, 3]);
         assert!(held.lost.unwrap().contains("its checksum is wrong"));
         std::os::unix::fs::symlink("nowhere", &path).unwrap();
-        assert!(file.read::<u32>().lost.is_some(), "a link that leads nowhere");
+        assert!(file.read::<u32>().lost.is_some(), "a broken symbolic link");
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
             (0..1_000).map(|n| format!("{n}{}", "\"".repeat(BYTES_MAX as usize / 1_000))).collect();
         write(&file, &texts[..10]).unwrap();
         let why = write(&file, &texts).unwrap_err();
-        assert_eq!(why, "texts would take more than 8388608 octets");
+        assert_eq!(why, "texts would exceed 8388608 octets");
         assert_eq!(file.read::<String>(), all(texts[..10].to_vec()), "the old file stays");
         let left_out = file.write_first(texts.iter()).unwrap();
         assert!((400..600).contains(&left_out), "{left_out}");

@@ -40,7 +40,7 @@ pub(crate) fn kept_from_start(first: &Config, now: &Config) -> String {
     if words.is_empty() {
         String::new()
     } else {
-        format!("; {} change with the next start", words.join(", "))
+        format!("; {} change at the next start", words.join(", "))
     }
 }
 

@@ -53,8 +53,8 @@ pub(crate) fn kept<const N: usize>(
                 let aside = damaged(&path);
                 let moved = fs::rename(&path, &aside).err();
                 let why = moved.map_or_else(
-                    || format!("put aside as {}", aside.display()),
-                    |error| format!("it cannot be put aside: {error}"),
+                    || format!("moved to {}", aside.display()),
+                    |error| format!("it cannot be moved aside: {error}"),
                 );
                 Some(format!("{} is damaged: {why}", path.display()))
             }

@@ -33,7 +33,7 @@ pub(crate) fn open(
         let aside = fs::rename(&path, directory.join(DAMAGED));
         let where_to = aside.map_or_else(|e| format!("stays: {e}"), |()| DAMAGED.to_owned());
         let why = format!("cannot read {}: {why} aside={where_to}", path.display());
-        files.lost("logins", &path, &why, "all clients that log in begin as strangers");
+        files.lost("logins", &path, &why, "all clients start as unknown");
     }
     let (files, mut written, mut at) = (files.clone(), 0, Instant::now());
     watch.follow(shared, move |shared| {
@@ -63,23 +63,22 @@ fn read(path: &Path, shared: &SharedState) -> Result<(), String> {
     let mut bytes = Vec::new();
     file.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     if bytes.len() > BYTES_MAX {
-        return Err("it is too long".to_owned());
+        return Err("too long".to_owned());
     }
     let text = match sealed_text::opened(&bytes) {
         SealedContent::Whole(text) => text,
-        SealedContent::Without(_) => return Err("it was cut".to_owned()),
+        SealedContent::Without(_) => return Err("truncated".to_owned()),
         SealedContent::Damaged(_) => return Err(sealed_text::DAMAGED.to_owned()),
     };
     let text = str::from_utf8(text).map_err(|error| error.to_string())?;
-    shared.known_clients.read(text).map_err(|line| format!("line {line} is none"))
+    shared.known_clients.read(text).map_err(|line| format!("line {line} is invalid"))
 }
 
 fn write(path: &Path, shared: &SharedState, files: &StateFiles) {
     match replace(path, shared) {
         Ok(()) => files.written(path),
         Err(why) => {
-            let why =
-                format!("cannot write which clients are known: {why} file={}", path.display());
+            let why = format!("cannot write known clients: {why} file={}", path.display());
             files.unwritten("logins", path, &why);
         }
     }

@@ -133,7 +133,7 @@ pub(crate) struct LimitedStream {
 impl LimitedStream {
     fn check_life(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.seat.as_mut().is_some_and(|seat| seat.poll_displaced(cx).is_ready()) {
-            return Err(io::Error::other("others come, and all places are taken"));
+            return Err(io::Error::other("displaced by another connection: all are in use"));
         }
         match self.life.as_mut().poll(cx) {
             Poll::Ready(()) => Err(io::ErrorKind::TimedOut.into()),

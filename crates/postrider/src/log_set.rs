@@ -55,11 +55,11 @@ impl LogSet {
                 // Spools of earlier versions have none, and mail may go on without.
                 let path = directory.join(NAME);
                 let why = format!(
-                    "cannot read which directories were in use: {error} path={}",
+                    "cannot read the list of used directories: {error} path={}",
                     path.display()
                 );
-                let so =
-                    "one that is not in `paths` any more is not missed: see that all are there";
+                let so = "a directory removed from `paths` is not detected: check that all are \
+                     configured";
                 files.lost("spool", &path, &why, so);
                 None
             }));
@@ -77,8 +77,9 @@ impl LogSet {
                 Ok(0) => {}
                 Ok(count) => {
                     return Err(format!(
-                        "the spool directory {} was in use, has {count} queued messages and is not \
-                         in `paths`: put it back where it stood, or move it away to start without",
+                        "the spool directory {} was in use, has {count} queued messages and is \
+                         not in `paths`: restore its position, or move it away to start without \
+                         it",
                         path.display()
                     ));
                 }
@@ -87,9 +88,9 @@ impl LogSet {
                         Level::Warn,
                         "spool",
                         format_args!(
-                            "a spool directory was in use and is not in `paths`, and it can't be read \
-                             to see whether it holds mail: {error} path={} (repeated at each start \
-                             until {NAME} does not name it)",
+                            "a spool directory was in use and is not in `paths`, and cannot be \
+                             read to check for mail: {error} path={} (repeated at each start \
+                             while {NAME} lists it)",
                             path.display()
                         ),
                     );
@@ -113,7 +114,7 @@ impl LogSet {
                 console.line(
                     Level::Warn,
                     "spool",
-                    format_args!("cannot note which directories are in use: {error} path={path:?}"),
+                    format_args!("cannot record the used directories: {error} path={path:?}"),
                 );
             }
         }
@@ -139,7 +140,7 @@ fn read(directory: &Path) -> io::Result<Option<LogDirectoryRecord>> {
         file => file?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?,
     };
     if bytes.len() as u64 > BYTES_MAX {
-        return Err(io::Error::other("it is too long"));
+        return Err(io::Error::other("too long"));
     }
     let text = sealed_text::checked(&bytes).map_err(io::Error::other)?;
     Ok(Some(serde_json::from_slice(text)?))

@@ -113,10 +113,9 @@ impl ReadLog {
         if let Some(first) = report.damage.first() {
             let (count, path) = (report.damaged_count, path.display());
             let about = format!("{path} (at the start)");
-            let text = format!(
-                "{count} damages were found in the spool {path} at the start, the first: {first}"
-            );
-            let step = "`postrider spool verify` names them while the server is stopped";
+            let text =
+                format!("{count} damages in the spool {path} at the start, the first: {first}");
+            let step = "`postrider spool verify` lists them while the server is stopped";
             files
                 .conditions()
                 .set(DetectedProblem::warning(about, text).next_step(step), wall_now());
@@ -243,8 +242,8 @@ fn tell_of_log(
             Level::Warn,
             "spool",
             format_args!(
-                "this disk has {free} free, below min_free_bytes ({needed}): no mail will be \
-                 accepted path={}",
+                "disk has {free} free, below min_free_bytes ({needed}): no mail will be accepted \
+                 path={}",
                 path.display()
             ),
         );

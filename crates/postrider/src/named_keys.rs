@@ -59,7 +59,7 @@ impl NamedKeys {
             Ok(read) => read.unwrap_or_else(|_| Err("the server is stopping".to_owned())),
             Err(_) => {
                 let seconds = self.wait_max.as_secs();
-                Err(format!("signing key {} has not answered for {seconds} s", path.display()))
+                Err(format!("signing key {} has not responded for {seconds} s", path.display()))
             }
         }
     }
@@ -149,7 +149,7 @@ mod tests {
         for _ in 0..3 {
             let (release, read) = hanging(&count);
             let late = keys.clone().read_once("/hangs".into(), read).await.unwrap_err();
-            assert!(late.starts_with("signing key /hangs has not answered for "), "{late}");
+            assert!(late.starts_with("signing key /hangs has not responded for "), "{late}");
             releases.push(release);
         }
         assert_eq!(count.load(Ordering::Relaxed), 1);
@@ -170,7 +170,7 @@ mod tests {
         let hang = async |n: usize| {
             let (release, read) = hanging(&count);
             let late = keys.clone().read_once(format!("/{n}").into(), read).await;
-            assert!(late.unwrap_err().contains("has not answered"), "{n}");
+            assert!(late.unwrap_err().contains("has not responded"), "{n}");
             release
         };
         let mut releases = Vec::new();

@@ -129,12 +129,10 @@ impl Node {
     /// Returns a sentence if the clock was not in doubt.
     pub(crate) fn trust_clock(&self) -> Result<String, String> {
         if !self.shared.clock.is_doubted() {
-            return Err("nobody doubts the clock".to_owned());
+            return Err("the clock is already trusted".to_owned());
         }
         self.shared.clock.trust();
-        Ok("the clock is taken to be right: mail that is too old is tried once more and then given \
-            up"
-        .to_owned())
+        Ok("clock trusted: expired mail fails after one more attempt".to_owned())
     }
 
     /// Messages with at least one open recipient.
@@ -210,7 +208,7 @@ impl Node {
         // After the grace period a shard settles and sends 421.
         let shards_max = Duration::from_millis(grace_ms) + close_max;
         if timeout(shards_max, all).await.is_err() {
-            console.line(Level::Error, "stop", format_args!("a shard hangs: it is not waited for"));
+            console.line(Level::Error, "stop", format_args!("a shard hangs: stopping without it"));
         }
         let _ = timeout(close_max, self.orders.give(Order::Keep)).await;
         let (logs, reloadable) = (self.logs, self.reloadable);
@@ -221,7 +219,8 @@ impl Node {
             logs.into_iter().for_each(Log::stop);
         });
         if closed.await.is_none() {
-            let text = "the spool's disk hangs: what was not written yet is done again after the next start";
+            let text =
+                "the spool's disk hangs: unwritten changes are repeated after the next start";
             console.line(Level::Error, "stop", format_args!("{text}"));
         }
         if let Some(events) = self.events {
@@ -230,7 +229,7 @@ impl Node {
             match awaited(Duration::MAX, move || events.finish(hangs)).await {
                 Some(0) | None => {}
                 Some(lost) => {
-                    let text = "the event log takes nothing: events were not written";
+                    let text = "the event log hangs: events were not written";
                     console.line(Level::Error, "events", format_args!("{text} lost={lost}"));
                 }
             }

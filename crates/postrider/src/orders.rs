@@ -107,7 +107,7 @@ impl Orders {
                 Ok(told) => told.unwrap_or_else(|_| stopping()),
                 Err(_) => {
                     let why = hanging.unwrap_or_else(|| "the spool's disk hangs".to_owned());
-                    Err(format!("{why}: the order is carried out when it goes on"))
+                    Err(format!("{why}: the command is executed when it recovers"))
                 }
             }
         }

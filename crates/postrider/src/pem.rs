@@ -17,7 +17,7 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
     let certificates: Vec<CertificateDer<'static>> = read.map_err(|error| about(path, error))?;
     match certificates.is_empty() {
-        true => Err(about(path, "no certificate in it")),
+        true => Err(about(path, "no certificate found")),
         false => Ok(certificates),
     }
 }
@@ -29,7 +29,7 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
 pub(crate) fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     match read {
-        Ok(certificates) if certificates.is_empty() => Err("no certificate in it".to_owned()),
+        Ok(certificates) if certificates.is_empty() => Err("no certificate found".to_owned()),
         Ok(certificates) => Ok(certificates),
         Err(error) => Err(error.to_string()),
     }

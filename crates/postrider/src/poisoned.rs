@@ -44,8 +44,8 @@ pub(crate) async fn wait(
         // A disk that does not answer is not well.
         if is_over || awaited(GRACE, move || try_out(&tried).is_ok()).await == Some(true) {
             return format!(
-                "the log in {} writes no more ({poison}): the server ends with an error, so that it is started \
-                 again and recovers it",
+                "the log in {} stopped writing ({poison}): the server exits with an error, so \
+                 that a restart recovers it",
                 path.display()
             );
         }

@@ -147,7 +147,7 @@ fn follow(problems: &Problems, started: Start, console: &ConsoleLog, known: &mut
     }
     for ((kind, about), text) in &*known {
         if !here.contains_key(&(kind.clone(), about.clone())) {
-            console.line(Level::Info, "problem", format_args!("no more: {text} kind={kind}"));
+            console.line(Level::Info, "problem", format_args!("resolved: {text} kind={kind}"));
         }
     }
     *known = here;

@@ -217,7 +217,7 @@ fn locked(path: &Path) -> Result<Option<LockedFile>, Unreadable> {
     match file_lock::open(path, OpenOptions::new().read(true).write(true)) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => match path.is_symlink() {
-            true => Err(Unreadable::NotNow("it is a link that leads nowhere".into())),
+            true => Err(Unreadable::NotNow("a broken symbolic link".into())),
             false => Ok(None),
         },
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {

@@ -68,7 +68,8 @@ impl Reloadable {
             }
             text
         });
-        let told = told.map_err(|why| format!("the old configuration stays: {why}"));
+        let told = told
+            .map_err(|why| format!("reload failed, the old configuration stays in force: {why}"));
         let (level, text) = match &told {
             Ok(text) => (Level::Info, text.lines().next().unwrap_or_default()),
             Err(text) => (Level::Error, text.as_str()),
@@ -141,8 +142,8 @@ impl ProblemKind for LateReload {
         let current = lock(&self.0);
         if let Some((began, step)) = current.as_ref().filter(|c| c.0.elapsed() >= HANGS_AFTER) {
             let (what, seconds) = (step.what(), began.elapsed().as_secs());
-            let text = format!("a reload has not read {what} for {seconds} s");
-            let next_step = "look at its disk; another reload takes its place";
+            let text = format!("a reload has been reading {what} for {seconds} s");
+            let next_step = "check its disk; another reload replaces it";
             found(DetectedProblem::warning("", text).next_step(next_step));
         }
     }
@@ -204,14 +205,14 @@ impl Reloads {
             if !current.is_late || !current.step.give_up() {
                 let (what, seconds) = (current.step.what(), current.began.elapsed().as_secs());
                 self.current = Some(current);
-                return Err(format!("a reload is under way for {seconds} s: it reads {what}"));
+                return Err(format!("a reload has been running for {seconds} s: reading {what}"));
             }
             self.hanging.push(current.thread);
             *lock(&self.late.0) = None;
         }
         self.hanging.retain(|thread| !thread.is_finished());
         if self.hanging.len() >= HANGING_MAX {
-            let text = "reloads that were given up wait for files that do not answer";
+            let text = "abandoned reloads wait for files that do not respond";
             return Err(format!("{HANGING_MAX} {text}"));
         }
         let (reloadable, file) = (Arc::clone(&self.reloadable), self.file.clone());
@@ -250,7 +251,8 @@ impl Reloads {
                 current.is_late = true;
                 let (what, seconds) = (current.step.what(), ANSWER_MAX.as_secs());
                 let text = format!(
-                    "the old configuration stays until all files are read: after {seconds} s it reads {what}"
+                    "the old configuration stays in force until all files are read: after \
+                     {seconds} s reading {what}"
                 );
                 self.console.line(Level::Error, "reload", format_args!("{text}"));
                 let _ = current.answer.take().map(|answer| answer.told(Err(text)));

@@ -78,7 +78,7 @@ fn unknown_providers(classes: &Classes, known: &Providers) -> Vec<String> {
         named.file != BUILTIN && !known.knows(name)
     });
     let told = named.map(|(name, Named { file, line, column })| {
-        format!("{file}:{line}:{column}: no shaping file knows the provider `{name}`")
+        format!("{file}:{line}:{column}: unknown provider `{name}`: not in the shaping files")
     });
     told.collect()
 }
@@ -107,7 +107,7 @@ pub(crate) struct ClassFiles(pub(crate) Vec<PathBuf>);
 
 impl Section for ClassFiles {
     const KEY: &'static str = "classes";
-    const SUMMARY: &'static str = "What peers' refusals mean.";
+    const SUMMARY: &'static str = "Classes of peers' failure replies.";
     const BEHIND: &'static str = "dns";
     const IN_FORCE_BY: &'static str = "files of classes and shaping";
     type Text = ClassesText;

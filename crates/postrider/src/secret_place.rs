@@ -66,7 +66,7 @@ impl<'a> SecretLocation<'a> {
                 File::open(path)?.take(most).read_to_end(&mut content)?;
             }
             SecretLocation::Variable(name) => {
-                let none = || io::Error::new(io::ErrorKind::NotFound, "no such variable is set");
+                let none = || io::Error::new(io::ErrorKind::NotFound, "the variable is not set");
                 let value = std::env::var_os(name).ok_or_else(none)?;
                 value.as_bytes().take(most).read_to_end(&mut content)?;
             }
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(error, "secret env:PATH: its first line has more than 1 bytes");
         for none in ["env:", "env:POSTRIDER_HAS_NO_SUCH"] {
             let error = first_line("secret", Path::new(none), 8).unwrap_err();
-            assert!(error.ends_with(": no such variable is set"), "{error}");
+            assert!(error.ends_with(": the variable is not set"), "{error}");
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn read(config: &mut Config, progress: &dyn Fn(&str)) -> Vec<Problem>
     for (route, file) in config.secret_files() {
         file.path().into_iter().for_each(is_at);
         if let Err(why) = read_login(file) {
-            let why = format!("cannot take the login of route \"{}\": {why}", route.name);
+            let why = format!("cannot load the login of route \"{}\": {why}", route.name);
             let key = format!("route[{}].smtp.login.password_file", route.index);
             mistakes.push(config.mistake_at(&key, why));
         }
@@ -59,7 +59,7 @@ pub(crate) fn read_peers(config: &Config, before: &dyn Fn(&Path)) -> Vec<Problem
                 Ok(line) => password.set(Secret(line.into())),
                 Err(why) => {
                     let why =
-                        format!("cannot take a password of peer \"{}\" from {why}", peer.name);
+                        format!("cannot load a password of peer \"{}\" from {why}", peer.name);
                     let key = format!("x400.peer[{index}].{key}");
                     mistakes.push(config.mistake_at(&key, why));
                 }
@@ -72,7 +72,7 @@ pub(crate) fn read_peers(config: &Config, before: &dyn Fn(&Path)) -> Vec<Problem
 fn read_srs(config: &mut Config) -> Result<(), String> {
     let Some(srs) = config.of::<RewrittenSenders>() else { return Ok(()) };
     let wrong = |why: &dyn std::fmt::Display| {
-        format!("cannot take the secrets of [srs] from {}: {why}", srs.secret_file.display())
+        format!("cannot load the secrets of [srs] from {}: {why}", srs.secret_file.display())
     };
     let place = SecretLocation::of(&srs.secret_file).map_err(|why| wrong(&why))?;
     let content = place.read(FILE_BYTES_MAX).map_err(|error| wrong(&error))?;
@@ -83,7 +83,7 @@ fn read_srs(config: &mut Config) -> Result<(), String> {
         return Err(wrong(&format!("it has more than {FILE_BYTES_MAX} bytes")));
     }
     if secrets.is_empty() {
-        return Err(wrong(&"there is none in it"));
+        return Err(wrong(&"no secret in it"));
     }
     let srs = RewrittenSenders { secrets, ..srs.clone() };
     config.set::<RewrittenSenders>(srs);
@@ -113,7 +113,7 @@ fn line_of(written: &Path, max: usize) -> Result<Vec<u8>, String> {
         let mode = std::fs::metadata(path).map_err(|error| wrong(&error))?.mode();
         if mode & OTHERS != 0 {
             let mode = mode & 0o777;
-            let why = format_args!("everybody may read it (mode {mode:04o}): chmod o= FILE");
+            let why = format_args!("readable by all users (mode {mode:04o}): chmod o= FILE");
             return Err(wrong(&why));
         }
     }
@@ -121,10 +121,10 @@ fn line_of(written: &Path, max: usize) -> Result<Vec<u8>, String> {
     let line = content.strip_suffix(b"\n").unwrap_or(&content);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.is_empty() || line.len() > max {
-        return Err(wrong(&format_args!("a line of 1 to {max} bytes is wanted")));
+        return Err(wrong(&format_args!("expected a line of 1 to {max} bytes")));
     }
     if line.iter().any(u8::is_ascii_control) {
-        return Err(wrong(&"one line is wanted, without control characters"));
+        return Err(wrong(&"expected one line without control characters"));
     }
     Ok(line.to_owned())
 }
@@ -143,7 +143,7 @@ pub(crate) fn read_base64url(path: &Path) -> Result<Secret, String> {
     let bare = bare.strip_suffix(b"==").or(bare.strip_suffix(b"=")).unwrap_or(bare);
     match URL_SAFE_NO_PAD.decode(bare) {
         Ok(key) => Ok(Secret(key.into())),
-        Err(error) => Err(format!("{}: a key in base64url is wanted: {error}", path.display())),
+        Err(error) => Err(format!("{}: expected a key in base64url: {error}", path.display())),
     }
 }
 
@@ -219,14 +219,14 @@ impl WatchedSecrets {
         match read_login(file) {
             Ok(()) => {
                 self.troubles.clear(&source);
-                console.info("login", format_args!("{source} read anew"));
+                console.info("login", format_args!("{source} reloaded"));
                 None
             }
             Err(why) => {
-                let text = format!("the login stays as it was: {why}");
+                let text = format!("the previous login stays in force: {why}");
                 console.error("login", format_args!("{text}"));
                 let found = DetectedProblem::warning(&source, text);
-                let step = "mend the file: it is read anew when it changes";
+                let step = "correct the file: it is reloaded when it changes";
                 self.troubles.set(found.next_step(step), wall_now());
                 Some(source)
             }
@@ -264,7 +264,7 @@ mod tests {
             read_login(&file)
         };
         assert!(
-            write(b"secret\n", 0o644).unwrap_err().contains("everybody may read it (mode 0644)")
+            write(b"secret\n", 0o644).unwrap_err().contains("readable by all users (mode 0644)")
         );
         assert_eq!(write(b" a b\r\n", 0o640), Ok(()));
         assert_eq!(file.secret(), Ok(Secret(b" a b"[..].into())));
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(secrets(&config), [&b"new one"[..], b"old"].map(|secret| Secret(secret.into())));
         assert!(!format!("{config:?}").contains("110, 101, 119"), "nobody is shown them");
         std::fs::write(&path, "\n \n").unwrap();
-        assert!(wrong(&mut config).ends_with("there is none in it"));
+        assert!(wrong(&mut config).ends_with("no secret in it"));
         std::fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize + 1]).unwrap();
         assert!(wrong(&mut config).contains("more than 65536 bytes"));
         std::fs::write(&path, vec![b'x'; FILE_BYTES_MAX as usize]).unwrap();

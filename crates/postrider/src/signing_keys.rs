@@ -118,12 +118,12 @@ impl SigningKeys {
             Ok(LoadedSigningKey { key: fresh, stamps }) => {
                 key.file.set(Arc::new(fresh));
                 *lock(&key.read) = ReadFile { stamps, unread: None };
-                console.info("signing", format_args!("signing key {path} read anew"));
+                console.info("signing", format_args!("signing key {path} reloaded"));
             }
             Err(why) => {
                 let mistake = key.config.mistake_at(key.file.at(), why);
                 let why = one_line(&key.config.errors(vec![mistake]));
-                let text = format!("signing key {path} stays as it was: {why}");
+                let text = format!("signing key {path} unchanged: {why}");
                 console.error("signing", format_args!("{text}"));
                 lock(&key.read).unread = Some(text);
             }
@@ -149,7 +149,7 @@ impl ProblemKind for SigningKeys {
             if let Some(why) = &lock(&key.read).unread {
                 let one =
                     DetectedProblem::warning(key.file.path().display().to_string(), why.clone());
-                found(one.next_step("mend the file: it is read anew when it changes"));
+                found(one.next_step("correct the file: it is reloaded when it changes"));
             }
         }
     }
@@ -201,7 +201,7 @@ pub(crate) fn read_one(path: &Path) -> Result<SigningKey, String> {
     let sentence = |why: &dyn std::fmt::Display| format!("signing key {}: {why}", path.display());
     let mode = std::fs::metadata(path).map_err(|error| sentence(&error))?.mode();
     if mode & OTHERS != 0 {
-        return Err(sentence(&"everybody on this machine may read or change it (chmod o=)"));
+        return Err(sentence(&"all users can read or change it (chmod o=)"));
     }
     let key = pem::key(path).map_err(|error| format!("signing key {error}"))?;
     SigningKey::from_der(key.secret_der()).map_err(|error| sentence(&error))
@@ -231,7 +231,7 @@ mod tests {
         std::fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
         assert!(read_one(&path).unwrap_err().ends_with("(chmod o=)"));
         for small in [&["genrsa", "1024"][..], &["genrsa", "-traditional", "1024"]] {
-            assert!(make(small).unwrap_err().ends_with("an RSA key of less than 2048 bits"));
+            assert!(make(small).unwrap_err().ends_with("an RSA key with less than 2048 bits"));
         }
         let other = make(&["ecparam", "-genkey", "-noout", "-name", "prime256v1"]);
         assert!(other.unwrap_err().ends_with("neither an RSA nor an Ed25519 private key"));

@@ -29,7 +29,7 @@ impl Suspensions {
     /// Loads the suspensions of an earlier process from `directory`. If the file is unreadable, all delivery is
     /// suspended until it is resumed, so that suspended mail stays suspended. Returns the reason in a sentence.
     pub(crate) fn open(directory: &Path, now: Wall) -> (Suspensions, Option<String>) {
-        let file = StateFile::new(directory, NAME, "what is suspended");
+        let file = StateFile::new(directory, NAME, "suspensions");
         let StoredEntries { entries, lost } = file.read();
         let mut suspensions = Suspensions { file, all: entries, unkept: None };
         if let Some(why) = &lost {
@@ -73,11 +73,11 @@ impl Suspensions {
     /// Returns a sentence; nothing has changed then.
     pub(crate) fn suspend(&mut self, mut new: Suspension, now: Wall) -> Result<String, String> {
         if new.until.is_some_and(|until| until <= now) {
-            return Err("it would have ended already".to_owned());
+            return Err("its end is in the past".to_owned());
         }
         if let Some(name) = new.scope.names().find(|name| name.len() > NAME_BYTES_MAX) {
             let length = name.len();
-            return Err(format!("a name of {length} octets: {NAME_BYTES_MAX} at most"));
+            return Err(format!("a name of {length} octets: at most {NAME_BYTES_MAX}"));
         }
         new.reason.truncate(new.reason.floor_char_boundary(REASON_BYTES_MAX));
         new.since = now;
@@ -87,11 +87,11 @@ impl Suspensions {
         }
         all.retain(|old| old.scope != new.scope);
         if all.len() >= SUSPENSIONS_MAX {
-            return Err(format!("{SUSPENSIONS_MAX} things are suspended already"));
+            return Err(format!("too many suspensions: at most {SUSPENSIONS_MAX}"));
         }
         let until = new.until.map_or_else(
             || "until it is resumed".to_owned(),
-            |until| format!("until {until}, if it is not resumed before"),
+            |until| format!("until {until}, unless resumed before"),
         );
         let told = format!("suspended {}, {until}", new.scope);
         all.push(new);
@@ -108,7 +108,7 @@ impl Suspensions {
         let before = all.len();
         all.retain(|suspension| suspension.scope != *scope);
         if all.len() == before {
-            return Err(format!("{scope} is not suspended; `postrider status` shows what is"));
+            return Err(format!("{scope} is not suspended; see `postrider status`"));
         }
         self.write(all)?;
         Ok(self.told(format!("resumed {scope}")))
@@ -124,7 +124,7 @@ impl Suspensions {
     fn told(&self, done: String) -> String {
         match &self.unkept {
             None => done,
-            Some(why) => format!("{done}; it is not kept over a restart yet: {why}"),
+            Some(why) => format!("{done}; not yet kept over a restart: {why}"),
         }
     }
 }
@@ -196,7 +196,7 @@ mod tests {
         // Nothing new can be made in its place.
         let fresh = directory.path().join("suspensions.json.new");
         std::fs::create_dir(&fresh).unwrap();
-        let unkept = "; it is not kept over a restart yet: cannot write ";
+        let unkept = "; not yet kept over a restart: cannot write ";
         let new = Scope { domain: Some("new.test".to_owned()), ..Scope::default() };
         let told = all.suspend(suspension(new.clone(), None), Wall(20)).unwrap();
         assert!(told.starts_with("suspended the domain new.test, until"), "{told}");
@@ -230,7 +230,7 @@ mod tests {
             match all.suspend(one, Wall(1)) {
                 Ok(_) => done += 1,
                 Err(why) => {
-                    assert_eq!(why, "what is suspended would take more than 8388608 octets");
+                    assert_eq!(why, "suspensions would exceed 8388608 octets");
                     break;
                 }
             }
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(opened(directory.path()).in_force(Wall(2)).len(), done);
         let scope = Scope { domain: Some("x".repeat(NAME_BYTES_MAX + 1)), ..Scope::default() };
         let why = all.suspend(suspension(scope, None), Wall(1)).unwrap_err();
-        assert_eq!(why, "a name of 1025 octets: 1024 at most");
+        assert_eq!(why, "a name of 1025 octets: at most 1024");
     }
 
     #[test]

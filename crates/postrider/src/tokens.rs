@@ -167,7 +167,7 @@ impl State {
         match answered {
             Ok(granted) => {
                 self.failures = 0;
-                self.why = "it has ended, and was not renewed yet".into();
+                self.why = "expired and not renewed yet".into();
                 self.due = now + granted.renewed_after();
                 self.token = Some((granted.token, now + granted.lasts));
             }
@@ -201,7 +201,7 @@ async fn renew(task: Task) {
     let mut asker = request::TokenClient::new(source);
     let mut state = State {
         token: None,
-        why: "there is none yet".into(),
+        why: "not obtained yet".into(),
         asked_at: None,
         due: Instant::now(),
         failures: 0,

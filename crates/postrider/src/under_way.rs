@@ -48,7 +48,7 @@ impl WorkRegistry {
             (oldest.map_or(0, |_| same.count() + 1), oldest.unwrap_or_default())
         };
         if count >= most {
-            return Err(format!("{what} has not answered for {} s", oldest.as_secs()));
+            return Err(format!("{what} has not responded for {} s", oldest.as_secs()));
         }
         Ok(self.begin(what))
     }
@@ -65,7 +65,7 @@ impl WorkRegistry {
         let hanging = all.works.values().filter(|(_, what)| named.insert(what));
         let hanging = hanging.filter_map(|(since, what)| {
             let wait = since.elapsed();
-            let text = || format!("{what} has not answered for {} s", wait.as_secs());
+            let text = || format!("{what} has not responded for {} s", wait.as_secs());
             (wait >= after).then(|| (what.clone(), text()))
         });
         hanging.collect()
@@ -81,7 +81,7 @@ impl ProblemKind for WorkRegistry {
         for (what, text) in self.hanging(HANGS_AFTER) {
             found(
                 DetectedProblem::warning(what, text)
-                    .next_step("look at its disk; what was read before holds"),
+                    .next_step("check its disk; the previous content stays in force"),
             );
         }
     }
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(under_way.oldest(), None);
         let hanging = || under_way.hanging(Duration::ZERO);
         let all = ["/mnt/a", "/mnt/b"]
-            .map(|what| (what.to_owned(), format!("{what} has not answered for 0 s")));
+            .map(|what| (what.to_owned(), format!("{what} has not responded for 0 s")));
         assert_eq!(hanging(), all);
         drop(first);
         assert_eq!(hanging(), all[1..]);
@@ -113,7 +113,7 @@ mod tests {
         let third = under_way.begin_at_most(2, "/mnt/b").unwrap();
         assert_eq!(hanging(), all[1..]);
         let error = under_way.begin_at_most(2, "/mnt/b").unwrap_err();
-        assert_eq!(error, "/mnt/b has not answered for 0 s");
+        assert_eq!(error, "/mnt/b has not responded for 0 s");
         drop((second, third));
         assert_eq!(hanging(), []);
         assert!(under_way.begin_at_most(1, "/mnt/b").is_ok());

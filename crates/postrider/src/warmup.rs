@@ -110,8 +110,8 @@ impl StoredWarmups {
         let started = self.0.open(&warming).and_then(|file| self.start(file));
         *keeper = started.unwrap_or_else(|why| {
             let path = self.0.directory.join(NAME);
-            let what = "nothing is sent from sources that warm up";
-            self.0.warn(format_args!("cannot keep {}: {why}; {what}", path.display()));
+            let what = "no mail is sent from sources in warm-up";
+            self.0.warn(format_args!("cannot store {}: {why}; {what}", path.display()));
             WarmupWriter::Failed(why)
         });
     }
@@ -144,7 +144,7 @@ impl StoredWarmups {
 
 impl Service for StoredWarmups {
     fn name(&self) -> &'static str {
-        "sources that warm up"
+        "sources in warm-up"
     }
 
     /// Without its file nothing is sent from them.
@@ -170,7 +170,7 @@ impl Warmups for StoredWarmups {
         if let AllowanceGrant::Answered(answered) = lock(&self.0.book).ask(&ask) {
             return Answer::Now(answered);
         }
-        let if_gone = failed("its file is not written any more");
+        let if_gone = failed("its file is no longer written");
         let (answer, answered) = oneshot::channel();
         // Where nobody is left to take it, the answer's sender is gone with it.
         let _ = requests.send(WarmupRequest::Ask(PendingReservation { ask, answer }));
@@ -188,7 +188,7 @@ impl Warmups for StoredWarmups {
 
 /// Nothing is sent that can't be counted.
 fn closed(key: &WarmupKey, why: &str, now: Wall) -> Answered {
-    let why = format!("warm-up of {key}: what is sent cannot be counted: {why}").into();
+    let why = format!("warm-up of {key}: cannot count recipients: {why}").into();
     let allowance = Allowance::Closed { why, until: now.after(CLOSED_FOR) };
     Answered { allowance, turn: None }
 }
@@ -202,8 +202,7 @@ impl WarmupStore {
             Ok((mut file, held)) => {
                 if file.has_rest() {
                     let path = path.display();
-                    let text =
-                        format_args!("what was written last to {path} is not whole, and left out");
+                    let text = format_args!("the last record of {path} is incomplete and skipped");
                     self.console.line(Level::Info, "warmup", text);
                 }
                 let book = WarmupLedger::read(held.iter().cloned(), warming, today);
@@ -221,7 +220,7 @@ impl WarmupStore {
         };
         let aside = self.directory.join(DAMAGED);
         self.warn(format_args!(
-            "{} is damaged: {why}; it is {} now: all sources begin to warm up anew, tomorrow (UTC)",
+            "{} is damaged: {why}; moved to {}: all sources restart their warm-up tomorrow (UTC)",
             path.display(),
             aside.display()
         ));
@@ -250,7 +249,7 @@ impl WarmupStore {
                 let now = wall_now().0;
                 if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
                     told_at = Some(now);
-                    let what = "nothing is sent from sources that warm up";
+                    let what = "no mail is sent from sources in warm-up";
                     self.warn(format_args!("cannot write {NAME}: {why}; {what}"));
                 }
             }
@@ -305,7 +304,7 @@ impl WarmupStore {
     fn warn(&self, text: std::fmt::Arguments<'_>) {
         self.console.line(Level::Warn, "warmup", text);
         let found = DetectedProblem::warning(NAME, text.to_string());
-        self.troubles.set(found.next_step("look at the first spool directory"), wall_now());
+        self.troubles.set(found.next_step("check the first spool directory"), wall_now());
     }
 }
 

@@ -109,7 +109,7 @@ impl Blobs {
         }
         let state = self.open.entry(blob.0).or_insert_with(|| Blob::new(blob));
         if state.sealed || state.sealing.is_some() || state.dropped {
-            return self.refuse(ticket, Refusal::Misuse("a piece for a blob that is closed"));
+            return self.refuse(ticket, Refusal::Misuse("data for a closed blob"));
         }
         if let Some(refusal) = state.failed {
             return self.refuse(ticket, refusal);
@@ -131,7 +131,7 @@ impl Blobs {
     /// No more pieces follow: the file is synced after the pending ones are written.
     pub(crate) fn handle_seal(&mut self, blob: BlobId, ticket: Ticket, sync: bool) {
         let Some(state) = self.open.get_mut(&blob.0) else {
-            return self.refuse(ticket, Refusal::Misuse("there is no such blob"));
+            return self.refuse(ticket, Refusal::Misuse("unknown blob"));
         };
         if state.sealed || state.sealing.is_some() || state.dropped {
             return self.refuse(ticket, Refusal::Misuse("the blob is closed already"));
@@ -208,7 +208,7 @@ impl Blobs {
         if let Some(ticket) = state.sealing.take() {
             let empty = state.created == Created::No;
             let refusal = if empty || state.dropped {
-                Some(Refusal::Misuse("a blob without a piece"))
+                Some(Refusal::Misuse("blob without data"))
             } else {
                 state.failed
             };

@@ -84,7 +84,7 @@ pub fn piece(meta: &Meta, body_bytes: u64, offset: u64) -> Result<Piece, LoadErr
         let bytes = left.min(usize::try_from(piece_bytes).ok()?);
         offset.is_multiple_of(piece_bytes).then_some(Piece { bytes, checksum })
     };
-    known().ok_or_else(|| LoadError::Damaged("the checksums of the body make no sense".into()))
+    known().ok_or_else(|| LoadError::Damaged("invalid checksums of the body".into()))
 }
 
 /// Returns true if the length and checksum of a piece match.

@@ -119,20 +119,20 @@ impl fmt::Display for SpoolError {
         match self {
             SpoolError::Disk(error) => write!(f, "spool: {error}"),
             SpoolError::Version { file, found } => {
-                write!(f, "spool: {file} has format version {found}, which is unknown here")
+                write!(f, "spool: {file} has unknown format version {found}")
             }
             SpoolError::OtherLog { file, node, log } => {
                 write!(f, "spool: {file} belongs to node {node}, log {log}")
             }
             SpoolError::Twice { files: [one, other] } => write!(
                 f,
-                "spool: {one} and {other} have the same generation, so they are of two spools: start \
-                 each in a directory of its own, and nothing of either is lost"
+                "spool: {one} and {other} have the same generation, so they belong to two spools: \
+                 start each in a separate directory, and no mail is lost"
             ),
             SpoolError::Generation { file } => write!(
                 f,
-                "spool: after {file} there are no numbers for new segments: if it is not of this \
-                 spool, take it away"
+                "spool: no segment numbers left after {file}: if it does not belong to this \
+                 spool, remove it"
             ),
             SpoolError::Config(what) => write!(f, "spool: {what}"),
         }

@@ -10,7 +10,7 @@ use mail::MessageId;
 use std::collections::BTreeMap;
 
 /// Hold reason of a message with an unknown delivery state.
-const STATE_LOST: &str = "its delivery state is damaged: recipients may have the message already";
+const STATE_LOST: &str = "its delivery state is damaged: recipients may already have the message";
 
 /// The state that results from all records.
 #[derive(Debug, Default)]

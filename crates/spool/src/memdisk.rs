@@ -89,7 +89,7 @@ fn full() -> DiskError {
 }
 
 fn not_found(name: &str) -> DiskError {
-    DiskError::new(DiskErrorKind::NotFound, format!("{name}: no such file"))
+    DiskError::new(DiskErrorKind::NotFound, format!("{name}: file not found"))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -158,7 +158,7 @@ impl State {
                 if !*forever {
                     self.failure = None;
                 }
-                return Err(DiskError::new(kind, "a failure that was asked for"));
+                return Err(DiskError::new(kind, "injected failure"));
             }
             *left -= 1;
         }

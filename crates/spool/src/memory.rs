@@ -42,7 +42,7 @@ impl Memory {
             }
             Request::BlobSeal { ticket, blob } => {
                 let known = self.blobs.contains_key(&blob.0);
-                let refused = Refusal::Misuse("there is no such blob");
+                let refused = Refusal::Misuse("unknown blob");
                 (ticket, if known { Completion::BlobDone } else { Completion::Refused(refused) })
             }
             Request::BlobRead { ticket, blob, offset, piece } => {

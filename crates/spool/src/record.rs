@@ -210,7 +210,7 @@ impl fmt::Display for LoadError {
         match self {
             LoadError::NotFound => f.write_str("not in the spool"),
             LoadError::Damaged(what) => write!(f, "damaged: {what}"),
-            LoadError::Disk(what) => write!(f, "can't be read: {what}"),
+            LoadError::Disk(what) => write!(f, "cannot be read: {what}"),
         }
     }
 }

@@ -32,8 +32,8 @@ const ENTRIES_MAX: usize = (COPY_BYTES - HEAD_BYTES - 4 - MARKS_BYTES) / ENTRY_B
 const FRESH: &str = "register.new";
 
 /// Damage text of a register that is readable but unusable.
-pub(crate) const UNUSABLE: &str = "neither of its two copies is whole: segments are taken as they are found, and \
-                        one that is missing is not missed";
+pub(crate) const UNUSABLE: &str = "both copies are damaged: all segments found are used, and a \
+ missing segment cannot be detected";
 
 /// A segment's entry in the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

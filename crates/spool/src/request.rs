@@ -114,7 +114,7 @@ impl fmt::Display for Refusal {
             Refusal::Full => f.write_str("the spool's disk is nearly full"),
             Refusal::Scarce => f.write_str("the server is short of open files or memory"),
             Refusal::Poisoned => f.write_str("the spool's disk failed a write or sync"),
-            Refusal::BlobFailed => f.write_str("the spool's disk failed to take the content"),
+            Refusal::BlobFailed => f.write_str("the spool's disk failed to store the content"),
             Refusal::TooLarge => f.write_str("the records do not fit into a segment"),
             Refusal::Misuse(what) => f.write_str(what),
         }

@@ -38,8 +38,8 @@ impl fmt::Display for Fault {
         match self {
             Fault::Ber(fault) => fault.fmt(f),
             Fault::Missing => f.write_str("is missing"),
-            Fault::Repeated => f.write_str("is there twice"),
-            Fault::Unknown => f.write_str("no such field"),
+            Fault::Repeated => f.write_str("occurs twice"),
+            Fault::Unknown => f.write_str("unknown field"),
             Fault::TooMany(max) => write!(f, "more than {max}"),
             Fault::TooLong(max) => write!(f, "longer than {max} octets"),
             Fault::Value(what) => f.write_str(what),

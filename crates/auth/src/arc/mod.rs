@@ -89,10 +89,9 @@ impl Budget {
     /// Deducts the cost of a verification with this key.
     async fn spend(&mut self, key: &VerificationKey) -> Result<(), (SealVerdict, String)> {
         let cost = key.cost();
-        self.left = self
-            .left
-            .checked_sub(cost)
-            .ok_or_else(|| (SealVerdict::Fail, "the chain costs too much to verify".to_owned()))?;
+        self.left = self.left.checked_sub(cost).ok_or_else(|| {
+            (SealVerdict::Fail, "the chain is too expensive to verify".to_owned())
+        })?;
         self.pace.spend(cost).await;
         Ok(())
     }
@@ -107,14 +106,14 @@ async fn verify_sets<R: Records>(
     for (set, number) in sets.iter().zip(1..) {
         let expected = if number == 1 { ChainStatus::None } else { ChainStatus::Pass };
         if set.seal.1.says != expected {
-            return Err(fail(format!("seal {number} says that the chain before it is broken")));
+            return Err(fail(format!("seal {number} reports a broken chain")));
         }
     }
     let Some(newest) = sets.last() else { return Ok(()) };
     let (at, signature) = &newest.signature;
     match fits_body(message, signature) {
         Ok(true) => {}
-        Ok(false) => return Err(fail("an end of the body is not signed".into())),
+        Ok(false) => return Err(fail("the end of the body is not signed".into())),
         Err((verdict, reason)) => return Err((verdict, reason.into())),
     }
     let of = |what: &str, number: usize| {

@@ -44,11 +44,11 @@ impl Unsealed {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Unsealed::Unverified => "there is no verdict about its chain",
-            Unsealed::Ended => "its newest seal says that the chain is broken",
-            Unsealed::Full => "its chain has fifty sets",
-            Unsealed::HeaderUnreadable => "its header can't be read",
-            Unsealed::Unsigned => "the key does not sign",
+            Unsealed::Unverified => "its chain was not verified",
+            Unsealed::Ended => "its newest seal reports a broken chain",
+            Unsealed::Full => "its chain has the maximum of 50 sets",
+            Unsealed::HeaderUnreadable => "its header is malformed",
+            Unsealed::Unsigned => "signing failed",
         }
     }
 }
@@ -223,7 +223,7 @@ mod tests {
             let expected = match instance {
                 // Its seals, and the message signature.
                 ..=15 => (arc::ArcResult::Pass, String::new()),
-                _ => (arc::ArcResult::Fail, "the chain costs too much to verify".to_owned()),
+                _ => (arc::ArcResult::Fail, "the chain is too expensive to verify".to_owned()),
             };
             assert_eq!(verdict(&zone, &message), expected, "{instance}");
         }
@@ -267,7 +267,7 @@ mod tests {
         assert!(twice.starts_with("ARC-Seal: i=2; cv=fail;"), "{twice}");
         let (verdict, reason) = verdict(&zone, &twice);
         assert_eq!(verdict, arc::ArcResult::Fail);
-        assert_eq!(reason, "seal 2 says that the chain before it is broken");
+        assert_eq!(reason, "seal 2 reports a broken chain");
         assert_eq!(hop(&signer, &zone, &twice, ""), Err(Unsealed::Ended));
         // RFC 8617 §5.1.2: the newest set alone is sealed.
         let alone = twice.split("ARC-Seal: i=1").next().unwrap().replace("i=2", "i=1");

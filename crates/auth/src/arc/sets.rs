@@ -73,14 +73,14 @@ impl Sets {
             let tags = Tags::parse(text());
             let instance = tags.as_ref().and_then(|tags| tags.get("i"));
             let Some(set) = self.set(instance) else { return };
-            let parsed = tags.as_ref().ok_or("no list of tags").and_then(message_signature);
+            let parsed = tags.as_ref().ok_or("malformed tag list").and_then(message_signature);
             let is_twice = set.signature.replace((index, parsed)).is_some();
             self.refuse(is_twice, "an instance has several ARC-Message-Signatures");
         } else if field.is("ARC-Seal") {
             let tags = Tags::parse(text());
             let instance = tags.as_ref().and_then(|tags| tags.get("i"));
             let Some(set) = self.set(instance) else { return };
-            let parsed = tags.as_ref().ok_or("no list of tags").and_then(seal_field);
+            let parsed = tags.as_ref().ok_or("malformed tag list").and_then(seal_field);
             let is_twice = set.seal.replace((index, parsed)).is_some();
             self.refuse(is_twice, "an instance has several ARC-Seals");
         }
@@ -100,7 +100,7 @@ impl Sets {
         match instance {
             Some(instance @ 1..=SETS_MAX) => Some(self.by_instance.entry(instance).or_default()),
             Some(_) => {
-                self.refuse(true, "an instance below 1 or beyond 50");
+                self.refuse(true, "an instance outside 1 to 50");
                 None
             }
             None => {
@@ -135,7 +135,7 @@ impl Sets {
                 return Chain::Broken("an instance is missing");
             }
             let (Some(results), Some(signature), Some(seal)) = (results, signature, seal) else {
-                return Chain::Broken("a set is not complete");
+                return Chain::Broken("a set is incomplete");
             };
             match (signature, seal) {
                 ((at, Ok(signature)), (seal_at, Ok(seal))) => {
@@ -154,7 +154,7 @@ fn message_signature(tags: &Tags<'_>) -> Result<Signature, &'static str> {
     // `i` is the instance here, not the identity.
     let signature = Signature::of_tags(&tags.without("i"))?;
     if signature.fields.iter().any(|field| field.eq_ignore_ascii_case("ARC-Seal")) {
-        return Err("a seal is signed");
+        return Err("a signature covers ARC-Seal");
     }
     Ok(signature)
 }

@@ -29,7 +29,7 @@ pub(crate) struct VerificationKey {
 impl VerificationKey {
     /// Finds the key in the TXT records of its name.
     pub(crate) fn find(records: &[Vec<u8>]) -> Result<VerificationKey, &'static str> {
-        let mut mistake = "there is no key";
+        let mut mistake = "no key record";
         for record in records {
             match VerificationKey::parse(record) {
                 Ok(key) => return Ok(key),
@@ -50,7 +50,7 @@ impl VerificationKey {
 
     fn parse(record: &[u8]) -> Result<VerificationKey, &'static str> {
         let text = std::str::from_utf8(record).map_err(|_| "the key record is not UTF-8")?;
-        let tags = Tags::parse(text).ok_or("the key record is not a list of tags")?;
+        let tags = Tags::parse(text).ok_or("the key record is not a tag list")?;
         let is_version = match tags.get("v") {
             Some(version) => version == "DKIM1" && tags.first().is_some_and(|(tag, _)| tag == "v"),
             None => true,
@@ -61,13 +61,13 @@ impl VerificationKey {
         let algorithm = match tags.get("k").unwrap_or("rsa") {
             "rsa" => Algorithm::RsaSha256,
             "ed25519" => Algorithm::Ed25519Sha256,
-            _ => return Err("the key is of a kind that is not known"),
+            _ => return Err("the key type is unknown"),
         };
         if !listed(tags.get("h").unwrap_or("sha256")).any(|hash| hash == "sha256") {
-            return Err("the key is not for SHA-256");
+            return Err("the key is not valid for SHA-256");
         }
         if !listed(tags.get("s").unwrap_or("*")).any(|service| matches!(service, "*" | "email")) {
-            return Err("the key is not for mail");
+            return Err("the key is not valid for mail");
         }
         let bytes = match tags.get("p") {
             None => return Err("the key record has no key"),
@@ -103,17 +103,17 @@ impl VerificationKey {
         signature: &[u8],
     ) -> Result<bool, &'static str> {
         if self.algorithm != algorithm {
-            return Err("the key is of another kind than the signature");
+            return Err("key type and signature algorithm differ");
         }
         match algorithm {
             Algorithm::RsaSha256 => {
-                let no_key = "the key is no RSA key of 1,024 to 4,096 bits";
+                let no_key = "not an RSA key of 1,024 to 4,096 bits";
                 let (bits, exponent) = rsa_numbers(&self.bytes).ok_or(no_key)?;
                 if !RSA_BITS.contains(&bits) {
                     return Err(no_key);
                 }
                 if exponent.is_none_or(|exponent| !RSA_EXPONENTS.contains(&exponent)) {
-                    return Err("the exponent of the RSA key is not from 3 to 65,537");
+                    return Err("the RSA exponent is not between 3 and 65,537");
                 }
                 let key = ParsedPublicKey::new(&RSA, &self.bytes).map_err(|_| no_key)?;
                 Ok(key.verify_digest_sig(hash, signature).is_ok())
@@ -121,7 +121,7 @@ impl VerificationKey {
             Algorithm::Ed25519Sha256 => {
                 // RFC 8463 §3: the hash is signed.
                 let key = ParsedPublicKey::new(&ED25519, &self.bytes)
-                    .map_err(|_| "the key is no Ed25519 key")?;
+                    .map_err(|_| "not an Ed25519 key")?;
                 Ok(key.verify_sig(hash.as_ref(), signature).is_ok())
             }
         }
@@ -241,6 +241,6 @@ mod tests {
         ] {
             assert!(VerificationKey::parse(bad.as_bytes()).is_err(), "{bad}");
         }
-        assert_eq!(VerificationKey::find(&[]), Err("there is no key"));
+        assert_eq!(VerificationKey::find(&[]), Err("no key record"));
     }
 }

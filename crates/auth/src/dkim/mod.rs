@@ -158,10 +158,10 @@ async fn verify_one(
     let (verdict, reason) = match verified {
         // RFC 6376 §8.15: readers may display an added From.
         Ok(_) if has_unsigned_author(message, signature) => {
-            (DkimResult::Policy, "there is a From that is not signed".into())
+            (DkimResult::Policy, "a From field is not signed".into())
         }
         Ok(true) => (DkimResult::Pass, String::new()),
-        Ok(false) => (DkimResult::Policy, "an end of the body is not signed".into()),
+        Ok(false) => (DkimResult::Policy, "the end of the body is not signed".into()),
         Err(wrong) => wrong,
     };
     let signer = Signer {
@@ -189,7 +189,7 @@ pub(crate) fn fits_body(
     signature: &Signature,
 ) -> Result<bool, (DkimResult, &'static str)> {
     let Some(body) = message.body(signature) else {
-        return Err((DkimResult::Policy, "too many ways to hash the body"));
+        return Err((DkimResult::Policy, "too many different body hashes"));
     };
     let length = signature.body_length.unwrap_or(body.length);
     if length > body.length || body.hash != signature.body_hash {
@@ -256,17 +256,20 @@ pub(crate) fn verify_seal(
 ) -> Result<(), ResultReason> {
     // RFC 6376 §3.6.1: a failed signature of a testing domain counts as none.
     let of_key = |(verdict, reason): ResultReason| match key.is_testing {
-        true => (DkimResult::None, format!("{reason}; its domain is testing")),
+        true => (DkimResult::None, format!("{reason}; its domain is in test mode")),
         false => (verdict, reason),
     };
     let is_other = |signature: &Signature| signature.agent_domain != seal.domain;
     if key.is_strict && signature.is_some_and(is_other) {
-        return Err(of_key((DkimResult::PermError, "the key is for d= itself, not for i=".into())));
+        return Err(of_key((
+            DkimResult::PermError,
+            "the key allows i= in d= only, not in a subdomain".into(),
+        )));
     }
     match key.verify(seal.algorithm, hash, &seal.signature) {
         Ok(true) => Ok(()),
         Ok(false) => {
-            Err(of_key((DkimResult::Fail, "the signature does not fit the header".into())))
+            Err(of_key((DkimResult::Fail, "the signature does not match the header".into())))
         }
         Err(wrong) => Err(of_key((DkimResult::PermError, wrong.to_owned()))),
     }

@@ -34,7 +34,7 @@ pub enum KeyError {
 impl fmt::Display for KeyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            KeyError::TooSmall => "an RSA key of less than 2048 bits",
+            KeyError::TooSmall => "an RSA key with less than 2048 bits",
             KeyError::Unknown => "neither an RSA nor an Ed25519 private key",
         })
     }

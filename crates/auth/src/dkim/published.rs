@@ -25,11 +25,11 @@ pub enum KeyFinding {
 impl fmt::Display for KeyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            KeyFinding::Missing => "there is no record",
-            KeyFinding::Several => "there are several records",
+            KeyFinding::Missing => "no record",
+            KeyFinding::Several => "more than one record",
             KeyFinding::Malformed(why) => why,
             KeyFinding::Differs => "the record has another key",
-            KeyFinding::Testing => "t=y says that this is a test: take it out",
+            KeyFinding::Testing => "t=y marks a test: remove it",
             KeyFinding::Short => "the record's RSA key has less than 2048 bits",
         })
     }

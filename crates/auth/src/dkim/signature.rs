@@ -58,10 +58,10 @@ impl Seal {
         let domain = wanted("d").ok_or("no d=")?;
         let selector = wanted("s").ok_or("no s=")?;
         let seal = Seal {
-            algorithm: Algorithm::parse(algorithm).ok_or("an algorithm that is not accepted")?,
+            algorithm: Algorithm::parse(algorithm).ok_or("unsupported algorithm")?,
             signature: decoded(signature).ok_or("b= is not base64")?,
-            domain: name(domain).ok_or("d= is no domain")?,
-            selector: name(selector).ok_or("s= is no selector")?,
+            domain: name(domain).ok_or("d= is not a domain")?,
+            selector: name(selector).ok_or("s= is not a selector")?,
         };
         match seal.key_name().len() {
             ..=NAME_BYTES_MAX => Ok(seal),
@@ -97,13 +97,13 @@ impl Signature {
     /// Reads a DKIM-Signature.
     pub(crate) fn parse(value: &[u8]) -> Result<Signature, &'static str> {
         let text = std::str::from_utf8(value).map_err(|_| "not UTF-8")?;
-        let tags = Tags::parse(text).ok_or("not a list of tags")?;
+        let tags = Tags::parse(text).ok_or("not a tag list")?;
         if tags.get("v") != Some("1") {
             return Err("not version 1");
         }
         let methods = tags.get("q").unwrap_or("dns/txt");
         if !listed(methods).any(|method| method.starts_with("dns/txt")) {
-            return Err("q= knows no method that is known here");
+            return Err("q= has no supported method");
         }
         Signature::of_tags(&tags)
     }
@@ -113,11 +113,11 @@ impl Signature {
         let seal = Seal::parse(tags)?;
         let forms = tags.get("c").unwrap_or("simple/simple");
         let (header, body) = forms.split_once('/').unwrap_or((forms, "simple"));
-        let form = |text| Canonicalization::parse(text).ok_or("c= is not known");
+        let form = |text| Canonicalization::parse(text).ok_or("unknown c=");
         let fields: Vec<String> =
             listed(tags.get("h").ok_or("no h=")?).map(str::to_owned).collect();
         if fields.len() > SIGNED_FIELDS_MAX {
-            return Err("h= names too many fields");
+            return Err("too many fields in h=");
         }
         // RFC 6376 §5.4.
         if !fields.iter().any(|field| field.eq_ignore_ascii_case("From")) {
@@ -130,7 +130,7 @@ impl Signature {
         };
         // RFC 6376 §3.5: the domain of d= or a subdomain.
         if !is_at_or_below(&agent_domain, &seal.domain) {
-            return Err("i= is not below d=");
+            return Err("i= is not in d= or a subdomain");
         }
         Ok(Signature {
             header_form: form(header)?,
@@ -149,7 +149,7 @@ fn number(tags: &Tags<'_>, tag: &str) -> Result<Option<u64>, &'static str> {
     let number = |text: &str| {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         // A number too large for its type is replaced by the maximum.
-        is_number.then(|| text.parse().unwrap_or(u64::MAX)).ok_or("a number that is none")
+        is_number.then(|| text.parse().unwrap_or(u64::MAX)).ok_or("invalid number")
     };
     tags.get(tag).map(number).transpose()
 }

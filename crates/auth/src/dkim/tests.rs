@@ -114,12 +114,12 @@ fn a_chain_has_at_most_fifty_sets() {
     let chain = |count: u32| (1..=count).map(set).collect::<String>() + "\r\nbody\r\n";
     let reason = |message: &str| verdicts(&Zone::default(), message, 0).1.reason;
     assert_eq!(reason(&chain(arc::SETS_MAX)), "the body was changed");
-    assert_eq!(reason(&chain(arc::SETS_MAX + 1)), "an instance below 1 or beyond 50");
+    assert_eq!(reason(&chain(arc::SETS_MAX + 1)), "an instance outside 1 to 50");
     let chained = chain(3);
     assert_eq!(reason(&chained.replace("i=2;", "i=1;")), "an instance has several ARC-Seals");
     assert_eq!(reason(&chained.replace("i=1;", "i=4;")), "an instance is missing");
     let broken = chained.replace("cv=pass", "cv=fail");
-    assert_eq!(reason(&broken), "seal 2 says that the chain before it is broken");
+    assert_eq!(reason(&broken), "seal 2 reports a broken chain");
     assert_eq!(reason("\r\n"), "");
 }
 

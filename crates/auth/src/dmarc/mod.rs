@@ -107,9 +107,9 @@ fn author(message: &Scanned) -> Result<String, (DmarcResult, &'static str)> {
         return wrong(why);
     }
     let mut fields = message.values("From");
-    let Some(field) = fields.next() else { return Err((DmarcResult::None, "there is no From")) };
+    let Some(field) = fields.next() else { return Err((DmarcResult::None, "no From field")) };
     if fields.next().is_some() {
-        return wrong("there are several From fields");
+        return wrong("several From fields");
     }
     let mut domains = authors::domains(field);
     domains.dedup();
@@ -211,7 +211,7 @@ pub async fn evaluate<R: Records>(
 ) -> DmarcEvaluation {
     let Discovered { domain, policy } = discovered;
     let Some(policy) = policy else {
-        let reason = format!("neither {domain} nor a domain above it has a policy");
+        let reason = format!("neither {domain} nor a parent domain has a policy");
         let (verdict, wish) = (DmarcResult::None, RequestedPolicy::None);
         return DmarcEvaluation { verdict, domain: Some(domain), wish, reason, applied: None };
     };

@@ -21,13 +21,9 @@ pub enum PolicyFinding {
 impl fmt::Display for PolicyFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PolicyFinding::Missing => f.write_str("there is no policy"),
-            PolicyFinding::Several => {
-                f.write_str("there are several policies, which count for none")
-            }
-            PolicyFinding::Malformed => {
-                f.write_str("the record is no policy: p= is wanted after v=DMARC1")
-            }
+            PolicyFinding::Missing => f.write_str("no policy"),
+            PolicyFinding::Several => f.write_str("more than one policy record: none applies"),
+            PolicyFinding::Malformed => f.write_str("not a policy: p= must follow v=DMARC1"),
             PolicyFinding::Unanswered(why) => write!(f, "no answer: {why}"),
         }
     }

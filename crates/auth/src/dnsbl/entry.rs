@@ -30,13 +30,13 @@ impl DnsblEntry {
         let (zone, wanted) = match text.split_once('=') {
             Some((zone, wanted)) => {
                 let parsed = AnswerFilter::parse(wanted);
-                (zone, parsed.ok_or_else(|| format!("\"{wanted}\" are no answers"))?)
+                (zone, parsed.ok_or_else(|| format!("\"{wanted}\" is not a set of answers"))?)
             }
             None => (text, AnswerFilter::Any),
         };
         let zone = zone.trim_end_matches('.').to_ascii_lowercase();
         if !is_zone(&zone) {
-            return Err(format!("\"{zone}\" is not the name of a list"));
+            return Err(format!("\"{zone}\" is not a DNSBL zone"));
         }
         Ok(DnsblEntry { zone: zone.into(), wanted, score })
     }
@@ -46,7 +46,7 @@ fn score_of(text: &str) -> Result<i32, String> {
     let score: Option<i32> = text.parse().ok();
     score
         .filter(|score| *score != 0 && score.abs() <= SCORE_MAX)
-        .ok_or_else(|| format!("\"{text}\" is not a score from -{SCORE_MAX} to {SCORE_MAX}, but 0"))
+        .ok_or_else(|| format!("\"{text}\" is not a score: -{SCORE_MAX} to {SCORE_MAX}, except 0"))
 }
 
 /// At least two labels, so that a name can be prepended.

@@ -62,7 +62,7 @@ impl Argon2Hash {
             algorithm: Algorithm::Argon2id,
             version: Version::V0x13,
             params: Params::new(64 * 1024, 3, 1, Some(32)).unwrap_or_default(),
-            salt: Box::from(*b"nobody's own salt"),
+            salt: Box::from(*b"an unknown user's"),
             hash: Box::from([0; 32]),
         }
     }

@@ -30,11 +30,11 @@ pub enum Unusable {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unusable::Locked => f.write_str("it is locked"),
-            Unusable::NoScheme => f.write_str("it names no scheme, such as {ARGON2ID} or $6$"),
-            Unusable::Scheme(scheme) => write!(f, "its scheme is not known here: {scheme}"),
-            Unusable::Form => f.write_str("it is not what its scheme has"),
-            Unusable::Cost => f.write_str("it would take too long to check"),
+            Unusable::Locked => f.write_str("the account is locked"),
+            Unusable::NoScheme => f.write_str("it has no scheme, for example {ARGON2ID} or $6$"),
+            Unusable::Scheme(scheme) => write!(f, "unknown scheme {scheme}"),
+            Unusable::Form => f.write_str("malformed for its scheme"),
+            Unusable::Cost => f.write_str("too expensive to verify"),
         }
     }
 }

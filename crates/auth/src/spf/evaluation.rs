@@ -100,7 +100,7 @@ impl<R: Records> Check<'_, R> {
         let mut redirected_by = None;
         loop {
             let Some(record) = self.record(&domain).await? else {
-                let reason = format!("{domain} has no policy");
+                let reason = format!("{domain} has no SPF record");
                 return match redirected_by {
                     Some(by) => Err(wrong(format!("redirect of {by}: {reason}"))),
                     None => {
@@ -117,7 +117,7 @@ impl<R: Records> Check<'_, R> {
                 }
             }
             let Some(redirect) = &record.redirect else {
-                let reason = format!("nothing of {domain} matches");
+                let reason = format!("no mechanism of {domain} matches");
                 return Ok(RecordResult { verdict: SpfResult::Neutral, reason, explanation: None });
             };
             self.count_lookup()?;
@@ -138,8 +138,8 @@ impl<R: Records> Check<'_, R> {
             [] => Ok(None),
             [policy] => Record::parse(policy)
                 .map(Some)
-                .map_err(|mistake| wrong(format!("{} in the policy of {domain}", mistake.0))),
-            several => Err(wrong(format!("{domain} has {} policies", several.len()))),
+                .map_err(|mistake| wrong(format!("{} in the SPF record of {domain}", mistake.0))),
+            several => Err(wrong(format!("{domain} has {} SPF records", several.len()))),
         }
     }
 
@@ -259,7 +259,7 @@ impl<R: Records> Check<'_, R> {
         }
         let hosts = self.records.mail_hosts(domain).await?;
         if hosts.len() > EXCHANGES_MAX {
-            return Err(wrong(format!("{domain} has more than {EXCHANGES_MAX} mail hosts")));
+            return Err(wrong(format!("{domain} has more than {EXCHANGES_MAX} MX hosts")));
         }
         // RFC 7208 §4.6.4 counts terms: hosts without an address of the client's family are one void term, and
         // only if there is no other host.
@@ -279,7 +279,7 @@ impl<R: Records> Check<'_, R> {
         self.lookups.set(self.lookups.get() + 1);
         match self.lookups.get() {
             ..=LOOKUPS_MAX => Ok(()),
-            _ => Err(wrong(format!("more than {LOOKUPS_MAX} lookups"))),
+            _ => Err(wrong(format!("more than {LOOKUPS_MAX} DNS lookups"))),
         }
     }
 
@@ -287,7 +287,7 @@ impl<R: Records> Check<'_, R> {
         self.voids.set(self.voids.get() + u32::from(is_void));
         match self.voids.get() {
             ..=VOID_LOOKUPS_MAX => Ok(()),
-            _ => Err(wrong(format!("more than {VOID_LOOKUPS_MAX} lookups without records"))),
+            _ => Err(wrong(format!("more than {VOID_LOOKUPS_MAX} void lookups"))),
         }
     }
 

@@ -72,7 +72,7 @@ impl SpfEvaluation {
             verdict: SpfResult::None,
             identity: Identity::Helo,
             domain: String::new(),
-            reason: "the client is not known".into(),
+            reason: "the client address is unknown".into(),
             explanation: None,
         }
     }

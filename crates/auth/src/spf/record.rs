@@ -61,7 +61,7 @@ impl Record {
         let text = text.ok_or_else(|| TermError("a record that is not ASCII".into()))?;
         let mut record = Record::default();
         for term in text[6..].split(' ').filter(|term| !term.is_empty()) {
-            let wrong = || TermError(format!("\"{}\" is no term", term.escape_default()));
+            let wrong = || TermError(format!("\"{}\" is not a term", term.escape_default()));
             record.take(term).ok_or_else(wrong)?;
         }
         Ok(record)

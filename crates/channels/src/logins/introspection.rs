@@ -48,21 +48,22 @@ impl IntrospectionText {
         const AT: &str = "logins.introspection";
         let place = WebPlace::parse(&self.url);
         if let Err(why) = &place {
-            let help = "such as \"https://id.example.org/oauth2/introspect\"";
-            let message = format!("\"{}\" is no place to ask: {why}", self.url.escape_debug());
+            let help = "for example \"https://id.example.org/oauth2/introspect\"";
+            let message =
+                format!("\"{}\" is not an introspection endpoint: {why}", self.url.escape_debug());
             let key = if self.url.is_empty() { AT.to_owned() } else { format!("{AT}.url") };
             reader.error(&key, message, help);
         }
         if self.client_id.is_empty() || self.secret_file.is_none() {
-            let help = "give it `client_id` and `secret_file`, as the server knows us";
-            reader.error(AT, "nobody is told whose a token is who doesn't say who asks", help);
+            let help = "set `client_id` and `secret_file`";
+            reader.error(AT, "`introspection` without client id and secret", help);
         }
         reader.printable(&format!("{AT}.user_claim"), &self.user_claim, 64);
         // RFC 6749 §3.3: no blanks and no quotes, so it needs no escaping in JSON.
         let is_word = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\');
         let scope = self.scope.as_deref();
         if scope.is_some_and(|scope| scope.is_empty() || !scope.chars().all(is_word)) {
-            reader.error(&format!("{AT}.scope"), "one word is wanted", "such as \"mail.send\"");
+            reader.error(&format!("{AT}.scope"), "not a single scope", "for example \"mail.send\"");
         }
         Some(Arc::new(Introspection {
             at: place.ok()?,

@@ -65,12 +65,12 @@ impl MechanismText {
             }
             let (message, help) = match &logins.source {
                 _ if matches!(mechanism, MechanismText::OauthBearer | MechanismText::Xoauth2) => (
-                    format!("{name}, and nobody who knows tokens"),
-                    "say who does: logins = { introspection = { url = \"https://…\", … } }",
+                    format!("{name} without a token server"),
+                    "add one: logins = { introspection = { url = \"https://…\", … } }",
                 ),
                 LoginSource::Table(_) => (
-                    format!("{name} is not spoken here"),
-                    "with passwords of a table there are \"plain\", \"login\" and \"scram-sha-256\"; \
+                    format!("{name} is not supported with a table"),
+                    "a table of passwords allows \"plain\", \"login\" and \"scram-sha-256\"; \
                      Dovecot has more: logins = { dovecot = \"…\" }",
                 ),
                 LoginSource::Nobody => (
@@ -78,8 +78,8 @@ impl MechanismText {
                     "name the table of passwords: logins = { table = \"passwords\" }",
                 ),
                 LoginSource::Server(_) => (
-                    format!("a directory is told passwords: {name} has none"),
-                    "with logins = { ldap = \"…\" } there are \"plain\" and \"login\"",
+                    format!("{name} is not supported with a directory: it sends no password"),
+                    "logins = { ldap = \"…\" } allows \"plain\" and \"login\"",
                 ),
             };
             reader.error(&format!("mechanisms[{index}]"), message, help);

@@ -75,7 +75,7 @@ impl LoginsText {
     fn patience(&self, reader: &mut Reader<'_, '_>) -> Duration {
         let patience = reader.timeout("logins.timeout", &self.timeout);
         if patience > TIMEOUT_MAX {
-            let message = "no client waits longer than a minute and a half for a server";
+            let message = "clients wait at most a minute and a half for a reply";
             reader.error("logins.timeout", message, "");
         }
         patience
@@ -97,8 +97,8 @@ impl LoginsText {
     fn tokens(&self, reader: &mut Reader<'_, '_>) -> Option<Option<Arc<Introspection>>> {
         let Some(text) = &self.introspection else { return Some(None) };
         if self.dovecot.is_some() {
-            let help =
-                "tokens are Dovecot's matter then (`passdb { driver = oauth2 … }`): leave it out";
+            let help = "Dovecot verifies tokens itself (`passdb { driver = oauth2 … }`): leave \
+                 `introspection` out";
             reader.error("logins.introspection", "`introspection` beside `dovecot`", help);
         }
         text.read(reader).map(Some)
@@ -119,9 +119,9 @@ impl LoginsText {
             }
             (None, None, None) if self.introspection.is_some() => Some(LoginSource::Nobody),
             _ => {
-                let help = "one of these: { table = \"passwords\" }, { ldap = \"people\" }, \
-                            { dovecot = \"/run/dovecot/auth-client\" }";
-                reader.error("logins", "users are known to one table or server", help);
+                let help = "use one of { table = \"passwords\" }, { ldap = \"people\" }, { \
+                 dovecot = \"/run/dovecot/auth-client\" }";
+                reader.error("logins", "`logins` needs exactly one table or server", help);
                 None
             }
         }
@@ -182,13 +182,14 @@ fn directory(name: &str, reader: &mut Reader<'_, '_>) -> Option<Arc<TableEntry>>
     let (message, help) = match table.settings.password_checks() {
         PasswordChecks::Sealed => return Some(table),
         PasswordChecks::InClear => (
-            format!("table \"{name}\" asks its directory in clear"),
-            "users' passwords would go over the network so: set start_tls = true there, or use ldaps://",
+            format!("table \"{name}\" connects to its directory in clear"),
+            "passwords would cross the network unencrypted: set start_tls = true there, or use \
+             ldaps://",
         ),
         PasswordChecks::None => (
-            format!("table \"{name}\" asks no directory"),
-            "a table of kind `ldap` is wanted; passwords that are stored in a table are asked for with \
-             logins = { table = \"…\" }",
+            format!("table \"{name}\" is not a directory"),
+            "name a table of kind `ldap`; for passwords stored in a table use logins = { table = \
+             \"…\" }",
         ),
     };
     reader.error("logins.ldap", message, help);
@@ -196,13 +197,13 @@ fn directory(name: &str, reader: &mut Reader<'_, '_>) -> Option<Arc<TableEntry>>
 }
 
 fn dovecot(text: &str, reader: &mut Reader<'_, '_>) -> Option<HostPort> {
-    let help =
-        "the path of a socket is wanted, such as \"/run/dovecot/auth-client\", or a host and port";
+    let help = "write the path of a socket, for example \"/run/dovecot/auth-client\", or a host and \
+         port";
     // Postfix's form (`smtpd_sasl_path`).
     let place = text.strip_prefix("inet:").unwrap_or(text);
     let why = match HostPort::parse(place, 0) {
         Ok(at) if at.port != 0 || place.contains('/') => return Some(at),
-        Ok(_) => "it has no port".to_owned(),
+        Ok(_) => "port missing".to_owned(),
         Err(why) => why,
     };
     reader.error("logins.dovecot", format!("\"{text}\" is not a server: {why}"), help);

@@ -182,7 +182,7 @@ fn as_delivered(start: &Bytes, recipient: &Mailbox) -> Result<Vec<Bytes>, WriteE
 
 /// RFC 3463 §3.5: X.4.6 is a loop.
 fn looped(recipient: &Mailbox) -> Failure {
-    let text = format!("mail for {recipient} loops: it was delivered to this mailbox before");
+    let text = format!("mail loop: the message was already delivered to {recipient}");
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 4, 6), text)
 }
 

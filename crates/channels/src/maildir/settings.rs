@@ -96,7 +96,7 @@ enum Folders {
 
 impl ChannelSection for MaildirText {
     const KEY: &'static str = "maildir";
-    const SUMMARY: &'static str = "Keep in a Maildir on this server.";
+    const SUMMARY: &'static str = "Deliver to a Maildir on this server.";
     const EXAMPLE: &'static str = "maildir = { path = \"/srv/mail/{domain}/{local}\" }";
     type Text = MaildirText;
 
@@ -108,10 +108,10 @@ impl ChannelSection for MaildirText {
         let quota_grace =
             text.quota_grace.as_ref().map(|text| reader.duration("quota_grace", text));
         if quota_grace.is_some() && !terms.have_quota() {
-            reader.warn("quota_grace", "there is no `quota` that it could be for", "");
+            reader.warn("quota_grace", "used without `quota`", "");
         }
         if text.create_folders && text.folders == Folders::None {
-            reader.warn("create_folders", "nothing names folders", "add folders = \"tag\"");
+            reader.warn("create_folders", "used without `folders`", "add folders = \"tag\"");
         }
         let template = template?;
         let has_values = template.has_values() || terms.have_values();
@@ -145,20 +145,20 @@ fn template_of(
     reader: &mut Reader<'_, '_>,
 ) -> Option<MaildirTemplate> {
     let Some(path) = &text.path else {
-        let help = "such as path = \"/srv/mail/{domain}/{local}\"";
-        reader.error("", "a route to nowhere: `path` is missing", help);
+        let help = "for example path = \"/srv/mail/{domain}/{local}\"";
+        reader.error("", "`path` is missing", help);
         return None;
     };
     match MaildirTemplate::parse(path, names) {
         Ok(template) => {
             if !template.tells_recipients_apart() {
-                let help = "add {local} to give each recipient a Maildir of its own";
+                let help = "add {local} to give each recipient a separate Maildir";
                 reader.warn("path", "all recipients share one Maildir", help);
             }
             Some(template)
         }
         Err(help) => {
-            reader.error("path", "not a path for Maildirs", &help);
+            reader.error("path", "not a Maildir path", &help);
             None
         }
     }
@@ -246,7 +246,7 @@ impl Maildir {
     }
 }
 
-static NO_SUCH_NAME: Refusal = Refusal::permanent((1, 1), "no mailbox has so long a name");
+static NO_SUCH_NAME: Refusal = Refusal::permanent((1, 1), "longer than a mailbox name can be");
 
 fn without_tag(mut owner: Owner) -> Owner {
     owner.local.truncate(folder::split_tag(&owner.local).0.len());
@@ -276,7 +276,7 @@ impl Settings for Maildir {
         };
         explainer.own_key("path", path);
         if let Some(folder) = self.folder_of(recipient) {
-            let otherwise = if folder.is_made { "" } else { ", if it is there" };
+            let otherwise = if folder.is_made { "" } else { ", if it exists" };
             explainer.own_key("folders", format!("{}{otherwise}", folder.name));
         }
     }

@@ -86,8 +86,8 @@ impl fmt::Display for PlaceError {
             PlaceError::Value(error) => error.fmt(f),
             PlaceError::TooLong { .. } => write!(
                 f,
-                "the path is too long: {PART_BYTES_MAX} octets for each name and {PATH_BYTES_MAX} \
-                 for all of it"
+                "the path is too long: at most {PART_BYTES_MAX} octets for each name and \
+                 {PATH_BYTES_MAX} in total"
             ),
         }
     }
@@ -109,7 +109,7 @@ impl PlaceError {
             }
             _ => (Class::Transient, EnhancedStatus::new(4, 2, 0)),
         };
-        Failure::local(class, status, format!("no place for the mailbox: {self}"))
+        Failure::local(class, status, format!("no path for the mailbox: {self}"))
     }
 }
 
@@ -123,7 +123,7 @@ impl MaildirTemplate {
             return Err("the path is empty".to_owned());
         }
         if template.contains('\0') {
-            return Err("a path has no NUL".to_owned());
+            return Err("NUL in a path".to_owned());
         }
         if template.len() > PATH_BYTES_MAX {
             return Err(format!("a path has at most {PATH_BYTES_MAX} octets"));
@@ -136,7 +136,7 @@ impl MaildirTemplate {
         let root = template[..open].rfind('/').map_or(0, |slash| slash + 1);
         let below = template[root..].trim_end_matches('/');
         if below.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return Err("below the first placeholder no name is empty, `.` or `..`".to_owned());
+            return Err("after the first placeholder no name may be empty, `.` or `..`".to_owned());
         }
         let root = PathBuf::from(&template[..root]);
         Ok(MaildirTemplate { written: template.to_owned(), root, pieces: pieces_of(below, names)? })
@@ -213,7 +213,7 @@ impl MaildirTemplate {
         // A literal beside a value can produce `..`: `.{name}` with the value `.`.
         match last_value {
             Some(name) if path.split('/').any(|part| matches!(part, "" | "." | "..")) => {
-                Err(ValueError::bad(name, "makes a name that is empty, `.` or `..`").into())
+                Err(ValueError::bad(name, "results in a name that is empty, `.` or `..`").into())
             }
             _ => Ok(PathBuf::from(path)),
         }
@@ -241,8 +241,8 @@ fn pieces_of(below: &str, names: &ValueNames<'_>) -> Result<Vec<TemplatePiece>, 
                 if !(1..=HASH_DIGITS_MAX).contains(&digits) || taken + digits > ALL_HASH_DIGITS_MAX
                 {
                     return Err(format!(
-                        "`{placeholder}`: a hash has 1 to {HASH_DIGITS_MAX} digits, and all of \
-                         them {ALL_HASH_DIGITS_MAX}"
+                        "`{placeholder}`: a hash has 1 to {HASH_DIGITS_MAX} digits, all together \
+                         at most {ALL_HASH_DIGITS_MAX}"
                     ));
                 }
                 taken += digits;
@@ -251,7 +251,8 @@ fn pieces_of(below: &str, names: &ValueNames<'_>) -> Result<Vec<TemplatePiece>, 
             Some(name) if names.has(name) => TemplatePiece::Value(name.to_owned()),
             _ => {
                 return Err(format!(
-                    "`{placeholder}` stands for nothing: use {{domain}}, {{local}} and {{hash:2}}; {names}"
+                    "unknown placeholder `{placeholder}`: use {{domain}}, {{local}} and \
+                     {{hash:2}}; {names}"
                 ));
             }
         });
@@ -290,11 +291,11 @@ fn checked<'v>(name: &str, value: &'v str) -> Result<&'v str, ValueError> {
         return bad("is an absolute path");
     }
     if value.contains('\0') {
-        return bad("has a NUL");
+        return bad("contains NUL");
     }
     match trimmed.split('/').find(|part| matches!(*part, "" | "." | "..")) {
-        Some("") => bad("is empty, or has an empty name in it"),
-        Some(_) => bad("leads elsewhere by `.` or `..`"),
+        Some("") => bad("is empty, or contains an empty name"),
+        Some(_) => bad("contains `.` or `..`"),
         None => Ok(trimmed),
     }
 }
@@ -366,18 +367,18 @@ mod tests {
     fn mistakes_in_a_template_are_told() {
         for (template, told) in [
             ("", "is empty"),
-            ("/srv/{user}", "`{user}` stands for nothing"),
-            ("/srv/{local", "`{local` stands for nothing"),
-            ("/srv/local}", "`}` stands for nothing"),
-            ("/srv/{local}/../{domain}", "no name is empty"),
-            ("/srv/{domain}//{local}", "no name is empty"),
-            ("/srv/{domain}/./{local}", "no name is empty"),
+            ("/srv/{user}", "unknown placeholder `{user}`"),
+            ("/srv/{local", "unknown placeholder `{local`"),
+            ("/srv/local}", "unknown placeholder `}`"),
+            ("/srv/{local}/../{domain}", "no name may be empty"),
+            ("/srv/{domain}//{local}", "no name may be empty"),
+            ("/srv/{domain}/./{local}", "no name may be empty"),
             ("/srv/{hash:0}/{local}", "1 to 4 digits"),
             ("/srv/{hash:5}/{local}", "1 to 4 digits"),
             ("/srv/{hash:}/{local}", "1 to 4 digits"),
             ("/srv/{hash:4}/{hash:4}/{hash:4}/{hash:4}/{hash:1}/{local}", "all of them 16"),
             ("/srv/\0/{local}", "no NUL"),
-            ("/srv/{box}", "there with recipients = { table = "),
+            ("/srv/{box}", "need recipients = { table = "),
         ] {
             let error = MaildirTemplate::parse(template, &ValueNames::default()).unwrap_err();
             assert!(error.contains(told), "{template:?}: {error}");
@@ -414,9 +415,9 @@ mod tests {
         let several = path(&["a", "b"]).unwrap_err().to_string();
         assert!(several.contains("has 2 values"), "{several}");
         for (value, told) in [
-            ("..", "leads elsewhere"),
-            ("a/../../b", "leads elsewhere"),
-            ("./a", "leads elsewhere"),
+            ("..", "contains `.`"),
+            ("a/../../b", "contains `.`"),
+            ("./a", "contains `.`"),
             ("/etc", "absolute"),
             ("/", "absolute"),
             ("", "is empty"),

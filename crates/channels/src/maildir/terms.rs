@@ -28,7 +28,7 @@ impl JsonSchema for QuotaText {
         let size = SizeText::json_schema(generator);
         json_schema!({
             "title": "size",
-            "description": "A size, or the name of a value of the recipient's entry, in braces.",
+            "description": "A size, or the name of a value of the recipient's entry in braces.",
             "anyOf": [size, { "type": "string", "pattern": "^\\{.+\\}$" }],
         })
     }
@@ -57,7 +57,7 @@ impl MailboxTerms {
         reader: &mut Reader<'_, '_>,
     ) -> MailboxTerms {
         let mode = mode_of(&text.mode).unwrap_or_else(|why| {
-            reader.error("mode", format!("\"{}\" is not a mode for mail", text.mode), why);
+            reader.error("mode", format!("\"{}\" is not a file mode for mail", text.mode), why);
             0
         });
         let user = account(reader, names, "user", text.user.as_deref());
@@ -184,7 +184,7 @@ fn account(
     match values::named(text, names) {
         Some(Ok(name)) => return Some(Setting::Value(name.into())),
         Some(Err(help)) => {
-            reader.error(key, format!("`{text}` stands for nothing"), &help);
+            reader.error(key, format!("unknown placeholder `{text}`"), &help);
             return None;
         }
         None => {}
@@ -200,7 +200,7 @@ fn account_of(name: &str, values: Values<'_, '_>) -> Result<SystemAccount, Value
     let text = values::one(values, name)?;
     let is_name = |text: &str| text.bytes().all(|c| c.is_ascii_graphic());
     if text.is_empty() || text.len() > NAME_BYTES_MAX || !is_name(text) {
-        return Err(ValueError::bad(name, "names nobody"));
+        return Err(ValueError::bad(name, "names no user"));
     }
     if text.parse() == Ok(0_u32) {
         return Err(ValueError::bad(name, "is root's"));
@@ -219,7 +219,7 @@ fn quota(
         return match named {
             Ok(name) => Some(Setting::Value(name.into())),
             Err(help) => {
-                reader.error("quota", format!("`{text}` stands for nothing"), &help);
+                reader.error("quota", format!("unknown placeholder `{text}`"), &help);
                 None
             }
         };
@@ -229,7 +229,7 @@ fn quota(
         SizeText::Text(text) => parse_size(text) == Ok(0),
     };
     if says_nothing {
-        reader.error("quota", "no message fits", "leave `quota` out for no limit");
+        reader.error("quota", "a quota of 0 fits no message", "leave `quota` out for no limit");
     }
     Some(Setting::Fixed(reader.size("quota", text)))
 }
@@ -239,7 +239,7 @@ fn mode_of(text: &str) -> Result<u32, &'static str> {
     let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|c| matches!(c, b'0'..=b'7'));
     match u32::from_str_radix(text, 8) {
         Ok(mode) if is_octal && mode & !0o664 == 0 && mode & 0o600 == 0o600 => Ok(mode),
-        _ => Err("octal digits such as \"0600\", \"0640\", \"0660\""),
+        _ => Err("use octal digits, for example \"0600\", \"0640\", \"0660\""),
     }
 }
 
@@ -314,11 +314,11 @@ mod tests {
             (&["00"], "is root's"),
             (&[], "has no `uid`"),
             (&["1", "2"], "has 2 values"),
-            (&[""], "names nobody"),
-            (&["a b"], "names nobody"),
-            (&["a\0b"], "names nobody"),
-            (&["a\u{1b}[2J"], "names nobody"),
-            (&[&*"x".repeat(NAME_BYTES_MAX + 1)], "names nobody"),
+            (&[""], "names no user"),
+            (&["a b"], "names no user"),
+            (&["a\0b"], "names no user"),
+            (&["a\u{1b}[2J"], "names no user"),
+            (&[&*"x".repeat(NAME_BYTES_MAX + 1)], "names no user"),
         ] {
             let error = keeping(values).unwrap_err();
             assert!(error.contains(told), "{values:?}: {error}");

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 /// A header with more fields of one name than are noted is refused.
 pub(super) const TOO_MANY_FIELDS: Refusal =
-    Refusal::permanent((6, 0), "Too many fields of one name");
+    Refusal::permanent((6, 0), "Too many header fields of one name");
 
 /// Changes made to headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -19,11 +19,11 @@ use std::sync::Arc;
 
 /// The sender is not in the user's entry of `senders`.
 const NOT_YOURS: Refusal =
-    Refusal::permanent((7, 1), "You may not send from this address").with_code(553);
+    Refusal::permanent((7, 1), "Sender address rejected: not owned by user").with_code(553);
 
 /// An author is not in the user's entry of `senders`.
 const NOT_YOUR_NAME: Refusal =
-    Refusal::permanent((7, 1), "You may not write in the name of this author");
+    Refusal::permanent((7, 1), "From address rejected: not owned by user");
 
 /// Permitted authors of users' messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]

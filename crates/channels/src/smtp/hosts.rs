@@ -60,8 +60,8 @@ impl Hosts {
     /// Reads the key `hosts` and reports errors.
     pub(super) fn read(written: &[String], terms: HostTerms, reader: &mut Reader<'_, '_>) -> Hosts {
         if written.is_empty() {
-            let help = "give it hosts = [\"host:port\"]";
-            reader.error("hosts", "a route to nowhere: `hosts` is empty", help);
+            let help = "add hosts = [\"host:port\"]";
+            reader.error("hosts", "`hosts` is empty", help);
         }
         let table = reader.recipients().cloned();
         let names = ValueNames::of(table.as_deref());
@@ -136,7 +136,7 @@ fn host_setting(
     if !text.contains(['{', '}']) {
         let host = HostPort::parse(text, terms.port)?;
         if matches!(host.host, Host::Socket(_)) && !terms.takes_sockets {
-            return Err("only LMTP is spoken over Unix sockets".to_owned());
+            return Err("only LMTP is supported over Unix sockets".to_owned());
         }
         return Ok(HostSetting { host: Setting::Fixed(host), port: terms.port });
     }
@@ -150,8 +150,8 @@ fn host_setting(
     match named(name, names) {
         Some(name) => Ok(HostSetting { host: Setting::Value(name?.into()), port }),
         None => {
-            Err("a value is a whole host: \"{name}\", or \"{name}:port\" with the port of values \
-                     without one"
+            Err("a placeholder is a whole host: \"{name}\", or \"{name}:port\" with the default \
+             port"
                 .to_owned())
         }
     }
@@ -167,7 +167,7 @@ fn hosts_in(
         0 => Err(ValueError::Missing(name.to_owned())),
         1..=HOSTS_MAX => values.iter().map(|value| host_in(name, value, terms)).collect(),
         count => {
-            let why = format!("has {count} values, and hosts are at most {HOSTS_MAX}");
+            let why = format!("has {count} values: at most {HOSTS_MAX} hosts");
             Err(ValueError::bad(name, why))
         }
     }
@@ -179,10 +179,10 @@ fn host_in(name: &str, value: &str, terms: HostTerms) -> Result<HostPort, ValueE
         return bad("is empty");
     }
     if value.len() > HOST_BYTES_MAX {
-        return bad("is longer than hosts can be: 255 octets");
+        return bad("is longer than a host name: 255 octets");
     }
     if value.contains(|c: char| c.is_whitespace() || c.is_control()) {
-        return bad("is not a host: it has a space or a control character");
+        return bad("is not a host: space or control character");
     }
     let host = match HostPort::parse(value, terms.port) {
         Ok(host) => host,
@@ -190,11 +190,11 @@ fn host_in(name: &str, value: &str, terms: HostTerms) -> Result<HostPort, ValueE
     };
     if let Host::Socket(path) = &host.host {
         if !terms.takes_sockets {
-            return bad("is a socket, and only LMTP is spoken over Unix sockets");
+            return bad("is a socket: only LMTP is supported over Unix sockets");
         }
         let path = path.to_string_lossy();
         if path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
-            return bad("leads elsewhere by `.` or `..`, or has an empty name in it");
+            return bad("contains `.`, `..` or an empty name");
         }
     }
     Ok(host)
@@ -255,9 +255,9 @@ mod tests {
         let long = "x".repeat(256);
         for (terms, value, told) in [
             (LMTP, "", "is empty"),
-            (LMTP, "a b", "a space or a control"),
-            (LMTP, "a\0b", "a space or a control"),
-            (LMTP, "a\u{1b}[2Jb", "a space or a control"),
+            (LMTP, "a b", "space or control"),
+            (LMTP, "a\0b", "space or control"),
+            (LMTP, "a\u{1b}[2Jb", "space or control"),
             (LMTP, "a..b", "is not a host"),
             (LMTP, "..", "is not a host"),
             (LMTP, "a,b", "is not a host"),
@@ -266,8 +266,8 @@ mod tests {
             (LMTP, "b1:99999", "is not a port"),
             (LMTP, "[bad]", "is not a host"),
             (LMTP, &long, "255 octets"),
-            (LMTP, "unix:run/lmtp", "begins with /"),
-            (LMTP, "/run/../etc/x", "leads elsewhere"),
+            (LMTP, "unix:run/lmtp", "must begin with /"),
+            (LMTP, "/run/../etc/x", "contains `.`"),
             (LMTP, "/run//x", "empty name"),
             (SMTP, "/run/dovecot/lmtp", "only LMTP"),
         ] {

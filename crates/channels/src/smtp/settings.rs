@@ -206,8 +206,8 @@ impl Default for Named {
 impl Named {
     fn check(&self, reader: &mut Reader<'_, '_>) {
         if self.transactions_in_flight > 1 && !self.unasked_content {
-            let help = "it sends each content before its recipients are accepted; if the hosts are \
-                        known to discard what they refuse, add `unasked_content = true`";
+            let help = "content is sent before its recipients are accepted; if the hosts are \
+             known to discard rejected content, add `unasked_content = true`";
             reader.error(
                 "transactions_in_flight",
                 "`transactions_in_flight` above 1 needs `unasked_content = true`",
@@ -467,8 +467,8 @@ impl ChannelSection for MxText {
     const DEFAULTS: &'static str = "max_connections = 20\nadaptive = true";
     const ELSEWHERE: &'static [(&'static [&'static str], &'static str)] = &[(
         &["unasked_content", "transactions_in_flight"],
-        "only `smtp` and `lmtp` have it: content before a recipient is accepted is for hosts that \
-         the operator knows, never for those that DNS names",
+        "allowed in `smtp` and `lmtp` only: content before an accepted recipient is for \
+         configured hosts, not for MX hosts",
     )];
     type Text = MxText;
 
@@ -476,9 +476,10 @@ impl ChannelSection for MxText {
         let named = Named { balance: Balance::Failover, ..Named::default() };
         text.peer.check(reader);
         if text.peer.tls == RouteTls::Verified {
-            let help = "most MX records are not vouched for by DNSSEC: whoever forges them names a host \
-                        that he has a certificate for; \"dane\" and \"mta-sts\" know which hosts are meant";
-            reader.warn("tls", "the names that are verified come from the DNS", help);
+            let help = "most MX records are not secure by DNSSEC: an attacker can forge them and \
+             hold a certificate for the forged host; \"dane\" and \"mta-sts\" authenticate the \
+             hosts";
+            reader.warn("tls", "the verified names come from the DNS", help);
         }
         Some(Arc::new(Relay {
             key: MxText::KEY,
@@ -509,8 +510,8 @@ fn relay(
 fn check_tls(tls: RouteTls, key: &str, hosts: &Hosts, reader: &mut Reader<'_, '_>) {
     match tls {
         RouteTls::MtaSts => {
-            let help = "it is about the MX hosts of domains; \"verified\" asks hosts that the file \
-                        names for the same";
+            let help = "MTA-STS is for the MX hosts of domains; \"verified\" is the equivalent \
+             for configured hosts";
             reader.error("tls", format!("`tls = \"mta-sts\"` is for `mx`, not for `{key}`"), help);
         }
         RouteTls::Dane if key == LmtpText::KEY => {
@@ -523,8 +524,8 @@ fn check_tls(tls: RouteTls, key: &str, hosts: &Hosts, reader: &mut Reader<'_, '_
         }
         RouteTls::Dane => {
             if let Some(host) = hosts.address() {
-                let text = format!("{host} has no TLSA records: it is an address");
-                reader.error("tls", text, "name the host, or ask for \"verified\"");
+                let text = format!("{host} is an address, which has no TLSA records");
+                reader.error("tls", text, "write the host name, or use \"verified\"");
             }
         }
         RouteTls::Off | RouteTls::Opportunistic | RouteTls::Required | RouteTls::Verified => {}

@@ -54,12 +54,16 @@ impl Smarthost {
     ) -> Smarthost {
         if text.tls_start == TlsStart::Implicit && !is_sure {
             let message = "`tls_start = \"implicit\"` needs `tls` to be \"required\", \"verified\" or \"dane\"";
-            reader.error("tls_start", message, "nothing is said in clear on such a port");
+            reader.error("tls_start", message, "the port has no clear-text mode");
         }
         let here = hosts.are_here();
         if text.login.is_some() && !is_sure && !here {
             let message = "`login` needs `tls` to be \"required\", \"verified\" or \"dane\"";
-            reader.error("login", message, "without it whoever is between can have the password");
+            reader.error(
+                "login",
+                message,
+                "without TLS an attacker on the path can read the password",
+            );
         }
         let in_clear = here && !is_sure;
         let login = text.login.and_then(|login| Login::read(login, in_clear, reader));

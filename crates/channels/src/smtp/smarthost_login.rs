@@ -68,8 +68,8 @@ impl OauthText {
         const AT: &str = "login.oauth";
         let place = WebPlace::parse(&self.url);
         if let Err(why) = &place {
-            let help = "such as \"https://id.example.org/oauth2/token\"";
-            let message = format!("\"{}\" is no place to ask: {why}", self.url.escape_debug());
+            let help = "for example \"https://id.example.org/oauth2/token\"";
+            let message = format!("\"{}\" is not a token endpoint: {why}", self.url.escape_debug());
             let key = if self.url.is_empty() { AT.to_owned() } else { format!("{AT}.url") };
             reader.error(&key, message, help);
         }
@@ -78,8 +78,8 @@ impl OauthText {
             reader.printable(&format!("{AT}.scope"), scope, 1_024);
         }
         if self.client_secret_file.is_none() && self.refresh_token_file.is_none() {
-            let help = "give it `refresh_token_file`, `client_secret_file` or both";
-            reader.error(AT, "nothing proves to the server who we are", help);
+            let help = "set `refresh_token_file`, `client_secret_file` or both";
+            reader.error(AT, "no credentials for the token server", help);
             return None;
         }
         Some(TokenSource {
@@ -161,7 +161,7 @@ impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Identity::User { user, secret } => write!(f, "{user}, by {}", secret.source()),
-            Identity::Table(table) => write!(f, "as table {} has it of the host", table.name),
+            Identity::Table(table) => write!(f, "by table {} and host", table.name),
         }
     }
 }
@@ -179,13 +179,13 @@ impl Login {
             let wanted: Vec<Mechanism> = mechanisms.iter().map(|text| text.mechanism()).collect();
             if let Some(at) = wanted.iter().position(|mechanism| !all.contains(mechanism)) {
                 let names: Vec<&str> = all.iter().map(|mechanism| mechanism.name()).collect();
-                let message = format!("{} is not for what `{key}` has", wanted[at].name());
-                let help = format!("there are: {}", names.join(", "));
+                let message = format!("{} cannot be used with `{key}`", wanted[at].name());
+                let help = format!("supported: {}", names.join(", "));
                 reader.error(&format!("login.mechanisms[{at}]"), message, &help);
             }
             allowed.retain(|mechanism| wanted.contains(mechanism));
             if wanted.is_empty() {
-                reader.error("login.mechanisms", "at least one is wanted", "");
+                reader.error("login.mechanisms", "`mechanisms` is empty", "");
             }
         }
         Some(Login { identity, mechanisms: allowed, in_clear })
@@ -208,8 +208,8 @@ fn identity(
     let LoginText { user, password_file, token_file, oauth, table, .. } = text;
     if let Some(table) = table {
         if user.is_some() || password_file.is_some() || token_file.is_some() || oauth.is_some() {
-            let help = "it has the user of each host, and the password: leave the others out";
-            reader.error("login.table", "`table` beside a user or a secret", help);
+            let help = "the table has user and password of each host: leave the other keys out";
+            reader.error("login.table", "both `table` and a user or secret are set", help);
         }
         let table = reader.table("login.table", &table)?;
         return Some((Identity::Table(table), "login.table", &Mechanism::OF_PASSWORDS));
@@ -232,7 +232,7 @@ fn identity(
             ("login.oauth", source, &Mechanism::OF_TOKENS[..])
         }
         _ => {
-            let message = "one of `password_file`, `token_file`, `oauth` and `table` is wanted";
+            let message = "`login` needs one of `password_file`, `token_file`, `oauth` and `table`";
             reader.error("login", message, "");
             return None;
         }
@@ -250,7 +250,8 @@ pub(super) fn credentials_of(entry: &Entry) -> Result<Credentials, &'static str>
         (Some(user), Some(password)) => (user, password),
         _ => entry.text.split_once(':').ok_or("its entry is not user:password")?,
     };
-    Credentials::new(user, password.as_bytes()).ok_or("its entry can't be said in a login")
+    Credentials::new(user, password.as_bytes())
+        .ok_or("its entry cannot be sent in an AUTH exchange")
 }
 
 #[cfg(test)]
@@ -267,9 +268,9 @@ mod tests {
         for (wrong, why) in [
             ("relay", "not user:password"),
             ("", "not user:password"),
-            (":p", "can't be said"),
-            ("relay:", "can't be said"),
-            ("relay:a\u{7}", "can't be said"),
+            (":p", "cannot be sent"),
+            ("relay:", "cannot be sent"),
+            ("relay:a\u{7}", "cannot be sent"),
         ] {
             assert!(of(wrong).unwrap_err().contains(why), "{wrong}");
         }

@@ -51,7 +51,7 @@ impl Action {
         let action = action.trim();
         let (word, text) = action.split_once([' ', '\t']).unwrap_or((action, ""));
         let text = text.trim();
-        let reason = || if text.is_empty() { format!("{by} said so") } else { text.to_owned() };
+        let reason = || if text.is_empty() { format!("by {by}") } else { text.to_owned() };
         if let Some(refusal) = coded(word, text) {
             return Ok(Action::Refuse(refusal));
         }
@@ -71,7 +71,7 @@ impl Action {
             "WARN" | "INFO" => Action::Log(text.to_owned()),
             // A time stamp, from tools that keep tables of authorized clients (POP before SMTP).
             word if is_number(word) && text.is_empty() => Action::Permit,
-            _ => return Err(format!("an action that is not known: {action:?}")),
+            _ => return Err(format!("unknown action {action:?}")),
         })
     }
 
@@ -92,7 +92,7 @@ impl Action {
             "PREPEND" => "X-Name: text",
             _ => "name@example.org",
         };
-        let unknown = |_| format!("an action that is not known: {word:?}");
+        let unknown = |_| format!("unknown action {word:?}");
         Action::parse(&format!("{word} {some}"), by).map(Some).map_err(unknown)
     }
 

@@ -36,17 +36,17 @@ pub(crate) struct CopyText {
 
 impl StageSection for CopyText {
     const KEY: &'static str = "copy";
-    const SUMMARY: &'static str = "Who gets copies of which messages.";
+    const SUMMARY: &'static str = "Copies of messages to further recipients.";
     type Text = CopyText;
 
     fn read(text: CopyText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>> {
         if text.to.is_empty() {
-            let help = "say who gets it, such as to = \"archive@example.org\"";
+            let help = "name the recipient, for example to = \"archive@example.org\"";
             reader.error("", "a copy without `to`", help);
             return None;
         }
         let Some(to) = address(&text.to) else {
-            let help = "an address is wanted, such as \"archive@example.org\"";
+            let help = "write an address, for example \"archive@example.org\"";
             reader.error("to", format!("\"{}\" is not an address", text.to), help);
             return None;
         };
@@ -69,8 +69,8 @@ fn patterns(key: &str, written: &[String], reader: &mut Reader<'_, '_>) -> Vec<P
             Some(pattern) => patterns.push(pattern),
             None => {
                 let message = format!("\"{text}\" is neither an address nor a domain");
-                let help = "such are wanted as \"me@example.org\", \"example.org\" or \
-                            \"*.example.org\"";
+                let help =
+                    "write, for example, \"me@example.org\", \"example.org\" or \"*.example.org\"";
                 reader.error(&format!("{key}[{index}]"), message, help);
             }
         }

@@ -24,7 +24,7 @@ pub(crate) struct UnionText {
 
 impl TableSection for FirstText {
     const KEY: &'static str = "first";
-    const SUMMARY: &'static str = "The first of several tables that has the key.";
+    const SUMMARY: &'static str = "The first of several tables with the key.";
     const EXAMPLE: &'static str = "first = { tables = [\"exceptions\", \"users\"] }";
     const IS_REMOTE: bool = false;
     type Text = FirstText;
@@ -36,7 +36,7 @@ impl TableSection for FirstText {
 
 impl TableSection for UnionText {
     const KEY: &'static str = "union";
-    const SUMMARY: &'static str = "The answers of several tables together.";
+    const SUMMARY: &'static str = "The combined answers of several tables.";
     const EXAMPLE: &'static str = "union = { tables = [\"staff\", \"archive\"] }";
     const IS_REMOTE: bool = false;
     type Text = UnionText;
@@ -60,7 +60,7 @@ impl Composed {
         reader: &mut Reader<'_, '_>,
     ) -> Option<Arc<dyn TableSettings>> {
         if tables.is_empty() {
-            reader.error("", "a table that is made of none", "name some: tables = [\"users\"]");
+            reader.error("", "`tables` is empty", "name some: tables = [\"users\"]");
             return None;
         }
         let mut seen = BTreeSet::new();

@@ -27,8 +27,8 @@ impl TableSection for DatabaseText {
 
     fn read(text: DatabaseText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
         if text.path.is_empty() {
-            let help = "such as path = \"/etc/postrider/users.db\"";
-            reader.error("", "a table without a file", help);
+            let help = "for example path = \"/etc/postrider/users.db\"";
+            reader.error("", "a table without `path`", help);
             return None;
         }
         Some(Arc::new(DatabaseFile { path: PathBuf::from(text.path) }))

@@ -52,7 +52,7 @@ pub(crate) struct PcreText {
 impl TableSection for FileText {
     const KEY: &'static str = "file";
     const SUMMARY: &'static str =
-        "A file with a key and a value on each line, as Postfix has them.";
+        "A file with a key and a value on each line, in the format of Postfix.";
     const EXAMPLE: &'static str = "file = { path = \"/etc/postfix/virtual\" }";
     const IS_REMOTE: bool = false;
     type Text = FileText;
@@ -119,7 +119,11 @@ impl MapFile {
         reader: &mut Reader<'_, '_>,
     ) -> Option<Arc<dyn TableSettings>> {
         if path.is_empty() {
-            reader.error("", "a table without a file", "such as path = \"/etc/postrider/users\"");
+            reader.error(
+                "",
+                "a table without `path`",
+                "for example path = \"/etc/postrider/users\"",
+            );
             return None;
         }
         let path = reader.file_path("path", &path);

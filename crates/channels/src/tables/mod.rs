@@ -49,7 +49,7 @@ pub(crate) struct InlineText(BTreeMap<String, String>);
 
 impl TableSection for InlineText {
     const KEY: &'static str = "inline";
-    const SUMMARY: &'static str = "Keys and values that stand here.";
+    const SUMMARY: &'static str = "Keys and values in the configuration.";
     const EXAMPLE: &'static str = "inline = { \"abuse@example.org\" = \"root@example.org\" }";
     const IS_REMOTE: bool = false;
     type Text = InlineText;
@@ -59,7 +59,7 @@ impl TableSection for InlineText {
         for (key, value) in text.0 {
             if let Some((other, _)) = folded.insert(fold(&key).into_owned(), (key.clone(), value)) {
                 let message = format!("\"{other}\" and \"{key}\" are the same key");
-                reader.error(&key, message, "keys are found without regard to case");
+                reader.error(&key, message, "keys are case-insensitive");
             }
         }
         let pairs = folded.into_iter().map(|(key, (_, value))| (key, value)).collect();

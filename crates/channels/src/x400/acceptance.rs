@@ -14,16 +14,14 @@ use x400::mts::extension::Stage;
 use x400::mts::{self, Broken, EnvelopeKind, MtsIdentifier, ReportEnvelope, TransferEnvelope};
 
 /// Refusals: a recipient gets no message, and the originator gets a non-delivery report.
-pub(super) const NO_ROUTE: Refusal =
-    Refusal::permanent((1, 1), "unrecognised O/R name: no route takes it");
-pub(super) const TOO_MANY: Refusal =
-    Refusal::permanent((5, 3), "the message has too many recipients");
-pub(super) const TOO_LONG: Refusal = Refusal::permanent((2, 3), "the content is too long");
-const UNSUPPORTED: Refusal = Refusal::permanent((5, 5), "a critical extension is not supported");
+pub(super) const NO_ROUTE: Refusal = Refusal::permanent((1, 1), "Unrecognised O/R name: no route");
+pub(super) const TOO_MANY: Refusal = Refusal::permanent((5, 3), "Too many recipients");
+pub(super) const TOO_LONG: Refusal = Refusal::permanent((2, 3), "Content too long");
+const UNSUPPORTED: Refusal = Refusal::permanent((5, 5), "Critical extension not supported");
 /// RFC 3463 §3.7: conversion required but not supported.
 const NOT_CONVERTED: Refusal =
-    Refusal::permanent((6, 3), "the gateway does not do the conversion that is asked for");
-const BROKEN: Refusal = Refusal::permanent((5, 4), "the envelope can't be read wholly");
+    Refusal::permanent((6, 3), "Requested conversion not supported by the gateway");
+const BROKEN: Refusal = Refusal::permanent((5, 4), "Malformed envelope");
 
 /// Limits and configuration for acceptance.
 #[derive(Clone, Copy, Debug)]
@@ -253,7 +251,7 @@ pub(super) fn of_unreadable(peer: &str, what: &str, config: &Config) -> Acceptan
 }
 
 fn why_held(peer: &str, what: &str) -> Box<str> {
-    format!("X.400: peer {peer} sent an APDU that can't be read: {what}").into()
+    format!("X.400: unreadable APDU from peer {peer}: {what}").into()
 }
 
 fn envelope_of(reverse_path: Option<Mailbox>, recipients: Vec<Recipient>) -> Envelope {

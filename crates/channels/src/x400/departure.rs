@@ -32,7 +32,7 @@ pub(super) fn departure(
     mode: X400Mode,
 ) -> Result<Departure, Failure> {
     let kept = message.kept_of_x400().and_then(kept::read);
-    let (kind, envelope) = kept.ok_or_else(|| unusable(&"it is no message of X.400"))?;
+    let (kind, envelope) = kept.ok_or_else(|| unusable(&"not an X.400 message"))?;
     let visit = Visit::new(message.received_at, message.is_rerouted(), x400, mode);
     let kind = match kind {
         ApduKind::Report => {
@@ -93,7 +93,7 @@ pub(super) fn report_to_1984(
     x400: &X400,
 ) -> Result<Departure, Failure> {
     let kept = message.kept_of_x400().and_then(kept::read);
-    let (_, envelope) = kept.ok_or_else(|| unusable(&"it is no message of X.400"))?;
+    let (_, envelope) = kept.ok_or_else(|| unusable(&"not an X.400 message"))?;
     let visit = Visit::new(message.received_at, message.is_rerouted, x400, X400Mode::X4101984);
     let envelope = report_envelope(&envelope, &visit)?;
     let envelope = ReportEnvelope::read(&envelope).map_err(|error| unusable(&error))?;
@@ -197,13 +197,13 @@ impl Visit<'_> {
 
 /// RFC 3463 §3.7: X.6.0, other media error. A further attempt would fail as well.
 fn unusable(why: &dyn std::fmt::Display) -> Failure {
-    let text = format!("it can't be passed on: {why}");
+    let text = format!("it cannot be relayed: {why}");
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 0), text)
 }
 
 /// RFC 3463 §3.7: X.6.5, conversion failed.
 fn not_downgraded(why: NotDowngraded) -> Failure {
-    let text = format!("the next MTA can't have it: {why}");
+    let text = format!("not supported by the next MTA: {why}");
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 5), text)
 }
 

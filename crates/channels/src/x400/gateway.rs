@@ -70,13 +70,13 @@ fn part_of(told: &mail::OrAddress) -> OrAddress {
 }
 
 static BACK: Refusal =
-    Refusal::permanent((7, 1), "Internet mail is not sent through X.400 to the internet");
+    Refusal::permanent((7, 1), "Relaying from internet mail through X.400 to internet mail denied");
 static NOT_FOR_STRANGERS: Refusal =
-    Refusal::permanent((7, 1), "You may not send to this O/R address through this gateway");
+    Refusal::permanent((7, 1), "Relaying to this O/R address denied");
 static NO_OR_ADDRESS: Refusal =
-    Refusal::permanent((1, 3), "No O/R address of X.400 stands for this address");
+    Refusal::permanent((1, 3), "No X.400 O/R address for this recipient");
 static NOT_A_REPORT: Refusal =
-    Refusal::permanent((7, 1), "Only reports are taken for this return path");
+    Refusal::permanent((7, 1), "Only delivery reports accepted for this return path");
 
 /// The refusal of an internet address at the gateway, for all clients or for those that may not relay. `None` if the
 /// client may send to it.
@@ -289,12 +289,12 @@ fn without_our_name(mut content: Vec<u8>, hostname: &Domain) -> Vec<u8> {
 }
 
 fn unread(error: &dyn std::fmt::Display) -> Failure {
-    let text = format!("what came by X.400 can't be read: {error}");
+    let text = format!("cannot read the X.400 message: {error}");
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 0), text)
 }
 
 fn no_gateway() -> Failure {
-    let text = "there is no gateway between internet mail and X.400 here";
+    let text = "no gateway between internet mail and X.400 configured";
     Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 3), text)
 }
 
@@ -392,7 +392,7 @@ fn not_converted(error: &NotConverted) -> Failure {
     let NonDelivery { reason, diagnostic } = error.cause.non_delivery();
     let status = to_status(error.cause.non_delivery());
     let status = EnhancedStatus::new(5, status.subject, status.detail);
-    let text = format!("it can't be converted: {error}");
+    let text = format!("it cannot be converted: {error}");
     Failure::not_converted(Unconverted { reason, diagnostic }, status, text)
 }
 

@@ -19,10 +19,10 @@ pub(super) fn why(
     (mta, domain): (&str, &GlobalDomain),
 ) -> Option<&'static str> {
     if trace.len().max(internal.len()) >= TRACE_MAX {
-        return Some("its trace has no room for another element");
+        return Some("its trace is full");
     }
     if domains_passed(trace) > DOMAINS_MAX {
-        return Some("it has come through more than 50 domains");
+        return Some("it has passed more than 50 domains");
     }
     let is_here =
         |visit: &&InternalTraceElement| &*visit.mta == mta && visit.domain.is_same(domain);
@@ -30,7 +30,7 @@ pub(super) fn why(
         return Some("it was at this MTA more than 5 times");
     }
     if trace.iter().filter(|visit| visit.domain.is_same(domain)).count() > OWN_ELEMENTS_MAX {
-        return Some("it has come through this domain more than 50 times");
+        return Some("it has passed this domain more than 50 times");
     }
     has_come_back(trace, domain).then_some("it was in this domain before")
 }

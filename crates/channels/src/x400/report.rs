@@ -19,7 +19,7 @@ const RESTRICTED_DELIVERY: u32 = 5;
 const PRIVATE_USER: u32 = 1;
 
 /// Answer to a probe, given by the MTA at which the recipient's mail leaves X.400 or ends.
-const PROBED: &str = "A message would be taken here. Nobody was asked beyond this MTA.";
+const PROBED: &str = "This MTA would accept a message. No MTA beyond this one was queried.";
 
 /// Builds a report. `None` if the message did not come over X.400, or no report was requested.
 pub(super) fn report(question: &ReportQuestion<'_>) -> Option<NativeReport> {

@@ -367,7 +367,7 @@ fn who_probes_is_told_that_nobody_was_asked() {
     let made = super::report::report(&question).unwrap();
     let said = ReportContent::read(&made.content, &Limits::default()).unwrap();
     let text = said.recipients[0].supplementary.as_deref().unwrap();
-    assert!(text.contains("Nobody was asked beyond this MTA"), "{text}");
+    assert!(text.contains("No MTA beyond this one was queried"), "{text}");
     // X.411, SupplementaryInformation: a PrintableString of 256 characters.
     assert!(
         text.len() <= 256 && text.chars().all(|c| c.is_ascii_alphanumeric() || " .".contains(c))

@@ -8,11 +8,11 @@ pub(crate) const EVENTS: &[(&str, &str, &str)] = &[
     (
         END,
         "[events]\nheaders = [\"Subject\", \"List Id\"]",
-        "7:23: \"List Id\" is not the name of a field",
+        "7:23: \"List Id\" is not a field name",
     ),
-    (END, "[events]\nheaders = [\"\"]", "7:12: \"\" is not the name of a field"),
-    (END, "[events]\nheaders = [\"List-Id:\"]", "7:12: \"List-Id:\" is not the name of a field"),
-    (END, "[events]\nheaders = [\"List-Id\", \"list-ID\"]", "7:23: list-ID is there twice"),
+    (END, "[events]\nheaders = [\"\"]", "7:12: \"\" is not a field name"),
+    (END, "[events]\nheaders = [\"List-Id:\"]", "7:12: \"List-Id:\" is not a field name"),
+    (END, "[events]\nheaders = [\"List-Id\", \"list-ID\"]", "7:23: list-ID occurs twice"),
     (
         END,
         "[events]\nheaders = [\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\",\"m\",\"n\",\"o\",\"p\",\"q\"]",

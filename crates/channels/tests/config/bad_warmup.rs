@@ -13,16 +13,12 @@ pub(crate) const WARMUPS: &[(&str, &str, &str)] = &[
         "9:20: \"2026-02-30\" is not a date",
     ),
     (SOURCE, "warmup = { per_day = [50] }", "9:1: \"\" is not a date"),
-    (SOURCE, "warmup = { start = \"2026-12-01\" }", "9:1: between 1 and 366 days are wanted"),
-    (
-        SOURCE,
-        "warmup = { start = \"2026-12-01\", per_day = [] }",
-        "9:44: between 1 and 366 days are wanted",
-    ),
+    (SOURCE, "warmup = { start = \"2026-12-01\" }", "9:1: between 1 and 366 days"),
+    (SOURCE, "warmup = { start = \"2026-12-01\", per_day = [] }", "9:44: between 1 and 366 days"),
     (
         SOURCE,
         "warmup = { start = \"2026-12-01\", per_day = [50, 0] }",
-        "9:49: at least 1 recipient is wanted",
+        "9:49: at least 1 recipient",
     ),
     (
         SOURCE,
@@ -46,5 +42,5 @@ fn a_year_of_days_is_the_longest() {
     let config = parse(366).unwrap();
     let plan = config.sources[0].warmup.as_ref().unwrap();
     assert_eq!((plan.per_day.len(), plan.hold_above_ppm, plan.line), (366, 50_000, 9));
-    assert!(parse(367).unwrap_err().to_string().contains("between 1 and 366 days are wanted"));
+    assert!(parse(367).unwrap_err().to_string().contains("between 1 and 366 days"));
 }

@@ -50,7 +50,7 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
     (
         WITHOUT,
         "[x400]\nmta = \"an-mta-with-a-name-of-33-octets-x\"\ndomain = \"/ADMD= /C=GB/\"",
-        "4:7: 1 to 32 printable ASCII characters are wanted",
+        "4:7: use 1 to 32 printable ASCII characters",
     ),
     (
         WITH_LISTENER,
@@ -58,7 +58,7 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         "13:21: \"hex:0\" is not a selector",
     ),
     (PEER, "hosts = [\"a b:102\"]", "12:10: \"a b:102\" is not a host"),
-    (PEER, "hosts = [\"unix:/run/p1\"]", "12:10: X.400 is not spoken over Unix sockets"),
+    (PEER, "hosts = [\"unix:/run/p1\"]", "12:10: X.400 is not supported over Unix sockets"),
     (PEER, "hosts = [\"192.0.2.7\", \"192.0.2.7:102\"]", "12:23: 192.0.2.7:102 is listed twice"),
     (PEER, "t_selector = \"hex:0\"", "12:14: \"hex:0\" is not a selector"),
     (PEER, "t_selector = \"hex:0x\"", "12:14: \"hex:0x\" is not a selector"),
@@ -67,34 +67,34 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         "s_selector = \"hex:000102030405060708090a0b0c0d0e0f10\"",
         "12:14: a selector of 17 octets",
     ),
-    (BARE, "their_password = \"a\\tb\"", "12:18: at most 62 printable ASCII characters are wanted"),
+    (BARE, "their_password = \"a\\tb\"", "12:18: at most 62 printable ASCII characters"),
     (
         BARE,
         "their_password = \"a\"\ntheir_password_file = \"f\"",
-        "13:23: a password, and a file with another",
+        "13:23: both a password and a password file are set",
     ),
     (BARE, "", "9:1: peer \"hub\" without a password"),
-    (PEER, "allow_no_password = true", "12:21: `allow_no_password` beside a password"),
+    (PEER, "allow_no_password = true", "12:21: both `allow_no_password` and a password are set"),
     (PEER, "from = [\"hub\"]", "12:9: \"hub\" is not a network"),
     (
         WITH_PEER,
         "[[x400.peer]]\nname = \"other\"\ntheir_name = \"other\"",
         "9:1: peer \"other\" without a password",
     ),
-    (PEER, "our_name = \"\"", "12:12: 1 to 32 printable ASCII characters are wanted"),
+    (PEER, "our_name = \"\"", "12:12: use 1 to 32 printable ASCII characters"),
     (PEER, "max_associations = 0", "12:20: `max_associations` must be between 1 and 1000"),
-    (PEER, "idle_timeout = \"0s\"", "12:16: a timeout must be longer than nothing"),
+    (PEER, "idle_timeout = \"0s\"", "12:16: a timeout must be longer than 0"),
     (PEER, "window = 0", "12:10: `window` must be between 1 and 64"),
     (PEER, "resume = true", "12:1: unknown key `resume` in `x400.peer`"),
     (
         WITH_PEER,
         "[[x400.peer]]\nname = \"hub\"\ntheir_name = \"other\"\nallow_no_password = true",
-        "10:8: a peer named \"hub\" exists already",
+        "10:8: a peer named \"hub\" already exists",
     ),
     (
         WITH_PEER,
         "[[x400.peer]]\nname = \"other\"\ntheir_name = \"hub\"\nallow_no_password = true",
-        "11:14: peer \"hub\" binds as \"hub\", too",
+        "11:14: peer \"hub\" also binds as \"hub\"",
     ),
     (
         WITH_PEER,
@@ -110,19 +110,19 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         WITH_LISTENER,
         "kind = \"p1\"\nname = \"in\"\naddress = \"127.0.0.1:102\"\n\
          [[copy]]\nto = \"archive@example.org\"",
-        "14:1: what comes to listener \"in\", which is no internet mail, is not copied",
+        "14:1: messages of listener \"in\", which is not for internet mail, cannot be copied",
     ),
     (
         WITH_LISTENER,
         "kind = \"p1\"\nname = \"in\"\naddress = \"127.0.0.1:102\"\n\
          [[copy]]\nto = \"archive@example.org\"\nlisteners = [\"in\"]",
-        "16:14: what comes to listener \"in\" is no internet mail, and not copied",
+        "16:14: messages of listener \"in\", which is not for internet mail, cannot be copied",
     ),
     (
         WITH_LISTENER,
         "kind = \"p1\"\nname = \"in\"\naddress = \"127.0.0.1:102\"\n\
          [[policy]]\nservice = \"127.0.0.1:1\"\nlisteners = [\"in\"]",
-        "16:14: what comes to listener \"in\" is no internet mail, and not asked about",
+        "16:14: messages of listener \"in\", which is not for internet mail, cannot be asked about",
     ),
     (WITHOUT, "[[route]]\nor_addresses = []\ndiscard = {}", "4:16: `or_addresses` is empty"),
     (
@@ -133,12 +133,12 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
     (
         WITHOUT,
         "[[route]]\nor_addresses = [\"/S=Smith/O=x/C=GB/\"]\ndiscard = {}",
-        "4:17: S in what a route takes",
+        "4:17: S in an O/R address pattern",
     ),
     (
         WITHOUT,
         "[[route]]\nor_addresses = [\"/O=x/C=GB/\", \"C=gb; O=X\"]\ndiscard = {}",
-        "4:31: /O=X/C=gb/ is taken by route 1 already",
+        "4:31: route 1 already has /O=X/C=gb/",
     ),
     (
         WITHOUT,
@@ -217,7 +217,7 @@ fn an_explanation_of_an_o_r_address_names_the_lines() {
     assert!(explanation.accepted);
     assert_eq!(explanation.ready_queue.as_deref(), Some("x400:beta:192.0.2.7:102"));
     let text = explanation.to_string();
-    for part in ["accepted from peers of X.400", "f.toml:25", "hub at 192.0.2.7:102, normal mode"] {
+    for part in ["accepted from X.400 peers", "f.toml:25", "hub at 192.0.2.7:102, normal mode"] {
         assert!(text.contains(part), "{part} in {text}");
     }
 }

@@ -146,7 +146,7 @@ fn every_key_of_a_listener_is_shown_with_its_line() {
         let is_its = |key: &str, value: &str| {
             let text = format!("{LISTENER}kind = \"{kind}\"\n{key} = {value}\n{ROUTE}{AROUND}");
             let found = schema().parse(&text, "f.toml").err();
-            let strange = format!("`{key}` where kind = \"{kind}\"");
+            let strange = format!("`{key}` on a listener with kind = \"{kind}\"");
             !found.is_some_and(|all| all.problems().iter().any(|one| one.message == strange))
         };
         let mut keys = keys("ListenerText", &[]);

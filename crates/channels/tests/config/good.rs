@@ -91,7 +91,7 @@ fn strangers_reach_named_domains_and_friends_all() {
     let nobody = config.decide(&config.listeners[0], None, &mailbox("a@elsewhere.example"), None);
     assert_eq!(nobody, Decision::Denied { route: 4 });
     let refusal = nobody.refusal().unwrap();
-    assert_eq!((refusal.code(), &*refusal.text), (550, "relay access denied"));
+    assert_eq!((refusal.code(), &*refusal.text), (550, "Relay access denied"));
     // A mailbox that smuggles another domain past the @ is still judged by its own.
     assert_eq!(decide(&config, stranger, "\"a@domain1.grey\"@evil.example"), nobody);
     assert_eq!(decide(&config, stranger, "a%domain1.grey@evil.example"), nobody);
@@ -176,7 +176,7 @@ fn who_believes_everybody_is_warned() {
         for (networks, warns) in [("10.0.0.0/8", false), ("10.0.0.0/8\", \"::/0", true)] {
             let keys = format!("{key} = [\"{networks}\"]\nrelay_from");
             let config = config(&DESIGN.replace("relay_from", &keys));
-            let found = |w: &config::Problem| w.message.contains("believes everybody");
+            let found = |w: &config::Problem| w.message.contains("trusts every client");
             assert_eq!(config.warnings.iter().any(found), warns, "{key} {networks}");
             let recipient = mailbox("jo@any.example");
             let request = ExplainRequest {
@@ -325,7 +325,7 @@ fn what_is_checked_of_strangers_is_explained() {
     let steps = config.explain(&request).unwrap().steps;
     let checks = steps.iter().find(|step| step.what == "checks").map(|step| step.value.as_str());
     let told = "own_domains refuses, dnsbl (a.example b.example) holds, \
-                greylist puts off for 300 s, spf marks";
+                greylist defers for 300 s, spf marks";
     assert_eq!(checks, Some(told));
 }
 
@@ -347,7 +347,7 @@ fn an_explanation_of_a_refusal_and_of_mx() {
     let refused = config.explain(&request).unwrap();
     assert!(!refused.accepted);
     let acceptance = &refused.steps[1];
-    assert_eq!(acceptance.value, "refused to a stranger: 550 5.7.1 relay access denied");
+    assert_eq!(acceptance.value, "refused to a stranger: 550 5.7.1 Relay access denied");
     assert_eq!(acceptance.decided_by.to_string(), "postrider.toml:10");
     request.client = Some("127.0.0.1".parse().unwrap());
     let accepted = config.explain(&request).unwrap();

@@ -86,8 +86,8 @@ fn every_protocol_for_mail_has_the_keys_of_stages() {
         let name = key.split(' ').next().unwrap();
         let errors = schema().parse(&with("fax", key), "f.toml").unwrap_err();
         let first = &errors.problems()[0];
-        assert_eq!(first.message, format!("`{name}` where kind = \"fax\""));
-        let kinds = "it is for a listener with kind = \"smtp\" or \"submission\" or \"line\"";
+        assert_eq!(first.message, format!("`{name}` on a listener with kind = \"fax\""));
+        let kinds = "it needs a listener with kind = \"smtp\" or \"submission\" or \"line\"";
         assert_eq!(first.help.as_deref(), Some(kinds));
     }
 }
@@ -96,12 +96,15 @@ fn every_protocol_for_mail_has_the_keys_of_stages() {
 fn a_mistake_in_such_a_key_is_shown_at_its_place_whatever_is_spoken() {
     for kind in ["smtp", "line"] {
         for (key, expected) in [
-            ("milters = [{ address = \"x\" }]", "4:24: \"x\" is not a milter"),
+            ("milters = [{ address = \"x\" }]", "4:24: \"x\" is not a milter address"),
             (
                 "seal = { domain = \"a.test\", selector = \"s\", key = \"/k\" }",
                 "4:1: `seal` without checks of ARC",
             ),
-            ("sign = false\nunsigned = \"refuse\"", "5:12: nothing is signed here that may go on"),
+            (
+                "sign = false\nunsigned = \"refuse\"",
+                "5:12: sign = false, but the listener may relay only signed mail",
+            ),
         ] {
             let errors = schema().parse(&with(kind, key), "f.toml").unwrap_err();
             let fatal = errors.problems().iter().find(|problem| problem.fatal).unwrap();

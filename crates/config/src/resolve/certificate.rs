@@ -40,7 +40,7 @@ impl Resolver<'_> {
     ) -> Option<Certificate> {
         let at = format!("certificate[{index}]");
         if text.names.is_empty() {
-            let help = "say whom it is shown to, such as names = [\"mx.example.org\"]";
+            let help = "name the hosts, for example names = [\"mx.example.org\"]";
             self.error(&at, "a certificate without `names`", help);
         }
         let numbered = text.names.iter().enumerate();
@@ -52,8 +52,8 @@ impl Resolver<'_> {
             let (file, ordered) = self.ordered(&at, text, &names)?;
             let path = store.join(file);
             if let Some(other) = others.iter().find(|other| other.chain == path) {
-                let help = format!("on line {}: its file has the name of the first", other.line);
-                let message = "another certificate that comes by ACME has this first name";
+                let help = format!("on line {}: both would use the same file", other.line);
+                let message = "another ACME certificate has the same first name";
                 self.error(&format!("{at}.names"), message, &help);
             }
             let (chain, key) = (path.clone(), path);
@@ -61,7 +61,7 @@ impl Resolver<'_> {
         }
         let is_written = [("key_type", text.key_type.is_some()), ("reuse_key", text.reuse_key)];
         for (key, _) in is_written.into_iter().filter(|(_, is_written)| *is_written) {
-            let help = "the key is what its file says; with acme = true one is made";
+            let help = "the key file decides; with acme = true a key is generated";
             self.error(&format!("{at}.{key}"), format!("`{key}` without `acme`"), help);
         }
         let chain = self.certificate_file(&at, "chain", text.chain.as_deref());
@@ -78,21 +78,21 @@ impl Resolver<'_> {
     ) -> Option<(String, Ordered)> {
         for (key, value) in [("chain", &text.chain), ("key", &text.key)] {
             if value.is_some() {
-                let message = format!("`{key}` of a certificate that comes by ACME");
-                let help = "name its files, or have it ordered: not both";
+                let message = format!("`{key}` of an ACME certificate");
+                let help = "use either files or acme = true";
                 self.error(&format!("{at}.{key}"), message, help);
             }
         }
         for (number, name) in names.iter().enumerate() {
             if name.is_wildcard() {
-                let help = "authorities issue such only for dns-01, which is not spoken here: \
-                            write the names out";
-                let message = format!("\"{name}\" can't be had by ACME");
+                let help = "authorities issue wildcards only by dns-01, which is not supported: \
+                 list the names";
+                let message = format!("\"{name}\" cannot be ordered by ACME");
                 self.error(&format!("{at}.names[{number}]"), message, help);
             }
         }
         if names.len() > NAMES_MAX {
-            let help = "make several certificates of it";
+            let help = "use several certificates";
             self.error(&format!("{at}.names"), format!("more than {NAMES_MAX} names"), help);
         }
         let ordered =
@@ -103,7 +103,7 @@ impl Resolver<'_> {
     }
     fn certificate_file(&mut self, at: &str, key: &str, path: Option<&str>) -> Option<PathBuf> {
         if path.is_none() {
-            let help = format!("name the file, such as {key} = \"/etc/postrider/mx.pem\"");
+            let help = format!("name the file, for example {key} = \"/etc/postrider/mx.pem\"");
             self.error(at, format!("a certificate without `{key}`"), &help);
         }
         path.map(|path| self.file_path(&format!("{at}.{key}"), path))
@@ -121,7 +121,7 @@ impl Resolver<'_> {
                 Some(NamePattern::new(&name.to_ascii_lowercase(), is_wildcard))
             }
             _ => {
-                let help = "a domain is wanted, such as \"mx.example.org\" or \"*.example.org\"";
+                let help = "write a domain, for example \"mx.example.org\" or \"*.example.org\"";
                 self.error(path, format!("\"{text}\" is not a name for a certificate"), help);
                 None
             }
@@ -143,7 +143,7 @@ impl Resolver<'_> {
                 let help = "add client_certificates = { authorities = \"/path/of/ca.pem\" }";
                 self.error(
                     &format!("{at}.{key}"),
-                    "logins by certificates that nobody is asked for",
+                    "mechanism \"external\" without client certificates",
                     help,
                 );
             }
@@ -153,7 +153,7 @@ impl Resolver<'_> {
         if tls == ListenerTls::Off {
             self.error(
                 &path,
-                "certificates of clients without TLS",
+                "`client_certificates` without TLS",
                 "add a [[certificate]], and leave `tls` out",
             );
         }
@@ -161,8 +161,8 @@ impl Resolver<'_> {
             self.check_without_authorities(&path, asked);
         }
         if asked.relay && protocol.is_some_and(|(_, takes)| takes == Takes::MailOfUsers) {
-            let help = "clients log in by them: mechanisms = [\"external\"]";
-            self.error(&format!("{path}.relay"), "`relay` where clients log in", help);
+            let help = "authenticate clients by certificate: mechanisms = [\"external\"]";
+            self.error(&format!("{path}.relay"), "`relay` on a listener with logins", help);
         }
         let users = asked.users.as_ref();
         let users =
@@ -186,12 +186,12 @@ impl Resolver<'_> {
     /// Anybody can make a certificate with any name in it.
     fn check_without_authorities(&mut self, path: &str, asked: &ClientCertificatesText) {
         if asked.users.is_none() {
-            let help = "name the authorities that sign them, or the users by their fingerprints";
-            self.error(path, "any certificate would do", help);
+            let help = "name the certificate authorities, or the users by fingerprint";
+            self.error(path, "any certificate would be accepted", help);
         } else if asked.identity == CertificateIdentityText::Name {
-            let help = "without `authorities` only fingerprints tell whose it is: identity = \"certificate\" \
-                        or \"key\"";
-            self.error(path, "anybody can put any name into a certificate", help);
+            let help = "without `authorities` only fingerprints identify users: identity = \
+             \"certificate\" or \"key\"";
+            self.error(path, "certificate names are unverified", help);
         }
     }
 }

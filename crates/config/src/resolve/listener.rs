@@ -36,7 +36,7 @@ impl Resolver<'_> {
     ) -> Vec<Listener> {
         if written.is_empty() {
             let help = "add a [[listener]] with an address";
-            self.error("listener", "there is no listener: nothing could be received", help);
+            self.error("listener", "no listener: no mail could be received", help);
         }
         let mut listeners: Vec<Listener> = Vec::with_capacity(written.len());
         for (index, text) in written.iter().enumerate() {
@@ -61,7 +61,7 @@ impl Resolver<'_> {
             let listener = Listener { client_certificates: asked, ..listener };
             for other in &listeners {
                 if other.name == listener.name {
-                    let message = format!("a listener named \"{}\" exists already", other.name);
+                    let message = format!("a listener named \"{}\" already exists", other.name);
                     let help = format!("on line {}", other.line);
                     self.error(&format!("{at}.name"), message, &help);
                 }
@@ -80,7 +80,7 @@ impl Resolver<'_> {
         let address = match &text.address {
             Some(address) => self.socket_address(&format!("{at}.address"), address),
             None => {
-                let help = "say where to listen, such as address = \"127.0.0.1:25\"";
+                let help = "name the address, for example address = \"127.0.0.1:25\"";
                 self.error(at, "a listener without `address`", help);
                 None
             }
@@ -159,17 +159,17 @@ impl Resolver<'_> {
     fn check_for_logins(&mut self, at: &str, text: &ListenerText, tls: ListenerTls) {
         if tls == ListenerTls::Off {
             let (key, message) = match text.tls {
-                Some(_) => ("tls", "logins in clear"),
+                Some(_) => ("tls", "logins over unencrypted connections"),
                 None => ("kind", "logins, and no [[certificate]] to encrypt them with"),
             };
-            let help = "nobody's password goes in clear: add a [[certificate]], and leave `tls` out \
-                        or make it \"starttls\" or \"implicit\"";
+            let help = "passwords are sent over TLS only: add a [[certificate]], and leave `tls` \
+             out or set it to \"starttls\" or \"implicit\"";
             self.error(&format!("{at}.{key}"), message, help);
         }
         if !text.relay_from.is_empty() {
-            let help = "here may send who has logged in; networks that may send without belong to \
-                        another listener";
-            self.error(&format!("{at}.relay_from"), "`relay_from` where clients log in", help);
+            let help = "only authenticated users may send through this listener; put networks \
+             that may relay on another listener";
+            self.error(&format!("{at}.relay_from"), "`relay_from` on a listener with logins", help);
         }
     }
 
@@ -179,8 +179,8 @@ impl Resolver<'_> {
         let Some(found) = found else {
             let known = schema.protocols().iter();
             let known: Vec<String> = known.map(|one| format!("\"{}\"", one.kind)).collect();
-            let message = format!("no listener speaks \"{}\"", text.kind);
-            let help = format!("known are {}", known.join(", "));
+            let message = format!("unknown listener kind \"{}\"", text.kind);
+            let help = format!("known kinds: {}", known.join(", "));
             self.error(&format!("{at}.kind"), message, &help);
             return None;
         };
@@ -204,8 +204,8 @@ impl Resolver<'_> {
             };
             let kinds = schema.protocols().iter().filter(has);
             let kinds: Vec<String> = kinds.map(|kind| format!("\"{}\"", kind.kind)).collect();
-            let message = format!("`{key}` where kind = \"{}\"", text.kind);
-            let help = format!("it is for a listener with kind = {}", kinds.join(" or "));
+            let message = format!("`{key}` on a listener with kind = \"{}\"", text.kind);
+            let help = format!("it needs a listener with kind = {}", kinds.join(" or "));
             self.error(&format!("{at}.{key}"), message, &help);
         }
         if !strange.is_empty() {
@@ -228,8 +228,8 @@ impl Resolver<'_> {
         let mut networks = Vec::with_capacity(found.len());
         for (path, network) in found {
             if network.prefix_len() == 0 {
-                let help = "every client may send to any domain through this listener: that is \
-                            safe only if strangers can't reach it";
+                let help = "every client may send to any domain through this listener: safe only \
+                 if untrusted clients cannot reach it";
                 self.warn(&path, format!("\"{network}\" makes an open relay"), help);
             }
             networks.push(network);
@@ -241,9 +241,13 @@ impl Resolver<'_> {
         let found = self.networks(list, &text.steering_from);
         for (path, network) in &found {
             if network.prefix_len() == 0 {
-                let help = "whoever reaches this listener decides whose mail it is and when it is sent: \
-                            that is safe only if strangers can't";
-                self.warn(path, format!("\"{network}\" obeys everybody"), help);
+                let help = "every client of this listener sets tenant and delivery time: safe \
+                 only if untrusted clients cannot reach it";
+                self.warn(
+                    path,
+                    format!("\"{network}\" allows steering fields from every client"),
+                    help,
+                );
             }
         }
         found.into_iter().map(|(_, network)| network).collect()
@@ -254,9 +258,9 @@ impl Resolver<'_> {
         let found = self.networks(list, written);
         for (path, network) in &found {
             if network.prefix_len() == 0 {
-                let help = "whoever reaches this listener decides which client it is, and whether it \
-                            may relay: that is safe only if strangers can't";
-                self.warn(path, format!("\"{network}\" believes everybody"), help);
+                let help = "every client of this listener sets its own client address, and so \
+                 whether it may relay: safe only if untrusted clients cannot reach it";
+                self.warn(path, format!("\"{network}\" trusts every client"), help);
             }
         }
         found.into_iter().map(|(_, network)| network).collect()
@@ -276,18 +280,22 @@ impl Resolver<'_> {
                 .parse::<IpNet>()
                 .or_else(|error| text.parse::<IpAddr>().map(IpNet::from).map_err(|_| error));
             let Ok(network) = parsed else {
-                let help = "a network is wanted, such as \"192.0.2.0/24\" or \"2001:db8::/32\"";
+                let help = "write a network, for example \"192.0.2.0/24\" or \"2001:db8::/32\"";
                 self.error(&path, format!("\"{text}\" is not a network"), help);
                 continue;
             };
             let Some(network) = canonical(network) else {
-                let help = "write the IPv4 network as one, such as \"192.0.2.0/24\"";
-                self.error(&path, format!("\"{text}\" holds IPv4 addresses and others"), help);
+                let help = "write the IPv4 network in IPv4 form, for example \"192.0.2.0/24\"";
+                self.error(
+                    &path,
+                    format!("\"{text}\" contains both IPv4 and IPv6 addresses"),
+                    help,
+                );
                 continue;
             };
             if network.prefix_len() > 0 && network.trunc() != network {
-                let message = format!("\"{text}\" has bits set behind its prefix");
-                self.warn(&path, message, &format!("it is taken as \"{}\"", network.trunc()));
+                let message = format!("\"{text}\" has bits set after its prefix");
+                self.warn(&path, message, &format!("read as \"{}\"", network.trunc()));
             }
             networks.push((path, network.trunc()));
         }

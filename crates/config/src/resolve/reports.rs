@@ -53,7 +53,7 @@ impl Resolver<'_> {
             Err(error) => error.to_string(),
         };
         let message = if path.ends_with(".to") {
-            format!("\"{text}\" is neither \"sender\" nor \"nobody\" nor an address")
+            format!("\"{text}\" is not \"sender\", \"nobody\" or an address")
         } else {
             format!("\"{text}\" is not an address")
         };

@@ -25,7 +25,7 @@ impl Resolver<'_> {
     ) -> (Vec<Route>, RouteTable) {
         if written.is_empty() {
             let help = "add a [[route]]";
-            self.error("route", "there is no route: no recipient could be accepted", help);
+            self.error("route", "no route: no recipient could be accepted", help);
         }
         let mut routes: Vec<Route> = Vec::with_capacity(written.len());
         let mut table = RouteTable::default();
@@ -95,7 +95,7 @@ impl Resolver<'_> {
         let kinds = channel.kinds_of_mail();
         if text.or_addresses.is_some() && !kinds.x400 && !channel.key().is_empty() {
             let message = format!("`or_addresses` in a route to `{}`", channel.key());
-            let help = "messages of X.400 go by `x400`, or `discard`";
+            let help = "X.400 messages need `x400` or `discard`";
             self.error(&format!("{at}.or_addresses"), message, help);
         }
         if !kinds.internet && (text.domains.is_some() || text.or_addresses.is_none()) {
@@ -117,11 +117,11 @@ impl Resolver<'_> {
         let (name, section) = (text.pool.as_deref()?, at);
         let at = format!("{section}.pool");
         if channel.is_local() {
-            self.error(&at, "what stays on this server is sent from nowhere", "leave `pool` out");
+            self.error(&at, "local delivery has no source address", "leave `pool` out");
         }
         if matches!(channel.destination(), Destination::ByEntry) {
             let help = "name the hosts in the route";
-            self.error(&at, "hosts of recipients' entries are not reached by a pool", help);
+            self.error(&at, "a pool cannot be used with hosts from recipients' entries", help);
         }
         self.named_pool(section, Some(name), pools)
     }
@@ -137,11 +137,11 @@ impl Resolver<'_> {
         let path = format!("{at}.name");
         self.printable(&path, name, 64);
         if name == POSTMASTER_ROUTE {
-            self.error(&path, "the name \"postmaster\" is taken by a built-in route", "");
+            self.error(&path, "\"postmaster\" is the name of a built-in route", "");
         }
         if let Some(other) = before.iter().find(|route| *route.name == **name) {
             let help = format!("on line {}", other.line);
-            self.error(&path, format!("a route named \"{name}\" exists already"), &help);
+            self.error(&path, format!("a route named \"{name}\" already exists"), &help);
         }
         name.as_str().into()
     }
@@ -157,7 +157,7 @@ impl Resolver<'_> {
         table: &mut RouteTable,
     ) {
         if let Some(all) = table.catch_all().and_then(|index| before.get(index)) {
-            let message = format!("route {} can never be reached", index + 1);
+            let message = format!("route {} is unreachable", index + 1);
             let help = format!(
                 "route {} on line {} has no `domains` and takes everything: move it to the end",
                 all.index + 1,
@@ -176,8 +176,8 @@ impl Resolver<'_> {
             let Some(earlier) = earlier.and_then(|earlier| before.get(earlier as usize)) else {
                 continue;
             };
-            let message = format!("{pattern} is taken by route {} already", earlier.index + 1);
-            let help = format!("on line {}; the first route that matches wins", earlier.line);
+            let message = format!("route {} already has {pattern}", earlier.index + 1);
+            let help = format!("on line {}; the first matching route applies", earlier.line);
             self.error(&format!("{at}.domains[{position}]"), message, &help);
         }
     }
@@ -204,7 +204,7 @@ impl Resolver<'_> {
     /// Directories of lists.
     fn include(&mut self, at: &str, text: &RouteText) -> Vec<PathBuf> {
         if text.aliases.is_none() && !text.include.is_empty() {
-            let help = "only `aliases` name lists: add them, or leave `include` out";
+            let help = "lists are named by `aliases` only: add `aliases`, or leave `include` out";
             self.error(&format!("{at}.include"), "`include` without `aliases`", help);
         }
         let mut directories = Vec::with_capacity(text.include.len());
@@ -212,7 +212,7 @@ impl Resolver<'_> {
             let here = format!("{at}.include[{index}]");
             let path = self.file_path(&here, directory);
             if !path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
-                let help = "a directory is wanted, such as \"/etc/postrider/lists\"";
+                let help = "write a directory, for example \"/etc/postrider/lists\"";
                 self.error(&here, format!("\"{directory}\" is not an absolute path"), help);
             }
             directories.push(path);
@@ -232,14 +232,14 @@ impl Resolver<'_> {
         let kinds = schema.channels();
         let mut set = kinds.iter().filter_map(|kind| Some((kind, text.channels.get(kind.key)?)));
         let Some((kind, value)) = set.next() else {
-            let message = format!("route {} leads nowhere", index + 1);
+            let message = format!("route {} has no channel", index + 1);
             let known: Vec<&str> = kinds.iter().map(|kind| kind.key).collect();
-            self.error(at, message, &format!("give it one of {}", known.join(", ")));
+            self.error(at, message, &format!("add one of {}", known.join(", ")));
             return None;
         };
         let others: Vec<&str> = set.map(|(kind, _)| kind.key).collect();
         if let Some(last) = others.last() {
-            let message = format!("route {} leads to {} channels", index + 1, others.len() + 1);
+            let message = format!("route {} has {} channels", index + 1, others.len() + 1);
             let help = format!("keep one of {}, {}", kind.key, others.join(", "));
             self.error(&format!("{at}.{last}"), message, &help);
             return None;
@@ -268,11 +268,7 @@ impl Resolver<'_> {
                 if let Some(listener) = listeners.iter().find(is_own) {
                     let at = format!("route[{}].{}", route.index, route.channel.key());
                     let message = format!("{host} is this server's own listener");
-                    let help = format!(
-                        "{} listens there: mail would come back until it has passed too many \
-                         servers",
-                        listener.address
-                    );
+                    let help = format!("{} listens there: mail would loop", listener.address);
                     self.warn(&format!("{at}.hosts[{index}]"), message, &help);
                 }
             }
@@ -315,7 +311,7 @@ fn domain_pattern(text: &str) -> Result<DomainPattern, String> {
         return Err("leave `domains` out: the route then takes everything else".to_owned());
     }
     if text.contains('@') {
-        return Err("routes go by domain only: leave out the part up to the @".to_owned());
+        return Err("routes match domains only: remove the part up to the @".to_owned());
     }
     DomainPattern::parse(text)
 }
@@ -362,9 +358,9 @@ impl Resolver<'_> {
                 continue;
             };
             if let Some(strange) = address.attributes().iter().find(|a| !a.is_routed()) {
-                let message = format!("{} in what a route takes", strange.key());
-                let help = "mail is routed by C, ADMD, PRMD, O and OU1 to OU4; who it is for, the next MTA \
-                            knows";
+                let message = format!("{} in an O/R address pattern", strange.key());
+                let help = "routes match C, ADMD, PRMD, O and OU1 to OU4 only; the next MTA \
+                 resolves the rest";
                 self.error(&path, message, help);
                 continue;
             }
@@ -382,7 +378,7 @@ impl Resolver<'_> {
                 let other = table.insert(taken, index).and_then(|other| routes.get(other as usize));
                 let Some(other) = other else { continue };
                 let path = format!("route[{}].or_addresses[{position}]", route.index);
-                let message = format!("{taken} is taken by route {} already", other.index + 1);
+                let message = format!("route {} already has {taken}", other.index + 1);
                 self.error(&path, message, &format!("on line {}", other.line));
             }
         }

@@ -22,7 +22,7 @@ impl Resolver<'_> {
             let proxy = text.proxy.as_deref().and_then(|proxy| self.proxy(&at, proxy));
             let is_told = proxy.is_some_and(|proxy| proxy.kind == ProxyKind::Socks5);
             if text.address.is_none() && text.address6.is_none() && !is_told {
-                let help = "name an address of this machine: `address`, `address6` or both";
+                let help = "set an address of this machine: `address`, `address6` or both";
                 self.error(&at, format!("source \"{}\" has no address", text.name), help);
             }
             let ehlo = text.ehlo.as_deref().and_then(|name| self.ehlo(&at, name));
@@ -50,12 +50,12 @@ impl Resolver<'_> {
                 let path = format!("{at}.sources[{position}]");
                 let Some(source) = known.iter().find(|source| *source.name == *entry.name) else {
                     let names: Vec<&str> = known.iter().map(|source| &*source.name).collect();
-                    let help = format!("there are: {}", names.join(", "));
-                    self.error(&path, format!("no source is named \"{}\"", entry.name), &help);
+                    let help = format!("configured: {}", names.join(", "));
+                    self.error(&path, format!("unknown source \"{}\"", entry.name), &help);
                     continue;
                 };
                 if sources.iter().any(|(other, _)| other.name == source.name) {
-                    let message = format!("\"{}\" is in this pool already", entry.name);
+                    let message = format!("\"{}\" is already in this pool", entry.name);
                     self.error(&path, message, "give it a `weight`");
                 }
                 sources.push((Arc::clone(source), entry.weight));
@@ -77,8 +77,8 @@ impl Resolver<'_> {
         let found = pools.iter().find(|pool| *pool.name == *name);
         if found.is_none() {
             let names: Vec<&str> = pools.iter().map(|pool| &*pool.name).collect();
-            let help = format!("there are: {}", names.join(", "));
-            self.error(&format!("{at}.pool"), format!("no pool is named \"{name}\""), &help);
+            let help = format!("configured: {}", names.join(", "));
+            self.error(&format!("{at}.pool"), format!("unknown pool \"{name}\""), &help);
         }
         found.cloned()
     }
@@ -95,7 +95,7 @@ impl Resolver<'_> {
         let path = format!("{at}.name");
         self.printable(&path, name, len_max);
         if let Some((_, line)) = before.find(|(other, _)| *other == name) {
-            let message = format!("a {what} named \"{name}\" exists already");
+            let message = format!("a {what} named \"{name}\" already exists");
             self.error(&path, message, &format!("on line {line}"));
         }
     }
@@ -109,12 +109,12 @@ impl Resolver<'_> {
         }
         let path = format!("{at}.per_day");
         if text.per_day.is_empty() || text.per_day.len() > WARMUP_DAYS_MAX {
-            let message = format!("between 1 and {WARMUP_DAYS_MAX} days are wanted");
-            self.error(&path, message, "such as: per_day = [50, 100, 500, 2_000]");
+            let message = format!("between 1 and {WARMUP_DAYS_MAX} days");
+            self.error(&path, message, "for example per_day = [50, 100, 500, 2_000]");
         }
         if let Some(nothing) = text.per_day.iter().position(|count| *count == 0) {
-            let help = "a day of nothing warms nobody up: begin later, or suspend the source";
-            self.error(&format!("{path}[{nothing}]"), "at least 1 recipient is wanted", help);
+            let help = "a day without mail has no effect: begin later, or suspend the source";
+            self.error(&format!("{path}[{nothing}]"), "at least 1 recipient", help);
         }
         Warmup {
             start_day: start_day.unwrap_or_default(),
@@ -149,7 +149,7 @@ impl Resolver<'_> {
             |name: &Domain| name.as_str().is_ascii() && !name.as_str().contains(['[', '_']);
         let name = name.filter(is_name);
         if name.is_none() {
-            let help = "ASCII letters, digits and hyphens are wanted: every peer sees it";
+            let help = "use ASCII letters, digits and hyphens: every peer sees the name";
             self.error(&format!("{at}.ehlo"), format!("\"{text}\" is not a host name"), help);
         }
         name

@@ -35,30 +35,30 @@ impl Resolver<'_> {
     ) -> Option<TableEntry> {
         let path = format!("{at}.name");
         if text.name.is_empty() {
-            self.error(at, "a table without `name`", "others refer to it by that");
+            self.error(at, "a table without `name`", "other sections refer to it by name");
             return None;
         }
         self.printable(&path, &text.name, 64);
         if let Some(other) = before.iter().find(|table| *table.name == *text.name) {
             let help = format!("on line {}", other.line);
-            self.error(&path, format!("a table named \"{}\" exists already", text.name), &help);
+            self.error(&path, format!("a table named \"{}\" already exists", text.name), &help);
         }
         let kinds = schema.tables();
         let mut set = kinds.iter().filter_map(|kind| Some((kind, text.kinds.get(kind.key)?)));
         let Some((kind, value)) = set.next() else {
             let known: Vec<&str> = kinds.iter().map(|kind| kind.key).collect();
-            let message = format!("table \"{}\" has no source of answers", text.name);
-            self.error(at, message, &format!("give it one of {}", known.join(", ")));
+            let message = format!("table \"{}\" has no source", text.name);
+            self.error(at, message, &format!("add one of {}", known.join(", ")));
             return None;
         };
         if let Some((other, _)) = set.next() {
-            let message = format!("table \"{}\" has two sources of answers", text.name);
+            let message = format!("table \"{}\" has two sources", text.name);
             let help = format!("keep one of {}, {}", kind.key, other.key);
             self.error(&format!("{at}.{}", other.key), message, &help);
             return None;
         }
         if text.cache.is_some() && !kind.is_remote {
-            let help = "its answers are at hand: leave `cache` out";
+            let help = "its entries are local: leave `cache` out";
             self.error(&format!("{at}.cache"), format!("`{}` needs no cache", kind.key), help);
         }
         let cache = text.cache.clone().unwrap_or_default();
@@ -90,7 +90,7 @@ impl Resolver<'_> {
             match before.iter().find(|table| &*table.name == name) {
                 Some(part) => parts.push(Arc::clone(part)),
                 None => {
-                    let message = format!("no table named \"{name}\" stands above");
+                    let message = format!("no table \"{name}\" above");
                     self.error(at, message, &names(before));
                 }
             }
@@ -107,26 +107,23 @@ impl Resolver<'_> {
             match routes.iter().find(|route| *route.name == *name) {
                 None => {
                     let names: Vec<&str> = routes.iter().map(|route| &*route.name).collect();
-                    let help = format!("there are: {}", names.join(", "));
-                    self.error(&path, format!("no route is named \"{name}\""), &help);
+                    let help = format!("configured: {}", names.join(", "));
+                    self.error(&path, format!("unknown route \"{name}\""), &help);
                 }
                 Some(route) if !matches!(route.channel.destination(), Destination::Hosts(_)) => {
-                    let message = format!("route \"{name}\" has no hosts that could be asked");
-                    let help =
-                        "only one with `smtp` or `lmtp`, and `hosts` that stand in this file";
+                    let message = format!("route \"{name}\" has no fixed hosts");
+                    let help = "use a route with `smtp` or `lmtp`, and `hosts` in this file";
                     self.error(&path, message, help);
                 }
                 Some(route) if route.channel.tls_sources() != TlsSources::default() => {
                     let message = format!("route \"{name}\" has `tls = \"dane\"`");
-                    let help = "who is asked for recipients is not looked up in the DNS like that; \
-                                \"verified\" can be asked for";
+                    let help = "call-ahead does not look up TLSA records; use \"verified\"";
                     self.error(&path, message, help);
                 }
                 Some(route) if !route.channel.may_be_asked() => {
                     let message =
-                        format!("route \"{name}\" has hosts that take mail of users only");
-                    let help =
-                        "who is asked for recipients is not logged in to, nor has implicit TLS";
+                        format!("route \"{name}\" has hosts for authenticated users only");
+                    let help = "call-ahead supports neither login nor implicit TLS";
                     self.error(&path, message, help);
                 }
                 Some(_) => {}
@@ -151,7 +148,7 @@ impl Resolver<'_> {
         let found = self.tables.iter().find(|table| &*table.name == name).cloned();
         if found.is_none() {
             let help = names(&self.tables);
-            self.error(path, format!("there is no table named \"{name}\""), &help);
+            self.error(path, format!("unknown table \"{name}\""), &help);
         }
         found
     }
@@ -163,5 +160,5 @@ fn names(tables: &[Arc<TableEntry>]) -> String {
         return "add a [[table]] with this name".to_owned();
     }
     let names: Vec<&str> = tables.iter().map(|table| &*table.name).collect();
-    format!("there are: {}", names.join(", "))
+    format!("configured: {}", names.join(", "))
 }

@@ -34,18 +34,18 @@ impl Resolver<'_> {
     /// A login has one tenant, and that has a name.
     fn logins_of(&mut self, at: &str, text: &TenantText, before: &[Arc<Tenant>]) {
         if text.name == OTHER_TENANTS && !text.logins.is_empty() {
-            let help = "a login belongs to one tenant: give that a section of its own";
-            self.error(&format!("{at}.logins"), "these are many tenants", help);
+            let help = "a login belongs to one tenant: add a separate section";
+            self.error(&format!("{at}.logins"), "`logins` in a section of many tenants", help);
         }
         for (position, login) in text.logins.iter().enumerate() {
             let path = format!("{at}.logins[{position}]");
             self.printable(&path, login, 255);
             let other = before.iter().find(|tenant| tenant.logins.iter().any(|of| **of == **login));
             if let Some(other) = other {
-                let message = format!("\"{login}\" belongs to tenant \"{}\" already", other.name);
+                let message = format!("\"{login}\" already belongs to tenant \"{}\"", other.name);
                 self.error(&path, message, &format!("on line {}", other.line));
             } else if text.logins[..position].contains(login) {
-                self.error(&path, format!("\"{login}\" is named twice"), "");
+                self.error(&path, format!("\"{login}\" is listed twice"), "");
             }
         }
     }

@@ -193,9 +193,8 @@ impl Shaping {
             (first, second) => (first, second),
         };
         let (one, other) = conflict.providers;
-        let message = format!("a name both of provider \"{one}\" and of \"{other}\", at {there}");
-        let help =
-            "a provider of an earlier file is changed by its name; `mx = []` takes its names away";
+        let message = format!("a name of both provider \"{one}\" and \"{other}\", at {there}");
+        let help = "change a provider of an earlier file by its name; `mx = []` clears its names";
         Err(read::refused(file, here.line, message, help))
     }
 
@@ -214,10 +213,10 @@ impl Shaping {
             return Ok(());
         };
         let names: Vec<&str> = known.iter().map(|source| &*source.name).collect();
-        let help = format!("there are: {}", names.join(", "));
+        let help = format!("configured: {}", names.join(", "));
         match files.iter().find(|file| file.name == place.file) {
             Some(file) => {
-                let message = format!("no source is named \"{name}\"");
+                let message = format!("unknown source \"{name}\"");
                 Err(read::refused(file, place.line, message, &help))
             }
             None => Ok(()),

@@ -37,8 +37,8 @@ impl Rate {
     /// # Errors
     /// Returns the error as text.
     pub fn parse(text: &str) -> Result<Rate, &'static str> {
-        const FORM: &str = "a rate is a number and a unit of time, such as \"100/s\", \"50/m\", \
-                            \"5_000/h\" or \"20_000/d\"";
+        const FORM: &str = "write a number and a unit of time, for example \"100/s\", \"50/m\", \
+         \"5_000/h\" or \"20_000/d\"";
         let (count, unit) = text.split_once('/').ok_or(FORM)?;
         let unit = Unit::ALL.iter().find(|(letter, _)| *letter == unit);
         let (_, unit) = unit.ok_or("the unit of time is one of s, m, h, d")?;
@@ -48,7 +48,7 @@ impl Rate {
             return Err(FORM);
         }
         match count.replace('_', "").parse() {
-            Ok(0) => Err("nothing would ever be sent: to stop mail, suspend its queue"),
+            Ok(0) => Err("a rate of 0 sends nothing: to stop mail, suspend its queue"),
             Ok(count) => Ok(Rate { count, unit: *unit }),
             Err(_) => Err("more than 4294967295"),
         }

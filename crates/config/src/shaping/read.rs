@@ -100,9 +100,8 @@ impl Reading<'_> {
     fn provider(&mut self, name: &str, written: &ProviderText) -> Option<Provider> {
         let at = format!("provider.{name}");
         if !is_name(name) {
-            let help =
-                "letters, digits, `-`, `_` and `.` are wanted, at most 64: it stands in logs";
-            self.error(&at, format!("\"{name}\" is no name for a provider"), help);
+            let help = "use at most 64 letters, digits, `-`, `_` and `.`";
+            self.error(&at, format!("\"{name}\" is not a provider name"), help);
             return None;
         }
         Some(Provider {
@@ -127,7 +126,7 @@ impl Reading<'_> {
         for (index, text) in written?.iter().enumerate() {
             let at = format!("{at}.{key}[{index}]");
             if matches!(text.as_str(), "*" | "*." | "." | "**" | "*.*") {
-                let help = "what holds for everybody stands in [default]";
+                let help = "put limits for all domains into [default]";
                 self.error(&at, format!("\"{text}\" matches everything"), help);
                 continue;
             }
@@ -180,8 +179,8 @@ impl Reading<'_> {
     fn rates(&mut self, at: &str, written: Option<&[String]>) -> Option<Set<Vec<Rate>>> {
         let mut rates = Vec::new();
         if written?.is_empty() {
-            let help = "leave the key out, or name a rate that is never reached";
-            self.error(&format!("{at}.rate"), "a list of rates without one".to_owned(), help);
+            let help = "leave the key out, or set a rate that is never reached";
+            self.error(&format!("{at}.rate"), "an empty list of rates".to_owned(), help);
         }
         for (index, text) in written?.iter().enumerate() {
             match Rate::parse(text) {

@@ -24,7 +24,7 @@ impl Reading<'_> {
             let at = format!("{at}.rule[{index}]");
             let Some(part) = self.rule(&at, written) else { continue };
             if parts.iter().any(|known| known.name == part.name) {
-                self.error(&at, format!("a second rule \"{}\" of this section", part.name), "");
+                self.error(&at, format!("a second rule \"{}\" in this section", part.name), "");
                 continue;
             }
             parts.push(part);
@@ -35,10 +35,9 @@ impl Reading<'_> {
     fn rule(&mut self, at: &str, written: &RuleText) -> Option<PartialRule> {
         let RuleText { name, after, lasts, until_delivered, scope, .. } = written;
         if !is_name(name) {
-            let help =
-                "letters, digits, `-`, `_` and `.` are wanted, at most 64: it stands in logs";
+            let help = "use at most 64 letters, digits, `-`, `_` and `.`";
             let at = if name.is_empty() { at.to_owned() } else { format!("{at}.name") };
-            self.error(&at, format!("\"{name}\" is no name for a rule"), help);
+            self.error(&at, format!("\"{name}\" is not a rule name"), help);
             return None;
         }
         let heard = RuleCondition {
@@ -83,7 +82,7 @@ impl Reading<'_> {
         match parse_after(text) {
             Ok(after) => Some(after),
             Err(reason) => {
-                self.error(at, format!("\"{text}\" does not say how often"), &reason);
+                self.error(at, format!("\"{text}\" is not a number of replies in a time"), &reason);
                 None
             }
         }
@@ -91,12 +90,12 @@ impl Reading<'_> {
 
     fn lasts(&mut self, at: &str, text: &str) -> Option<Duration> {
         let why = match parse_duration(text) {
-            Ok(Duration::ZERO) => "it would be over when it begins",
-            Ok(lasts) if lasts > LASTS_MAX => "24 h at most: what stays so is no rule",
+            Ok(Duration::ZERO) => "it would end at once",
+            Ok(lasts) if lasts > LASTS_MAX => "at most 24 h",
             Ok(lasts) => return Some(lasts),
             Err(why) => why,
         };
-        self.error(at, format!("\"{text}\" is not how long a rule lasts"), why);
+        self.error(at, format!("\"{text}\" is not a duration of a rule"), why);
         None
     }
 
@@ -108,7 +107,7 @@ impl Reading<'_> {
                 if pace.is_none() {
                     let help =
                         "`action = { set = { max_connections = 1 } }`, with any key of a pace";
-                    self.error(at, "an action that sets nothing".to_owned(), help);
+                    self.error(at, "an action without settings".to_owned(), help);
                 }
                 return pace.map(|pace| RuleAction::Set(Box::new(pace)));
             }
@@ -121,15 +120,16 @@ impl Reading<'_> {
         let mut known = known.filter(|action| action.as_str() == word);
         match known.next() {
             Some(action) if action.is_of_party() && at.starts_with("default.") => {
-                let help = "a tenant or campaign is stopped for a provider: name one";
-                self.error(at, format!("\"{word}\" in a rule of no provider"), help);
+                let help =
+                    "a tenant or campaign is suspended for a provider: put the rule into one";
+                self.error(at, format!("\"{word}\" in a rule without a provider"), help);
                 None
             }
             Some(action) => Some(RuleAction::Action(action, self.place(at))),
             None => {
-                let help = "backoff, suspend, { set = { … } }, suspend_tenant, suspend_campaign, \
-                            fail_campaign, or none where an earlier file's is not wanted";
-                self.error(at, format!("\"{word}\" is no action"), help);
+                let help = "use backoff, suspend, { set = { … } }, suspend_tenant, \
+                 suspend_campaign, fail_campaign, or none to cancel a rule of an earlier file";
+                self.error(at, format!("\"{word}\" is not an action"), help);
                 None
             }
         }
@@ -138,7 +138,7 @@ impl Reading<'_> {
 
 /// Reads `3 in 10m`.
 fn parse_after(text: &str) -> Result<HitThreshold, String> {
-    const FORM: &str = "so many replies in so long are wanted, such as \"3 in 10m\"";
+    const FORM: &str = "write a number of replies and a time, for example \"3 in 10m\"";
     let (count, within) = text.split_once(" in ").ok_or(FORM)?;
     let is_number = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
     let count: u32 = count.parse().ok().filter(|_| is_number).ok_or(FORM)?;
@@ -147,7 +147,7 @@ fn parse_after(text: &str) -> Result<HitThreshold, String> {
         return Err(format!("from 1 to {HITS_MAX} replies"));
     }
     if within.is_zero() || within > LASTS_MAX {
-        return Err("24 h at most, and more than nothing".to_owned());
+        return Err("more than 0 and at most 24 h".to_owned());
     }
     Ok(HitThreshold { count, within })
 }

@@ -231,27 +231,27 @@ impl PartialRule {
             Some(RuleAction::Action(action, place)) => {
                 let knows_pace = backoff.max_connections.is_some() || backoff.rates.is_some();
                 if *action == Action::Backoff && !knows_pace {
-                    let help =
-                        "`backoff = { max_connections = 1, rate = [\"10/m\"] }` beside the rules";
-                    return wrong(place, "slows down to a `backoff` that is not there", help);
+                    let help = "add `backoff = { max_connections = 1, rate = [\"10/m\"] }` beside the \
+                         rules";
+                    return wrong(place, "needs a `backoff`", help);
                 }
                 (*action, Pace::default())
             }
             Some(RuleAction::Set(pace)) => (Action::Set, (**pace).clone()),
             None => {
-                let help = "backoff, suspend, { set = { … } }, suspend_tenant, suspend_campaign, \
-                            fail_campaign, or none where an earlier file's is not wanted";
+                let help = "use backoff, suspend, { set = { … } }, suspend_tenant, \
+                 suspend_campaign, fail_campaign, or none to cancel a rule of an earlier file";
                 return wrong(&self.place, "has no `action`", help);
             }
         };
         let Some(heard) = self.heard.clone().filter(|heard| !heard.is_nothing()) else {
-            let help =
-                "a `code`, a `status`, a pattern (`match`), a `class` or a `kind` of the reply";
-            return wrong(&self.place, "listens for nothing", help);
+            let help = "add a `code`, a `status`, a pattern (`match`), a `class` or a `kind` of the \
+                 reply";
+            return wrong(&self.place, "has no condition", help);
         };
         if let Some((_, place)) = self.until_delivered.as_ref().filter(|_| !action.sets_limits()) {
-            let help = "only backoff and set let anything be delivered";
-            return wrong(place, "waits for deliveries that it does not let happen", help);
+            let help = "only backoff and set allow deliveries";
+            return wrong(place, "ends after deliveries that it prevents", help);
         }
         Ok(Some(Rule {
             name: Arc::clone(&self.name),

@@ -164,10 +164,10 @@ fn what_a_rule_sets_by_two_effects_is_set_once() {
 fn mistakes_in_rules_are_named_with_their_places() {
     let rule = "[[provider.big.rule]]\nname = \"x\"\n";
     for (text, place, message) in [
-        ("match = \"x\"\naction = \"bakoff\"\n", "4:10", "\"bakoff\" is no action"),
-        ("match = \"x\"\naction = \"set\"\n", "4:10", "\"set\" is no action"),
-        ("match = \"x\"\naction = { set = {} }\n", "4:", "an action that sets nothing"),
-        ("match = \"x\"\naction = {}\n", "4:", "an action that sets nothing"),
+        ("match = \"x\"\naction = \"bakoff\"\n", "4:10", "\"bakoff\" is not an action"),
+        ("match = \"x\"\naction = \"set\"\n", "4:10", "\"set\" is not an action"),
+        ("match = \"x\"\naction = { set = {} }\n", "4:", "an action without settings"),
+        ("match = \"x\"\naction = {}\n", "4:", "an action without settings"),
         (
             "match = \"x\"\naction = { set = { max_conections = 1 } }\n",
             "4:20",
@@ -176,12 +176,8 @@ fn mistakes_in_rules_are_named_with_their_places() {
         ("match = \"x\"\naction = { st = {} }\n", "4:12", "unknown key `st`"),
         ("match = \"x\"\naction = 3\n", "4:10", "`action` must be "),
         ("match = \"x\"\n", "1:1", "rule \"x\" has no `action`"),
-        ("action = \"suspend\"\n", "1:1", "rule \"x\" listens for nothing"),
-        (
-            "match = \"x\"\naction = \"backoff\"\n",
-            "4:1",
-            "rule \"x\" slows down to a `backoff` that is not there",
-        ),
+        ("action = \"suspend\"\n", "1:1", "rule \"x\" has no condition"),
+        ("match = \"x\"\naction = \"backoff\"\n", "4:1", "rule \"x\" needs a `backoff`"),
         (
             "match = \"x\"\naction = \"suspend\"\nuntil_delivered = 4\n",
             "5:1",
@@ -190,17 +186,17 @@ fn mistakes_in_rules_are_named_with_their_places() {
         (
             "match = \"x\"\n[[default.rule]]\nname = \"y\"\naction = \"suspend_tenant\"\n",
             "6:10",
-            "\"suspend_tenant\" in a rule of no provider",
+            "\"suspend_tenant\" in a rule without a provider",
         ),
-        ("after = \"often\"\n", "3:9", "\"often\" does not say how often"),
-        ("lasts = \"30\"\n", "3:9", "\"30\" is not how long a rule lasts"),
-        ("lasts = \"25h\"\n", "3:9", "\"25h\" is not how long a rule lasts"),
-        ("lasts = \"0\"\n", "3:9", "\"0\" is not how long a rule lasts"),
-        ("scope = \"source\"\n", "3:9", "`scope` can't be \"source\""),
+        ("after = \"often\"\n", "3:9", "\"often\" is not a number of replies in a time"),
+        ("lasts = \"30\"\n", "3:9", "\"30\" is not a duration of a rule"),
+        ("lasts = \"25h\"\n", "3:9", "\"25h\" is not a duration of a rule"),
+        ("lasts = \"0\"\n", "3:9", "\"0\" is not a duration of a rule"),
+        ("scope = \"source\"\n", "3:9", "invalid value \"source\" for `scope`"),
         ("matches = \"x\"\n", "3:1", "unknown key `matches`"),
         ("[[provider.big.rule]]\nname = \"x\"\n", "3:", "a second rule \"x\""),
-        ("[[provider.big.rule]]\nname = \"a b\"\n", "4:8", "\"a b\" is no name for a rule"),
-        ("[[provider.big.rule]]\nmatch = \"x\"\n", "3:", "\"\" is no name for a rule"),
+        ("[[provider.big.rule]]\nname = \"a b\"\n", "4:8", "\"a b\" is not a rule name"),
+        ("[[provider.big.rule]]\nmatch = \"x\"\n", "3:", "\"\" is not a rule name"),
     ] {
         let text = format!("{rule}{text}");
         let said = Shaping::read(&[file("a.toml", &text)]).unwrap_err().to_string();

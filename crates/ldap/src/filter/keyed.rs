@@ -101,7 +101,7 @@ fn without_key(node: &Node, out: &mut Vec<Comparison>) -> Result<Node, &'static 
         }
         Node::And(nodes) => {
             if nodes.iter().filter(|node| node.has_parts()).count() > 1 {
-                return Err("two conditions on the key must hold at once");
+                return Err("two conditions on the key are combined by &");
             }
             let nodes = nodes.iter().map(|node| without_key(node, out));
             Ok(Node::And(nodes.collect::<Result<_, _>>()?))
@@ -112,16 +112,16 @@ fn without_key(node: &Node, out: &mut Vec<Comparison>) -> Result<Node, &'static 
                 kept.push(match node {
                     Node::Compare(..) | Node::Or(_) if node.has_parts() => without_key(node, out)?,
                     _ if node.has_parts() => {
-                        return Err("an alternative of | has further conditions beside the key");
+                        return Err("an alternative of | has conditions besides the key");
                     }
-                    _ => return Err("an alternative of | holds whatever the key is"),
+                    _ => return Err("an alternative of | does not depend on the key"),
                 });
             }
             Ok(Node::Or(kept))
         }
-        Node::Not(_) => Err("what is not wanted (!) depends on the key"),
-        Node::Compare(..) => Err("the key is compared by another operator than ="),
-        Node::Substrings(..) => Err("the key stands beside *"),
+        Node::Not(_) => Err("a negated condition (!) depends on the key"),
+        Node::Compare(..) => Err("the key is compared by an operator other than ="),
+        Node::Substrings(..) => Err("the key is combined with *"),
         Node::Matching { .. } => Err("the key is compared by a matching rule"),
         Node::Present(_) => Ok(node.clone()),
     }
@@ -175,16 +175,13 @@ mod tests {
     fn what_can_not_be_read_backwards_is_refused() {
         for (filter, why) in [
             ("(mail=joe)", "no attribute is compared with the key"),
-            ("(&(uid=%u)(ou=%d))", "two conditions on the key must hold at once"),
-            ("(|(mail=%s)(uid=postmaster))", "an alternative of | holds whatever the key is"),
-            (
-                "(|(mail=%s)(&(a=b)(uid=%u)))",
-                "an alternative of | has further conditions beside the key",
-            ),
-            ("(!(mail=%s))", "what is not wanted (!) depends on the key"),
-            ("(mail>=%s)", "the key is compared by another operator than ="),
-            ("(mail~=%s)", "the key is compared by another operator than ="),
-            ("(mail=*%s)", "the key stands beside *"),
+            ("(&(uid=%u)(ou=%d))", "two conditions on the key are combined by &"),
+            ("(|(mail=%s)(uid=postmaster))", "an alternative of | does not depend on the key"),
+            ("(|(mail=%s)(&(a=b)(uid=%u)))", "an alternative of | has conditions besides the key"),
+            ("(!(mail=%s))", "a negated condition (!) depends on the key"),
+            ("(mail>=%s)", "the key is compared by an operator other than ="),
+            ("(mail~=%s)", "the key is compared by an operator other than ="),
+            ("(mail=*%s)", "the key is combined with *"),
             ("(mail:caseExactMatch:=%s)", "the key is compared by a matching rule"),
         ] {
             assert_eq!(keyed(filter), Err(why), "{filter}");

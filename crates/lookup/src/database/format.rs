@@ -87,12 +87,12 @@ impl fmt::Display for WriteError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             WriteError::KeyTooLong(bytes) => {
-                write!(f, "the key has {bytes} bytes, at most {KEY_BYTES_MAX} are possible")
+                write!(f, "the key has {bytes} bytes: at most {KEY_BYTES_MAX}")
             }
             WriteError::ValueTooLong(bytes) => {
-                write!(f, "the value has {bytes} bytes, at most {VALUE_BYTES_MAX} are possible")
+                write!(f, "the value has {bytes} bytes: at most {VALUE_BYTES_MAX}")
             }
-            WriteError::FileTooLong => f.write_str("more than 256 TiB are not possible"),
+            WriteError::FileTooLong => f.write_str("more than 256 TiB"),
             WriteError::Io(error) => error.fmt(f),
         }
     }
@@ -125,22 +125,19 @@ pub enum Unusable {
 impl fmt::Display for Unusable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unusable::Foreign => {
-                f.write_str("it is not a database of Postrider, or its making was never finished")
-            }
+            Unusable::Foreign => f.write_str("not a Postrider database, or an unfinished one"),
             Unusable::Version(version) => write!(
                 f,
-                "it is of format {version}, this program reads format {VERSION}: build it again"
+                "format {version}, but this program reads format {VERSION}: build it again"
             ),
             Unusable::Unread(why) => f.write_str(why),
-            Unusable::Header => f.write_str("its header is damaged: build it again"),
+            Unusable::Header => f.write_str("damaged header: build it again"),
             Unusable::Contradiction(what) => {
-                write!(f, "its header contradicts itself ({what}): build it again")
+                write!(f, "inconsistent header ({what}): build it again")
             }
-            Unusable::Size { is, should } => write!(
-                f,
-                "it has {is} bytes instead of {should}: it was cut off or written to in place"
-            ),
+            Unusable::Size { is, should } => {
+                write!(f, "{is} bytes instead of {should}: truncated, or overwritten in place")
+            }
         }
     }
 }

@@ -110,7 +110,7 @@ impl Database {
             Unread::Away => Miss::Away,
             Unread::Short => Miss::Trouble(self.damage(format_args!("{why}"))),
             Unread::Failed(_) => {
-                let text = format!("{} can't be read: {why}", self.name);
+                let text = format!("cannot read {}: {why}", self.name);
                 Miss::Trouble(LookupError::new(LookupErrorKind::Wrong, text))
             }
         })
@@ -274,7 +274,7 @@ impl fmt::Display for Unread {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unread::Away => f.write_str("it is not in memory"),
-            Unread::Short => f.write_str("it has become shorter"),
+            Unread::Short => f.write_str("it was truncated"),
             Unread::Failed(why) => f.write_str(why),
         }
     }

@@ -73,7 +73,7 @@ impl PatternTable {
         let mut builder = Builder::new();
         for line in Lines::new(content) {
             if builder.len() == PATTERNS_MAX {
-                builder.wrong(&line, format!("a file has {PATTERNS_MAX} patterns at most"));
+                builder.wrong(&line, format!("at most {PATTERNS_MAX} patterns in a file"));
                 break;
             }
             builder.read(
@@ -116,7 +116,7 @@ impl Pattern {
             }
         }
         String::from_utf8(text).map(|text| Entry::filled(text, filled)).map_err(|_| {
-            LookupError::new(LookupErrorKind::Key, "a group of the pattern cuts a character in two")
+            LookupError::new(LookupErrorKind::Key, "a group of the pattern splits a character")
         })
     }
 }
@@ -126,8 +126,8 @@ fn read_test(text: &[u8], from: usize, syntax: PatternSyntax) -> Result<Pattern,
     let (pattern, _, end) = read_pattern(text, from, syntax)?;
     let behind = skip_space(text, end);
     if behind < text.len() {
-        let help = "lines between `if` and `endif` begin without white space";
-        return Err((behind, format!("nothing may stand behind the pattern of an `if`; {help}")));
+        let help = "lines between `if` and `endif` must not begin with white space";
+        return Err((behind, format!("no text is allowed after the pattern of an `if`; {help}")));
     }
     Ok(pattern)
 }
@@ -155,10 +155,10 @@ fn read_pattern(
 ) -> Result<(Pattern, usize, usize), RuleError> {
     let (is_negated, start) = negation(text, from);
     let Some(delimiter) = text.get(start).copied() else {
-        return Err((text.len(), "a pattern is missing".to_owned()));
+        return Err((text.len(), "pattern missing".to_owned()));
     };
     if delimiter.is_ascii_alphanumeric() {
-        let wanted = "a pattern such as `/^user@/`, an `if` or an `endif` is wanted";
+        let wanted = "expected a pattern (for example `/^user@/`), `if` or `endif`";
         return Err((start, wanted.to_owned()));
     }
     let pattern_start = start + 1;
@@ -174,10 +174,7 @@ fn read_pattern(
     let unknown = |at: usize| {
         let flag = flags.get(at..).map(String::from_utf8_lossy).unwrap_or_default();
         let flag = flag.chars().next().unwrap_or_default();
-        (
-            flags_start + at,
-            format!("there is no flag `{flag}`; an answer stands behind white space"),
-        )
+        (flags_start + at, format!("unknown flag `{flag}`; put white space before the value"))
     };
     let translated = match syntax {
         PatternSyntax::Posix => {
@@ -211,13 +208,13 @@ fn compile(translated: &Translated) -> Result<Regex, String> {
         .build()
         .map_err(|error| match error {
             regex::Error::CompiledTooBig(limit) => {
-                format!("compiled, this pattern would take more than {limit} bytes: repeat less")
+                format!("the compiled pattern needs more than {limit} bytes: repeat less")
             }
             // Translated patterns are valid except for their nesting depth.
             error => {
                 let text = error.to_string();
                 let why = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-                format!("this pattern is beyond us: {why}")
+                format!("unsupported pattern: {why}")
             }
         })
 }

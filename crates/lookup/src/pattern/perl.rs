@@ -124,7 +124,7 @@ impl Perl<'_> {
                     self.options = group.options;
                     self.out.close(group.start);
                 }
-                None => return Err((from, "there is no group that this could close".to_owned())),
+                None => return Err((from, "unmatched closing parenthesis".to_owned())),
             },
             b'|' => self.out.or(),
             b'.' => self.out.set(ByteSet::of(|byte| dot_all || *byte != b'\n')),
@@ -159,18 +159,18 @@ impl Perl<'_> {
 
     fn repeat(&mut self, from: usize, min: u32, max: Option<u32>) -> Result<(), RuleError> {
         if self.out.repeatable() != Some(false) {
-            return Err((from, "nothing stands before this that could be repeated".to_owned()));
+            return Err((from, "nothing to repeat".to_owned()));
         }
         if max.is_some_and(|max| max < min) {
-            return Err((from, format!("{min} times at least, and fewer at most")));
+            return Err((from, format!("the minimum {min} exceeds the maximum")));
         }
         if min.max(max.unwrap_or(0)) > REPEAT_MAX {
-            return Err((from, format!("nothing can be repeated more than {REPEAT_MAX} times")));
+            return Err((from, format!("at most {REPEAT_MAX} repetitions")));
         }
         let is_turned = match self.peek(0) {
             Some(b'?') => true,
             Some(b'+') => {
-                let why = "a quantifier can't be possessive (`+` behind it)";
+                let why = "possessive quantifiers (`+` after a quantifier) are not supported";
                 return Err((self.at, why.to_owned()));
             }
             _ => false,
@@ -226,10 +226,10 @@ impl Perl<'_> {
             b'R' => self.out.raw(r"(?:\r\n|[\n-\r\x85])"),
             b'g' | b'k' => return Err((from, REFERENCE.to_owned())),
             b'G' | b'K' | b'X' | b'p' | b'P' => {
-                return Err((from, format!("patterns can't have `\\{}`", char::from(letter))));
+                return Err((from, format!("`\\{}` is not supported", char::from(letter))));
             }
             _ => {
-                return Err((from, format!("`\\{}` means nothing", char::from(letter))));
+                return Err((from, format!("unknown escape `\\{}`", char::from(letter))));
             }
         }
         Ok(())
@@ -238,18 +238,18 @@ impl Perl<'_> {
     /// Opens a group, or parses a construct with the same start.
     fn open(&mut self, from: usize) -> Result<(), RuleError> {
         if self.peek(0) == Some(b'*') {
-            return Err((from, "patterns can't have verbs (`(*`)".to_owned()));
+            return Err((from, "verbs (`(*`) are not supported".to_owned()));
         }
         if self.peek(0) != Some(b'?') {
             return self.open_as(from, true);
         }
         self.at += 1;
         let rest = self.rest();
-        let not_here = |what: &str| Err((from, format!("patterns can't {what}")));
+        let not_here = |what: &str| Err((from, format!("patterns cannot {what}")));
         match rest {
             [b'#', ..] => match memchr::memchr(b')', rest) {
                 Some(len) => self.at += len + 1,
-                None => return Err((from, "this comment is not closed".to_owned())),
+                None => return Err((from, "comment not closed".to_owned())),
             },
             [b'=', ..] | [b'!', ..] => return not_here("look ahead: try `if` and `endif`"),
             [b'<', b'=' | b'!', ..] => return not_here("look behind: try `if` and `endif`"),
@@ -281,7 +281,7 @@ impl Perl<'_> {
         let len = name.iter().take_while(|byte| is_name(byte)).count();
         let starts_well = name.first().is_some_and(|byte| !byte.is_ascii_digit());
         if len == 0 || !starts_well || name.get(len) != Some(&close) {
-            return Err((from, "this group has no proper name".to_owned()));
+            return Err((from, "invalid group name".to_owned()));
         }
         self.at += skip + len + 1;
         self.open_as(from, true)
@@ -305,7 +305,7 @@ impl Perl<'_> {
                     continue;
                 }
                 Some(end @ (b')' | b':')) => break end,
-                _ => return Err((from, "this group has a kind that is not known here".to_owned())),
+                _ => return Err((from, "unknown kind of group".to_owned())),
             };
             *flag = is_on;
         };
@@ -317,4 +317,4 @@ impl Perl<'_> {
     }
 }
 
-const REFERENCE: &str = "patterns can't refer back to what a group matched";
+const REFERENCE: &str = "back references are not supported";

@@ -21,7 +21,7 @@ pub(super) enum Escape {
 pub(super) fn escape(pattern: &[u8], from: usize) -> Result<(Escape, usize), RuleError> {
     let at = from + 1;
     let Some(letter) = pattern.get(at).copied() else {
-        return Err((from, "nothing stands behind this backslash".to_owned()));
+        return Err((from, "backslash at the end".to_owned()));
     };
     let set = |name: &[u8]| ByteSet::named(name, false).unwrap_or_default();
     let escape = match letter {
@@ -63,7 +63,7 @@ fn vertical(byte: &u8) -> bool {
 /// `\cA`, `\x41`, `\x{41}`, `\o{101}`, `\0101`.
 fn numbered(pattern: &[u8], from: usize, letter: u8) -> Result<(Escape, usize), RuleError> {
     let at = from + 2;
-    let wrong = || Err((from, format!("`\\{}` is followed by no byte", char::from(letter))));
+    let wrong = || Err((from, format!("`\\{}` without a byte", char::from(letter))));
     if letter == b'c' {
         return match pattern.get(at) {
             Some(byte @ b' '..=b'~') => {
@@ -121,7 +121,7 @@ pub(super) fn read(
     {
         return Err((
             from - 1,
-            "a class such as `[:alpha:]` stands in brackets of its own".to_owned(),
+            "write a class in double brackets, for example `[[:alpha:]]`".to_owned(),
         ));
     }
     let is_negated = pattern.get(from) == Some(&b'^');
@@ -173,9 +173,9 @@ fn read_element(
             Ok(range_end)
         }
         (ClassElement::Byte(_), (ClassElement::Byte(_), _)) => {
-            Err((at, "this is not a range: its end stands before its start".to_owned()))
+            Err((at, "the end of the range is before its start".to_owned()))
         }
-        _ => Err((at, "a range goes from one byte to another".to_owned())),
+        _ => Err((at, "a range needs single bytes as its ends".to_owned())),
     }
 }
 
@@ -199,7 +199,7 @@ fn element(
                 Some(set) => Ok((ClassElement::Set(set), end)),
                 None => {
                     let name = String::from_utf8_lossy(name).into_owned();
-                    Err((at, format!("there is no class of bytes named \"{name}\"")))
+                    Err((at, format!("unknown character class \"{name}\"")))
                 }
             }
         }
@@ -216,7 +216,7 @@ fn element(
                 Escape::QuoteEnd => ClassElement::Nothing,
                 Escape::Quote | Escape::Letter(_) | Escape::Digits(..) => {
                     let letter = pattern.get(at + 1).copied().map_or(' ', char::from);
-                    return Err((at, format!("`\\{letter}` can't stand in brackets")));
+                    return Err((at, format!("`\\{letter}` is not allowed in brackets")));
                 }
             };
             Ok((element, end))

@@ -150,7 +150,7 @@ impl Posix<'_> {
             }
             Token::Close => match self.open.pop() {
                 Some((_, start)) => self.out.close(start),
-                None => return Err((from, "there is no group that this could close".to_owned())),
+                None => return Err((from, "unmatched closing parenthesis".to_owned())),
             },
             Token::Or => self.out.or(),
             Token::Start => self.out.assertion(if lines { "(?m:^)" } else { r"\A" }),
@@ -171,13 +171,13 @@ impl Posix<'_> {
                 self.out.repeat(min, max, false);
                 Ok(())
             }
-            _ => Err((from, "nothing stands before this that could be repeated".to_owned())),
+            _ => Err((from, "nothing to repeat".to_owned())),
         }
     }
 
     /// The content of braces: `{2}`, `{2,}`, `{2,5}`, and with GNU `{,5}`.
     fn brace(&mut self, from: usize) -> Result<(u32, Option<u32>), RuleError> {
-        let wrong = || Err((from, "braces hold one number, or two with a comma".to_owned()));
+        let wrong = || Err((from, "braces need one number, or two with a comma".to_owned()));
         let min = number(self.pattern, self.at);
         self.at = min.map_or(self.at, |(_, end)| end);
         let mut max = min.map(|(min, _)| min);
@@ -195,10 +195,10 @@ impl Posix<'_> {
         self.at += close.len();
         let min = min.map_or(0, |(min, _)| min);
         if max.is_some_and(|max| max < min) {
-            return Err((from, format!("{min} times at least, and fewer at most")));
+            return Err((from, format!("the minimum {min} exceeds the maximum")));
         }
         if min.max(max.unwrap_or(0)) > REPEAT_MAX {
-            return Err((from, format!("nothing can be repeated more than {REPEAT_MAX} times")));
+            return Err((from, format!("at most {REPEAT_MAX} repetitions")));
         }
         Ok((min, max))
     }
@@ -218,11 +218,11 @@ impl Posix<'_> {
             b'`' => self.out.assertion(r"\A"),
             b'\'' => self.out.assertion(r"\z"),
             b'1'..=b'9' => {
-                return Err((from, "patterns can't refer back to what a group matched".to_owned()));
+                return Err((from, "back references are not supported".to_owned()));
             }
             // The C library takes it for the letter, but where case is ignored never finds a small one.
             _ => {
-                let why = format!("`\\{}` means nothing in this syntax", char::from(letter));
+                let why = format!("unknown escape `\\{}`", char::from(letter));
                 return Err((from, why));
             }
         }
@@ -252,7 +252,7 @@ fn bracket(pattern: &[u8], from: usize, flags: Flags) -> Result<(ByteSet, usize)
             Some(b'-') if !is_first && pattern.get(at + 1) != Some(&b']') => {
                 return Err((
                     at,
-                    "a hyphen stands first, last, or between the ends of a range".to_owned(),
+                    "a hyphen must be first, last, or between the ends of a range".to_owned(),
                 ));
             }
             Some(_) => at = read_element(pattern, at, flags, &mut set)?,
@@ -297,7 +297,7 @@ fn read_element(
             set.add(ByteSet::of(|byte| (bound(first)..=bound(last)).contains(byte)));
             Ok(range_end)
         }
-        _ => Err((at, "this is not a range: its end stands before its start".to_owned())),
+        _ => Err((at, "the end of the range is before its start".to_owned())),
     }
 }
 
@@ -317,12 +317,12 @@ fn element(pattern: &[u8], at: usize, flags: Flags) -> Result<(BracketElement, u
     let end = at + 2 + len + 2;
     let wrong = |what| Err((at, format!("{what} \"{}\"", String::from_utf8_lossy(name))));
     match (mark, name) {
-        (b':', b"ascii" | b"word") => wrong("there is no class of bytes named"),
+        (b':', b"ascii" | b"word") => wrong("unknown character class"),
         (b':', _) => match ByteSet::named(name, flags.ignore_case) {
             Some(set) => Ok((BracketElement::Set(set), end)),
-            None => wrong("there is no class of bytes named"),
+            None => wrong("unknown character class"),
         },
         (_, [byte]) => Ok((BracketElement::Byte(*byte), end)),
-        _ => wrong("there is no collating element named"),
+        _ => wrong("unknown collating element"),
     }
 }

@@ -37,18 +37,18 @@ fn what_cannot_be_done_is_told_with_its_place() {
         ("a\\Kb", 3, "`\\K`"),
         ("\\p{L}", 2, "`\\p`"),
         ("\\X", 2, "`\\X`"),
-        ("a\\y", 3, "means nothing"),
+        ("a\\y", 3, "unknown escape"),
         ("(a", 2, "not closed"),
         ("a)", 3, "no group"),
         ("[a", 2, "not closed"),
         ("[[:foo:]]", 3, "no class"),
-        ("a{3,2}", 3, "fewer at most"),
+        ("a{3,2}", 3, "exceeds the maximum"),
         ("a{70000}", 3, "65535"),
-        ("a**", 4, "nothing stands before"),
+        ("a**", 4, "nothing to repeat"),
         ("(?<1>a)", 2, "proper name"),
         ("(?z)", 2, "a kind"),
         ("\\x{100}", 2, "no byte"),
-        ("[\\Qa\\E]", 3, "can't stand in brackets"),
+        ("[\\Qa\\E]", 3, "is not allowed in brackets"),
     ] {
         let told = mistakes(PatternSyntax::Perl, &format!("# first\n/{pattern}/ x\n"));
         assert_eq!(told.len(), 1, "{pattern}: {told:?}");
@@ -60,13 +60,13 @@ fn what_cannot_be_done_is_told_with_its_place() {
     assert_eq!(
         told,
         [
-            "1:5: patterns can't refer back to what a group matched",
+            "1:5: back references are not supported",
             "3:3: this group is not closed",
-            "4:1: this `if` has no `endif`",
-            "5:2: a pattern is missing",
-            "6:1: a pattern such as `/^user@/`, an `if` or an `endif` is wanted",
-            "7:4: there is no flag `q`; an answer stands behind white space",
-            "8:4: the pattern has no answer",
+            "4:1: `if` without `endif`",
+            "5:2: pattern missing",
+            "6:1: expected a pattern (for example `/^user@/`), `if` or `endif`",
+            "7:4: unknown flag `q`; put white space before the value",
+            "8:4: the pattern has no value",
         ]
     );
 }
@@ -79,7 +79,7 @@ fn a_pattern_that_would_take_too_much_memory_is_refused() {
         assert!(told[0].starts_with("2:1: compiled, this pattern would take more"), "{told:?}");
         let deep = format!("/{}a{}/ x", "(".repeat(5000), ")".repeat(5000));
         let told = mistakes(syntax, &deep);
-        assert!(told[0].starts_with("1:1: this pattern is beyond us"), "{told:?}");
+        assert!(told[0].starts_with("1:1: unsupported pattern"), "{told:?}");
     }
 }
 
@@ -88,7 +88,7 @@ fn a_file_has_so_many_patterns_and_bytes() {
     let most = "/a/ x\n".repeat(PATTERNS_MAX);
     assert!(mistakes(PatternSyntax::Posix, &most).is_empty());
     let told = mistakes(PatternSyntax::Posix, &format!("{most}/a/ x\n/b/ x\n"));
-    assert_eq!(told, ["20001:1: a file has 20000 patterns at most"]);
+    assert_eq!(told, ["20001:1: at most 20000 patterns in a file"]);
     let told = mistakes(PatternSyntax::Posix, &"#".repeat(RULES_BYTES_MAX + 1));
     assert!(told[0].contains("too many"), "{told:?}");
 }

@@ -178,7 +178,7 @@ fn errors_point_at_the_place() {
     assert_eq!(offset("x\u{e4}@c"), 1);
     let reason = |text| ascii(text).unwrap_err().reason;
     assert_eq!((offset("@a.example"), reason("@a.example")), (0, "empty local part"));
-    assert_eq!((offset("@a,@b"), reason("@a,@b")), (5, "source route without a mailbox"));
+    assert_eq!((offset("@a,@b"), reason("@a,@b")), (5, "source route without an address"));
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn literals() {
     assert_eq!(literal("[IPv6:2001:DB8::1]").as_deref(), Some("2001:db8::1"));
     assert_eq!(literal("[tag:x]"), None);
     let reason = |text| Domain::parse(text).unwrap_err().reason;
-    assert_eq!(reason("[2001:db8::1]"), "an IPv6 address needs IPv6: before it");
+    assert_eq!(reason("[2001:db8::1]"), "IPv6 address literal must begin with IPv6:");
     assert_eq!(literal("192.0.2.1"), None);
     assert_eq!(Domain::parse("[192.0.2.010]").unwrap().as_str(), "[192.0.2.10]");
     assert_eq!(

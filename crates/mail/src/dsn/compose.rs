@@ -116,7 +116,7 @@ impl Report<'_> {
         } else if has(|o| matches!(o, DsnOutcome::Delivered(_))) {
             "Your message was delivered"
         } else {
-            "Your message was passed on"
+            "Your message was relayed"
         }
     }
 
@@ -157,7 +157,7 @@ impl Report<'_> {
                 let and = if shown > 0 { "and " } else { "" };
                 let more = if shown > 0 { "more " } else { "" };
                 let rest = count - shown;
-                text.paragraph("", &format!("({and}{rest} {more}recipients that are not named)"));
+                text.paragraph("", &format!("({and}{rest} {more}recipients not listed)"));
             }
         }
         self.describe_message(&mut text, original_header, global);
@@ -271,16 +271,16 @@ fn introduction(outcome: &DsnOutcome) -> &'static str {
         }
         DsnOutcome::Delayed { .. } => {
             "Your message has not been delivered yet to the following recipient(s). You need not \
-             send it again: this server keeps trying."
+             send it again: this server will keep trying."
         }
         DsnOutcome::Delivered(_) => "Your message was delivered to the following recipient(s).",
         DsnOutcome::Relayed(_) => {
-            "Your message was passed on for the following recipient(s) to a server that doesn't \
-             report deliveries. You may hear no more about it."
+            "Your message was relayed for the following recipient(s) to a server that does not \
+             report deliveries. You may get no further report."
         }
         DsnOutcome::Expanded => {
-            "Your message was passed on to the members of the following list(s). You may hear no \
-             more about it."
+            "Your message was sent to the members of the following mailing list(s). You may get \
+             no further report."
         }
     }
 }
@@ -295,7 +295,7 @@ fn explain_recipient(text: &mut Text, report: &RecipientReport) {
         }
         match &failure.reply {
             Some(reply) => {
-                text.paragraph("    ", &format!("The server {} said:", failure.culprit));
+                text.paragraph("    ", &format!("The server {} replied:", failure.culprit));
                 text.paragraph("        ", &reply.to_string());
                 text.paragraph("    ", &format!("({})", failure.text));
             }
@@ -303,18 +303,21 @@ fn explain_recipient(text: &mut Text, report: &RecipientReport) {
         }
     }
     if let DsnOutcome::Delayed { retry_until, .. } = report.outcome {
-        text.paragraph("    ", &format!("It will be tried until {}.", retry_until.rfc5322()));
+        text.paragraph(
+            "    ",
+            &format!("Delivery will be attempted until {}.", retry_until.rfc5322()),
+        );
     }
     if let DsnOutcome::Expired { after, .. } = report.outcome {
-        text.paragraph("    ", &format!("It was tried for {}.", in_words(after)));
+        text.paragraph("    ", &format!("Delivery was attempted for {}.", in_words(after)));
     }
     if let Some(success) = report.outcome.success() {
         match (success.peer, success.reply) {
             (Some(peer), Some(reply)) => {
-                text.paragraph("    ", &format!("The server {peer} said:"));
+                text.paragraph("    ", &format!("The server {peer} replied:"));
                 text.paragraph("        ", &reply.to_string());
             }
-            (Some(peer), None) => text.paragraph("    ", &format!("Taken by {peer}.")),
+            (Some(peer), None) => text.paragraph("    ", &format!("Accepted by {peer}.")),
             (None, _) => {}
         }
     }
@@ -336,18 +339,20 @@ fn hint(failure: &Failure) -> Option<&'static str> {
     let EnhancedStatus { class, subject, detail } = failure.status;
     let is_peer = matches!(failure.culprit, Culprit::Peer(_));
     Some(match (class, subject, detail) {
-        (5, 1, 1 | 3 | 6) => "There is no such mailbox. Please check the address.",
-        (5, 1, 2 | 10) => "That domain takes no mail. Please check the part behind the @.",
-        (_, 1, 7 | 8) => "The recipient's server doesn't accept your own address.",
-        (_, 2, 1) => "The mailbox is closed.",
+        (5, 1, 1 | 3 | 6) => "The mailbox does not exist. Please check the address.",
+        (5, 1, 2 | 10) => "The domain does not accept mail. Please check the part after the @.",
+        (_, 1, 7 | 8) => "The recipient's server does not accept your address.",
+        (_, 2, 1) => "The mailbox is disabled.",
         (_, 2, 2) => "The mailbox is full.",
         (_, 2, 3) | (_, 3, 4) => "The message is too large.",
         (4, 4, _) => "The recipient's server could not be reached.",
-        (5, 4, 4) => "The recipient's domain has no mail server that can be found.",
-        (_, 4, 6) | (_, 4, 8) => "The message went round in circles between servers.",
+        (5, 4, 4) => "No mail server was found for the recipient's domain.",
+        (_, 4, 6) | (_, 4, 8) => "The message was caught in a loop between mail servers.",
         (_, 4, 7) => "The recipient's server could not be reached in time.",
-        (_, 6, 3 | 7 | 9) => "The recipient's server can't take messages of this kind.",
-        (5, 7, _) if is_peer => "The recipient's server refused the message by its rules.",
+        (_, 6, 3 | 7 | 9) => "The recipient's server cannot accept messages of this type.",
+        (5, 7, _) if is_peer => {
+            "The recipient's server rejected the message because of its policy."
+        }
         _ => return None,
     })
 }

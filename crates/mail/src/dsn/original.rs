@@ -68,7 +68,7 @@ impl Original<'_> {
 }
 
 fn header_part(header: &[u8], global: bool) -> OriginalPart {
-    let description = "The header of your message";
+    let description = "Header of your message";
     let mut scanner = ContentScanner::default();
     scanner.push(header);
     let facts = scanner.finish();

@@ -117,7 +117,8 @@ fn status_of_each_outcome() {
          Status: 2.0.0\r\n"
     );
     let text = part(&content, "text/plain; charset=us-ascii");
-    for words in ["It will be tried until Sat, 21 Nov 2026 11:11:12", "250 2.1.5 saved", "members"]
+    for words in
+        ["Delivery will be attempted until Sat, 21 Nov 2026 11:11:12", "250 2.1.5 saved", "members"]
     {
         assert!(text.contains(words), "{words}");
     }
@@ -229,7 +230,7 @@ fn what_ran_out_of_time_says_how_long_it_was_tried() {
         let recipients = [RecipientReport { recipient: &user, outcome, last_attempt: None }];
         let content = compose(&report(&to, &recipients));
         let text = part(&content, "text/plain; charset=us-ascii");
-        assert!(text.contains(&format!("It was tried for {words}.")), "{words}: {text}");
+        assert!(text.contains(&format!("Delivery was attempted for {words}.")), "{words}: {text}");
         assert!(content.contains("Subject: Your message could not be delivered"), "{content}");
         assert!(content.contains("Action: failed\r\nStatus: 4.4.1\r\n"), "{content}");
     }
@@ -266,7 +267,7 @@ fn a_report_about_many_names_a_hundred_and_counts_the_rest() {
         assert_eq!(text.contains("not named"), count > 100, "{count}");
     }
     let content = about(1_000);
-    assert!(content.contains("(900 recipients that are not named)"), "{content}");
+    assert!(content.contains("(900 recipients not listed)"), "{content}");
     let recipients: Vec<_> = users
         .iter()
         .map(|recipient| RecipientReport {
@@ -276,7 +277,7 @@ fn a_report_about_many_names_a_hundred_and_counts_the_rest() {
         })
         .collect();
     let content = compose(&report(&to, &recipients));
-    assert!(content.contains("(and 900 more recipients that are not named)"), "{content}");
+    assert!(content.contains("(and 900 more recipients not listed)"), "{content}");
 }
 
 #[test]

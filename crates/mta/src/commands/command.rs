@@ -40,7 +40,7 @@ pub(super) trait Worded: Send + Sync {
 
     /// The text if the message does not exist.
     fn not_found(&self, id: MessageId) -> String {
-        format!("no message {id} in the queue: it is done with, or was never here")
+        format!("no message {id} in the queue")
     }
 
     /// The text about the changes. `None` for a command that only reads.
@@ -50,7 +50,7 @@ pub(super) trait Worded: Send + Sync {
 
     /// The text about recipients in flight.
     fn in_flight(&self) -> &'static str {
-        "being tried left alone"
+        "in delivery left alone"
     }
 
     /// Maximum number of items, oldest first over all shards. `None` for items in any order.

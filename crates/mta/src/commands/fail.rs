@@ -29,9 +29,9 @@ impl Worded for QueueFail {
 
     fn done(&self, tally: Tally) -> Option<String> {
         Some(match (tally.messages, self.silent) {
-            (0, _) => "nothing given up".to_owned(),
-            (_, true) => format!("{} given up, nobody is told", changed(tally)),
-            (_, false) => format!("{} given up, their senders are told", changed(tally)),
+            (0, _) => "nothing failed".to_owned(),
+            (_, true) => format!("{} failed, no DSN sent", changed(tally)),
+            (_, false) => format!("{} failed, DSNs sent to their senders", changed(tally)),
         })
     }
 }
@@ -62,7 +62,7 @@ impl Worded for QueueRemove {
     }
 
     fn in_flight(&self) -> &'static str {
-        "being tried: removed unless delivered"
+        "in delivery: removed unless delivered"
     }
 }
 
@@ -85,9 +85,9 @@ mod tests {
         let flying = Tally { in_flight: 1, ..tally };
         assert_eq!(
             text_of(&fail(false), flying),
-            "2 messages given up, their senders are told; 1 recipient being tried left alone"
+            "2 messages failed, DSNs sent to their senders; 1 recipient in delivery left alone"
         );
-        assert_eq!(text_of(&fail(true), tally), "2 messages given up, nobody is told");
+        assert_eq!(text_of(&fail(true), tally), "2 messages failed, no DSN sent");
     }
 
     #[test]

@@ -52,7 +52,7 @@ pub(super) fn last(worded: &dyn Worded, gathering: &MergedAnswer) -> ControlResp
     if !gathering.errors.is_empty() {
         let mut text = gathering.errors.join("; ");
         if let Some(told) = told.filter(|_| tally.messages > 0) {
-            text = format!("{text} (nevertheless: {told})");
+            text = format!("{text} (done nevertheless: {told})");
         }
         return ControlResponse::Error { code: ErrorCode::Failed, text };
     }
@@ -134,7 +134,7 @@ pub(super) mod tests {
         let all = responses(&remove, gathered(vec![good, bad]));
         let [ControlResponse::Error { code, text }] = &all[..] else { panic!() };
         assert_eq!(*code, ErrorCode::Failed);
-        assert_eq!(text, "shard 1: spool is full (nevertheless: 2 messages removed)");
+        assert_eq!(text, "shard 1: spool is full (done nevertheless: 2 messages removed)");
     }
 
     #[test]

@@ -58,7 +58,7 @@ mod tests {
         };
         assert_eq!(
             text_of(&moved(false), Tally { in_flight: 1, ..of(2) }),
-            "2 messages moved to priority 3; 1 recipient being tried left alone"
+            "2 messages moved to priority 3; 1 recipient in delivery left alone"
         );
         assert_eq!(text_of(&moved(true), of(1)), "1 message moved back");
         assert_eq!(text_of(&moved(true), of(0)), "the queue is empty");

@@ -97,9 +97,8 @@ impl NodeCommand for Reload {
         };
         match gathering.tally.recipients {
             0 => {}
-            1 => text.push_str("\n1 queued recipient has no route now, and waits for one"),
-            n => text
-                .push_str(&format!("\n{n} queued recipients have no route now, and wait for one")),
+            1 => text.push_str("\n1 queued recipient has no route now and waits"),
+            n => text.push_str(&format!("\n{n} queued recipients have no route now and wait")),
         }
     }
 }

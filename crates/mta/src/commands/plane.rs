@@ -192,7 +192,7 @@ async fn next_part(
             match receiver.poll_recv(cx) {
                 Poll::Ready(Some(part)) => return Poll::Ready(Some((shard, part))),
                 Poll::Ready(None) => {
-                    let error = Some("it is stopping".to_owned());
+                    let error = Some("the shard is stopping".to_owned());
                     let last = ShardAnswer { error, is_last: true, ..ShardAnswer::default() };
                     return Poll::Ready(Some((shard, last)));
                 }

@@ -21,8 +21,8 @@ impl Worded for QueueRetry {
 
     fn done(&self, tally: Tally) -> Option<String> {
         Some(match tally.messages {
-            0 => "nothing made due".to_owned(),
-            _ => format!("{} made due now", changed(tally)),
+            0 => "nothing scheduled".to_owned(),
+            _ => format!("{} scheduled for an immediate attempt", changed(tally)),
         })
     }
 }
@@ -45,14 +45,14 @@ mod tests {
         let retry = QueueRetry { select: Select::All };
         let of =
             |messages, recipients, held| Tally { messages, recipients, held, ..Tally::default() };
-        assert_eq!(text_of(&retry, of(1, 1, 0)), "1 message made due now");
+        assert_eq!(text_of(&retry, of(1, 1, 0)), "1 message scheduled for an immediate attempt");
         assert_eq!(
             text_of(&retry, of(300, 300_000, 0)),
-            "300000 recipients of 300 messages made due now"
+            "300000 recipients of 300 messages scheduled for an immediate attempt"
         );
         assert_eq!(
             text_of(&retry, of(0, 0, 2)),
-            "nothing made due; 2 recipients on hold left there (release them first)"
+            "nothing scheduled; 2 recipients on hold left there (release them first)"
         );
         assert_eq!(text_of(&retry, of(0, 0, 0)), "the queue is empty");
         let nowhere = Filter { domain: Some("nowhere.test".into()), ..Filter::default() };

@@ -145,7 +145,7 @@ impl Effect {
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Effect { rule, place, peer, reply, .. } = self;
-        write!(f, "rule {rule} ({place}), because {peer} said: {reply}")
+        write!(f, "rule {rule} ({place}), because {peer} replied: {reply}")
     }
 }
 
@@ -244,7 +244,7 @@ pub(crate) mod tests {
         let of = Effect { campaign: Some("spring".to_owned()), ..slow.clone() };
         assert!(of.covers_party("acme", "spring") && !of.covers_party("acme", ""));
         assert_eq!(of.whom(), "provider big from ip-1, campaign spring");
-        let told = "rule slow (a.toml:7), because mx.big.test said: 421 4.7.0 slow down";
+        let told = "rule slow (a.toml:7), because mx.big.test replied: 421 4.7.0 slow down";
         assert_eq!(slow.to_string(), told);
         let lift = |rule: Option<&str>, source: Option<&str>| {
             let own = |text: Option<&str>| text.map(str::to_owned);

@@ -64,8 +64,10 @@ impl Scope {
         let of_mail = self.domain.is_some() || self.tenant.is_some() || self.campaign.is_some();
         match self.source.is_some() && of_mail {
             // Mail that goes from one source now could go from another source then.
-            true => Err("a source can be suspended for a route, a provider or a next hop, and \
-                         for no domain, tenant or campaign"),
+            true => {
+                Err("a source can be suspended for a route, provider or next hop, but not for \
+             a domain, tenant or campaign")
+            }
             false => Ok(()),
         }
     }
@@ -158,7 +160,7 @@ impl<'de> Deserialize<'de> for Scope {
             type Value = Scope;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("\"all\", or an object that says what is suspended")
+                f.write_str("\"all\", or an object with the scope of the suspension")
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Scope, E> {
@@ -171,7 +173,7 @@ impl<'de> Deserialize<'de> for Scope {
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Scope, A::Error> {
                 let scope = Scope::deserialize(MapAccessDeserializer::new(map))?;
                 if scope == Scope::default() {
-                    return Err(A::Error::custom("what is suspended must be said"));
+                    return Err(A::Error::custom("the scope of the suspension is empty"));
                 }
                 scope.check().map_err(A::Error::custom)?;
                 Ok(scope)
@@ -258,8 +260,8 @@ mod tests {
         }
         let bad = [
             (r#""none""#, "unknown variant `none`"),
-            ("{}", "must be said"),
-            ("7", "an object that says what is suspended"),
+            ("{}", "the scope of the suspension is empty"),
+            ("7", "an object that says suspensions"),
             (r#"{"domian":"a"}"#, "unknown field `domian`"),
             (r#"{"source":"a","tenant":"b"}"#, "a source can be suspended for a route"),
         ];

@@ -67,7 +67,7 @@ impl fmt::Display for TableSnapshot {
         let TableSnapshot { mode, entries, age_s, changed, .. } = self;
         match age_s {
             Some(age_s) => write!(f, "{mode}, {age_s} s old, {entries} entries")?,
-            None => write!(f, "{mode}, never read yet")?,
+            None => write!(f, "{mode}, not read yet")?,
         }
         changed.as_ref().map_or(Ok(()), |changed| write!(f, ", changed {changed}"))
     }

@@ -35,7 +35,7 @@ pub mod wall {
     /// The text is not a time as `Wall` prints it.
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Wall, D::Error> {
         let text = String::deserialize(d)?;
-        super::parse_wall(&text).ok_or_else(|| D::Error::custom("not a time like RFC 3339 in UTC"))
+        super::parse_wall(&text).ok_or_else(|| D::Error::custom("not an RFC 3339 time in UTC"))
     }
 }
 
@@ -58,7 +58,7 @@ pub mod wall_option {
     pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Wall>, D::Error> {
         let Some(text) = Option::<String>::deserialize(d)? else { return Ok(None) };
         let at = super::parse_wall(&text);
-        at.map(Some).ok_or_else(|| D::Error::custom("not a time like RFC 3339 in UTC"))
+        at.map(Some).ok_or_else(|| D::Error::custom("not an RFC 3339 time in UTC"))
     }
 }
 

@@ -226,7 +226,7 @@ impl SpoolClient {
 
 /// Future of a request's completion.
 #[derive(Debug)]
-#[must_use = "a request that nobody waits for should be sent with submit_then"]
+#[must_use = "requests without a waiter are sent with submit_then"]
 pub(crate) struct CompletionWaiter {
     client: Rc<SpoolClient>,
     slot: u32,

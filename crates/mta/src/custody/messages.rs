@@ -128,7 +128,7 @@ impl<W: World> Messages<W> {
     ) -> Result<Rc<Message>, LoadError> {
         if self.client.has_failed(id.log()) {
             // A delivery could not be settled now and would be repeated after a restart.
-            return Err(LoadError::Disk("its log failed a write or sync".into()));
+            return Err(LoadError::Disk("a write or sync of its log failed".into()));
         }
         let Some(place) = place else { return self.peek(id).await };
         let memory = self.in_turn(place, id).await;
@@ -165,7 +165,7 @@ impl<W: World> Messages<W> {
             biased;
             loaded = self.client.load(id, bytes_max) => from_completion(loaded),
             () = time.sleep_until(time.now() + LOAD_WAIT) => {
-                Err(LoadError::Disk("the disk does not answer".into()))
+                Err(LoadError::Disk("the disk does not respond".into()))
             }
         }
     }
@@ -220,7 +220,7 @@ impl<W: World> Messages<W> {
         let within = |at: u64| usize::try_from(at - begin).unwrap_or(usize::MAX).min(piece.len());
         let sent = piece.slice(within(stored.start)..within(stored.end));
         if sent.is_empty() {
-            return Err(LoadError::Disk("the body is shorter than it was".into()));
+            return Err(LoadError::Disk("the body is truncated".into()));
         }
         Ok(sent)
     }
@@ -297,9 +297,7 @@ impl ReadOutcome {
     fn message(self) -> Result<Box<Message>, LoadError> {
         match self {
             ReadOutcome::Message(message) => Ok(message),
-            ReadOutcome::TooLong(_) => {
-                Err(LoadError::Disk("its record is longer than it was".into()))
-            }
+            ReadOutcome::TooLong(_) => Err(LoadError::Disk("its record has grown".into())),
         }
     }
 }

@@ -254,7 +254,7 @@ impl<W: World> Custody<W> {
             return;
         }
         if self.client.note_failed(log) {
-            let takes_none = "the log takes no mail and sends none until a restart";
+            let takes_none = "the log accepts and sends no mail until a restart";
             console.error("spool", format_args!("{what}: {takes_none} log={log}"));
         }
         if self.client.have_all_failed() {

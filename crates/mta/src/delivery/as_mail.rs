@@ -122,7 +122,7 @@ impl<W: World> Slot<W> {
             Ok(MailConversion::Message(converted)) if conversion.is_of(&converted.content) => {
                 Ok(Rc::new(message.converted(converted, conversion, room)))
             }
-            _ => Err(LoadError::Disk("it was converted to something else before".into())),
+            _ => Err(LoadError::Disk("an earlier conversion gave another content".into())),
         }
     }
 
@@ -178,7 +178,7 @@ impl<W: World> Slot<W> {
         let makers = self.delivery().mail_makers();
         let unknown = || {
             // RFC 3463 §3.7: conversion required but not supported.
-            let text = "nothing here makes internet mail of it";
+            let text = "no gateway converts it to internet mail";
             Failure::local(Class::Permanent, EnhancedStatus::new(5, 6, 3), text)
         };
         let make = move || makers.iter().find_map(|make| make(&question));
@@ -201,7 +201,7 @@ impl<W: World> Slot<W> {
             return Ok(convert());
         }
         self.world().spawn().elsewhere(convert).await.ok_or_else(|| {
-            let text = "the thread that converts has ended";
+            let text = "the converter thread has ended";
             Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text)
         })
     }

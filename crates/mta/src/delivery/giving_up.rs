@@ -84,7 +84,7 @@ pub(crate) fn expire<W: World>(delivery: &Rc<Delivery<W>>, entry: EntryDetail) {
 
 /// The failure of a recipient that passed the sender's deliver-by time. RFC 3463 §3.5: X.4.7, delivery time expired.
 fn overdue(last: Option<&Failure>) -> Arc<Failure> {
-    let mut text = "it was not delivered by the time that its sender set".to_owned();
+    let mut text = "not delivered by the sender's deadline".to_owned();
     if let Some(last) = last {
         text += &format!("; the last attempt failed: {last}");
     }

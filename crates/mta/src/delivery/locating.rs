@@ -97,7 +97,7 @@ async fn recipients_of<W: World>(
     let mailboxes: Option<Vec<Mailbox>> = locating.entries.iter().map(mailbox).collect();
     mailboxes.ok_or_else(|| {
         // RFC 3463 §3.4: X.3.0 is the mail system.
-        let text = "its record has fewer recipients than the queue";
+        let text = "its record has fewer recipients than its queue entry";
         Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text))
     })
 }

@@ -254,6 +254,6 @@ pub(crate) fn unreadable<W: World>(
 
 /// The failure of a message with an unreadable part. RFC 3463 §3.4: X.3.0 is the mail system.
 pub(crate) fn unread(part: &str, why: &LoadError) -> Arc<Failure> {
-    let text = format!("its {part} can't be read: {}", said_of(why));
+    let text = format!("its {part} cannot be read: {}", said_of(why));
     Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text))
 }

@@ -194,7 +194,7 @@ impl Due {
             delivery
                 .services
                 .console
-                .error("spool", format_args!("no message id is left for a report id={id}"));
+                .error("spool", format_args!("no message id left for a DSN id={id}"));
         }
         if group.wish() == Notify::DELAY {
             let late = group.judged.iter().filter(|judged| judged.settle_kind().is_none());
@@ -221,17 +221,14 @@ impl Due {
                 }
                 // Unreachable, as the size of reports is bounded. A log that stops would be worse.
                 Completion::Refused(Refusal::TooLarge) if !self.dsns.is_empty() => {
-                    delivery
-                        .services
-                        .console
-                        .error("spool", format_args!("a report is too large id={id}"));
+                    delivery.services.console.error("spool", format_args!("DSN too large id={id}"));
                     give_slots_back(delivery, std::mem::take(&mut self.dsns));
                     continue;
                 }
                 // The recipients stay listed and are tried again until the restart that this log needs.
                 other => {
                     if !std::mem::replace(&mut is_told, true) {
-                        delivery.custody.handle_refused(id.log(), "cannot write a report", &other);
+                        delivery.custody.handle_refused(id.log(), "cannot write a DSN", &other);
                     }
                 }
             }
@@ -422,7 +419,7 @@ async fn keep<W: World>(delivery: &Rc<Delivery<W>>, dsn: &Message, directory: Pa
         delivery
             .services
             .console
-            .error("reports", format_args!("cannot keep a report in {shown}: {error} id={id}"));
+            .error("reports", format_args!("cannot store a DSN in {shown}: {error} id={id}"));
     }
 }
 

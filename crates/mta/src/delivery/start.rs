@@ -15,7 +15,7 @@ pub(crate) fn start_connection<W: World>(delivery: &Rc<Delivery<W>>, ready: Read
         // Unreachable: the queue gets a hop together with its ready queue, and each key of the configuration has a
         // channel.
         let status = EnhancedStatus::new(4, 3, 0);
-        let failure = Failure::local(Class::Transient, status, "the next hop is not known");
+        let failure = Failure::local(Class::Transient, status, "unknown next hop");
         let now = delivery.services.now();
         delivery.schedule.queue_mut().handle_open_failed(now, ready, Arc::new(failure));
         return;

@@ -98,7 +98,7 @@ pub struct EventSettings {
 impl Section for EventSettings {
     const KEY: &'static str = "events";
     const SUMMARY: &'static str =
-        "The event log: what happened to each message. `\"off\"` for none, or a table.";
+        "The event log, the history of each message. `\"off\"` for none, or a table.";
     const BEHIND: &'static str = "admin";
     const IN_FORCE_BY: &'static str = NEXT_START;
     type Text = EventsText;
@@ -153,10 +153,10 @@ fn headers(written: &[String], reader: &mut Reader<'_, '_>) -> Arc<[Arc<str>]> {
         // RFC 5322 §2.2.
         let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b':';
         if name.is_empty() || name.len() > 76 || !name.bytes().all(is_name) {
-            let help = "1 to 76 printable ASCII characters without blanks and colons";
-            reader.error(&path, format!("\"{name}\" is not the name of a field"), help);
+            let help = "1 to 76 printable ASCII characters without spaces and colons";
+            reader.error(&path, format!("\"{name}\" is not a field name"), help);
         } else if names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
-            reader.error(&path, format!("{name} is there twice"), "");
+            reader.error(&path, format!("{name} is listed twice"), "");
         } else {
             names.push(name.as_str().into());
         }

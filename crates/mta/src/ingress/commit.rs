@@ -89,7 +89,7 @@ fn conclude<W: World>(
     drop(memory);
     let Completion::Durable { position } = *completion else {
         if matches!(completion, Completion::Refused(spool::Refusal::Poisoned)) {
-            ingress.custody.handle_refused(message.id.log(), "a write or sync failed", completion);
+            ingress.custody.handle_refused(message.id.log(), "write or sync failed", completion);
         } else if let Some(blob) = blob {
             ingress.custody.drop_blob(message.id, blob);
         }

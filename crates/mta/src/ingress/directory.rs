@@ -75,7 +75,7 @@ impl Turns {
 
     /// For reports that this server generates.
     fn of_ours(line: &Arc<FairSemaphore>) -> Turns {
-        let who = FairKey::new(0, 0).of(line::Owner::named("reports", "of ours"));
+        let who = FairKey::new(0, 0).of(line::Owner::named("reports", "local"));
         Turns { line: Arc::clone(line), who, standing: TrustLevel::Good, asker: Requester::Ours }
     }
 }
@@ -292,7 +292,7 @@ impl<W: World> RecipientTables<W> {
         let mut readers: Vec<Mailbox> =
             expansion.members.into_iter().map(|(address, _)| address).collect();
         if readers.len() > READERS_MAX {
-            let text = format_args!("{alias} stands for too many addresses for reports");
+            let text = format_args!("{alias} expands to too many addresses for reports");
             self.console.warn("aliases", text);
             return Err(refusals::BAD_ALIAS);
         }
@@ -329,9 +329,7 @@ impl<W: World> RecipientTables<W> {
         let table = route.and_then(|route| route.recipients.as_ref());
         match table {
             Some(table) if self.ask(table, &address).await?.is_none() => {
-                let text = format_args!(
-                    "{recipient} stands for {address}, and there is no such recipient"
-                );
+                let text = format_args!("{recipient} expands to {address}, an unknown recipient");
                 self.console.warn("aliases", text);
             }
             _ => expansion.members.push((address, owner)),
@@ -351,12 +349,12 @@ impl<W: World> RecipientTables<W> {
     /// Reads the addresses from a file that an alias includes.
     async fn read_list(&self, alias: &Alias, path: &str) -> Result<Arc<Entry>, Refusal> {
         let Some(directory) = alias.directory_of(path) else {
-            let text = format_args!("it is in no directory that `include` of the route has");
+            let text = format_args!("it is outside the directories of the route's `include`");
             return Err(self.bad_list(alias, path, text));
         };
         match self.tables.list(directory, Path::new(path)).get().await {
             Ok(Some(members)) => Ok(members),
-            Ok(None) => Err(self.bad_list(alias, path, format_args!("there is no such file"))),
+            Ok(None) => Err(self.bad_list(alias, path, format_args!("file not found"))),
             Err(trouble) if trouble.kind == LookupErrorKind::Key => {
                 Err(self.bad_list(alias, path, format_args!("{trouble}")))
             }
@@ -365,7 +363,7 @@ impl<W: World> RecipientTables<W> {
     }
 
     fn bad_list(&self, alias: &Alias, path: &str, why: fmt::Arguments<'_>) -> Refusal {
-        self.console.warn("aliases", format_args!("{alias} stands for {LIST}{path}: {why}"));
+        self.console.warn("aliases", format_args!("{alias} expands to {LIST}{path}: {why}"));
         refusals::BAD_ALIAS
     }
 
@@ -400,7 +398,7 @@ impl<W: World> RecipientTables<W> {
             };
             let count = expansion.seen.len() + expansion.lists.len();
             if depth > DEPTH_MAX || count > MEMBERS_MAX {
-                let text = format_args!("{alias} stands for too many addresses");
+                let text = format_args!("{alias} expands to too many addresses");
                 self.console.warn("aliases", text);
                 return Err(refusals::BAD_ALIAS);
             }
@@ -410,7 +408,7 @@ impl<W: World> RecipientTables<W> {
     }
 
     fn no_address(&self, alias: &Alias, text: &str) -> Refusal {
-        self.console.warn("aliases", format_args!("{alias} stands for {text:?}, no address"));
+        self.console.warn("aliases", format_args!("{alias} expands to {text:?}, not an address"));
         refusals::BAD_ALIAS
     }
 

@@ -66,7 +66,7 @@ impl<W: World> Connection<W> {
             None => {}
             Some(0) => services.console.warn(what, text),
             Some(others) => {
-                services.console.warn(what, format_args!("{text} ({others} lines were left out)"));
+                services.console.warn(what, format_args!("{text} ({others} lines suppressed)"));
             }
         }
     }

@@ -29,7 +29,7 @@ impl<W: World> Connection<W> {
         }
         match self.handshake {
             Some(_) => Ok(()),
-            None => Err(Refusal::transient((7, 0), "Too many TLS handshakes, try again later")),
+            None => Err(Refusal::transient((7, 0), "Too many TLS handshakes; try again later")),
         }
     }
 
@@ -83,7 +83,7 @@ impl<W: World> Connection<W> {
                 let client = self.session.client();
                 let (address, listener) = (client.address, &client.listener);
                 let text = format_args!(
-                    "the TLS handshake failed client={address} listener={listener}: {error}"
+                    "TLS handshake failed client={address} listener={listener}: {error}"
                 );
                 services.console.debug("tls", text);
                 Err(error)

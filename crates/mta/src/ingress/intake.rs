@@ -335,7 +335,7 @@ impl<W: World> Intake<W> {
 
     /// Drops content that can't be stored.
     fn lose(&mut self, refusal: Refusal) {
-        let text = format_args!("the content of a message can't be written: {}", refusal.text);
+        let text = format_args!("cannot write message content: {}", refusal.text);
         self.services.console.warn("content", text);
         self.drop_pieces();
         self.observers.clear();

@@ -157,7 +157,7 @@ impl<W: World> Connection<W> {
         let services = &self.ingress.services;
         services.metrics.password_checks_refused[lane].inc();
         services.note_turned_away(PoolId::Passwords);
-        services.console.warn("logins", format_args!("too many passwords wait to be checked"));
+        services.console.warn("logins", format_args!("too many passwords wait for verification"));
         self.login_deferred()
     }
 
@@ -295,7 +295,8 @@ impl<W: World> Connection<W> {
             }
             Err(why) => {
                 let table = &table.name;
-                let text = format_args!("the password of {} in table {table}: {why}", Quoted(user));
+                let text =
+                    format_args!("bad password entry of {} in table {table}: {why}", Quoted(user));
                 services.console.warn("logins", text);
                 Err(self.login_deferred())
             }
@@ -320,7 +321,7 @@ impl<W: World> Connection<W> {
     /// Logs that the login source failed, and defers the login.
     pub(super) fn nobody_knows(&self, trouble: &LookupError) -> Refusal {
         let console = &self.ingress.services.console;
-        console.warn("logins", format_args!("nobody can log in: {trouble}"));
+        console.warn("logins", format_args!("authentication unavailable: {trouble}"));
         self.login_deferred()
     }
 

@@ -50,18 +50,18 @@ pub(super) async fn client_behind<W: World, S: Stream>(
     let trouble = match alarm.within(|_| until, read).await {
         Some(Ok(client)) => return Some(client.unwrap_or(proxy)),
         Some(Err(trouble)) => trouble,
-        None => ProxyError::Bad("it did not come in time"),
+        None => ProxyError::Bad("timeout"),
     };
     let name = &listener.name;
     match trouble {
         ProxyError::Silent => services
             .console
-            .debug("proxy", format_args!("a proxy said nothing proxy={proxy} listener={name}")),
+            .debug("proxy", format_args!("proxy sent no data proxy={proxy} listener={name}")),
         ProxyError::Bad(why) => {
             services.metrics.proxy_headers_refused.inc();
             services.console.warn(
                 "proxy",
-                format_args!("a bad PROXY header proxy={proxy} listener={name}: {why}"),
+                format_args!("invalid PROXY header proxy={proxy} listener={name}: {why}"),
             );
         }
     }
@@ -92,7 +92,7 @@ fn poll_header<W: World, S: Stream>(
             Ok(Ok(Some(announced))) => Ok(announced.client),
             Ok(Err(mistake)) => Err(ProxyError::Bad(mistake.text())),
             Err(_) if header.is_empty() => Err(ProxyError::Silent),
-            Err(_) => Err(ProxyError::Bad("it ends too soon")),
+            Err(_) => Err(ProxyError::Bad("truncated")),
         });
     }
 }
@@ -182,7 +182,8 @@ impl<W: World> Connection<W> {
                         entry.text.trim().to_owned()
                     }
                     Ok(Err(trouble)) => {
-                        let text = format_args!("nobody is known by a certificate: {trouble}");
+                        let text =
+                            format_args!("certificate authentication unavailable: {trouble}");
                         services.console.warn("tls", text);
                         return;
                     }

@@ -37,12 +37,12 @@ impl ProxyHeaderError {
     #[must_use]
     pub fn text(self) -> &'static str {
         match self {
-            ProxyHeaderError::NoHeader => "it is no PROXY header",
-            ProxyHeaderError::TooLong => "it is too long",
-            ProxyHeaderError::BadLine => "it is not a line of version 1",
-            ProxyHeaderError::BadAddress => "it has a bad address or port",
-            ProxyHeaderError::BadHead => "it has an unknown version, command or family",
-            ProxyHeaderError::TooShort => "it is shorter than its addresses",
+            ProxyHeaderError::NoHeader => "not a PROXY header",
+            ProxyHeaderError::TooLong => "too long",
+            ProxyHeaderError::BadLine => "not a version 1 line",
+            ProxyHeaderError::BadAddress => "bad address or port",
+            ProxyHeaderError::BadHead => "unknown version, command or address family",
+            ProxyHeaderError::TooShort => "shorter than its addresses",
         }
     }
 }

@@ -67,7 +67,7 @@ impl<W: World> Connection<W> {
         let listener = self.count.listener();
         let seen = self.ingress.seen();
         if !self.rights.announcers.iter().all(|one| one.is_believed(&listener)) {
-            return Err(self.withdrawn("the proxy is not believed any more"));
+            return Err(self.withdrawn("the proxy is no longer trusted"));
         }
         let could_relay = self.session.may_relay();
         let mut may_relay = listener.relay_network(self.session.client().address.ip()).is_some();
@@ -77,7 +77,7 @@ impl<W: World> Connection<W> {
         if self.session.client().login.is_some() {
             match self.standing_of_login(logins, terms).await? {
                 LoginValidity::Gone => {
-                    return Err(self.withdrawn("the login does not hold any more"));
+                    return Err(self.withdrawn("the login is no longer valid"));
                 }
                 LoginValidity::Held => {}
                 LoginValidity::Proved => self.rights.note_proved(self.now()),
@@ -109,7 +109,7 @@ impl<W: World> Connection<W> {
         match self.ingress.services.world.net().certificate(stream, asked) {
             Some(shown) => self.recognise(asked, &shown).await,
             None if asked.required && was_certified => {
-                return Err(self.withdrawn("the certificate does not count any more"));
+                return Err(self.withdrawn("the certificate is no longer valid"));
             }
             None => {}
         }

@@ -18,7 +18,7 @@ pub(crate) fn start_session<W: World>(
         Ok(stream) => stream,
         Err(error) => {
             ingress.count_end();
-            console.warn("adopt", format_args!("cannot take a connection: {error}"));
+            console.warn("adopt", format_args!("cannot accept a connection: {error}"));
             return;
         }
     };
@@ -29,7 +29,8 @@ pub(crate) fn start_session<W: World>(
     let listener = &rules.listener;
     let Some(handler) = rules.handler.clone() else {
         ingress.count_end();
-        let what = format_args!("nobody speaks {} here; listener={}", listener.kind, listener.name);
+        let what =
+            format_args!("no protocol handler kind={} listener={}", listener.kind, listener.name);
         console.error("listener", what);
         return;
     };

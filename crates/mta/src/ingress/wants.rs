@@ -19,19 +19,19 @@ use mail::{HeaderScan, Mailbox, Refusal, RequireTls};
 
 /// RFC 8689 §4.2.1.
 const NO_REQUIRETLS: Refusal =
-    Refusal::permanent((7, 30), "The next host does not offer REQUIRETLS").with_code(550);
+    Refusal::permanent((7, 30), "REQUIRETLS not supported by the next hop").with_code(550);
 /// RFC 6531 §3.6.
 const NO_SMTPUTF8: Refusal =
-    Refusal::permanent((6, 7), "The next host takes no internationalised addresses").with_code(553);
+    Refusal::permanent((6, 7), "SMTPUTF8 addresses not supported by the next hop").with_code(553);
 /// RFC 6531 §3.6, after the content.
 const NO_UTF8_HEADER: Refusal =
-    Refusal::permanent((6, 7), "The next host takes no internationalised header").with_code(554);
+    Refusal::permanent((6, 7), "SMTPUTF8 header not supported by the next hop").with_code(554);
 /// RFC 1870 §6.2.
 const TOO_LARGE: Refusal =
-    Refusal::permanent((3, 4), "The message is too large for the next host").with_code(552);
+    Refusal::permanent((3, 4), "Message too large for the next hop").with_code(552);
 /// RFC 6152 §3.
 const NO_8BITMIME: Refusal =
-    Refusal::permanent((6, 3), "The next host takes no 8-bit content as this is").with_code(554);
+    Refusal::permanent((6, 3), "8-bit content not supported by the next hop").with_code(554);
 
 /// With more routes the check for all routes is skipped.
 const ROUTES_MAX: usize = 100;

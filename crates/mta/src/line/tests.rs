@@ -345,7 +345,7 @@ fn what_is_silent_gives_way_to_the_doubtful_out_of_the_part_that_is_taken() {
     good.idle(Mono(5));
     held.iter_mut().for_each(|permit| permit.idle(Mono(10)));
     let mut first = line.join(FairKey::new(0, 5), Doubtful, 1);
-    assert!(good.poll_give_way(cx).is_pending(), "it takes nothing of that part");
+    assert!(good.poll_give_way(cx).is_pending(), "it does not read of that part");
     let goes: Vec<bool> = held.iter_mut().map(|held| held.poll_give_way(cx).is_ready()).collect();
     assert_eq!(goes, [true, false, false], "though it counts as more than who waits");
     held.remove(0);
@@ -392,7 +392,7 @@ fn what_is_silent_gives_way_to_others_of_an_owner_that_has_its_share() {
         held[0].idle(Mono(20));
         let mut waits = line.join(of(7), standing, 1);
         let mut further = line.join(of(8), standing, 1);
-        assert!(stranger.poll_give_way(cx).is_pending(), "it takes nothing of that share");
+        assert!(stranger.poll_give_way(cx).is_pending(), "it does not read of that share");
         assert!(held[1].poll_give_way(cx).is_ready(), "{levels}: it is silent for longest");
         let goes = held[0].poll_give_way(cx).is_ready();
         assert!(!goes, "{levels}: one is enough for the first");

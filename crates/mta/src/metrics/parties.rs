@@ -60,22 +60,26 @@ const fn description(name: &'static str, help: &'static str) -> Description<'sta
 }
 
 static OF_PROVIDERS: [Description<'static>; 3] = [
-    description("provider_sent", "Recipients that a provider of the shaping files took over."),
-    description("provider_deferred", "Attempts that a provider put off, per recipient."),
-    description("provider_failed", "Recipients given up at a provider."),
+    description("provider_sent", "Recipients accepted by a provider of the shaping files."),
+    description("provider_deferred", "Attempts deferred by a provider, per recipient."),
+    description("provider_failed", "Recipients failed at a provider."),
 ];
 static OF_SOURCES: [Description<'static>; 3] = [
-    description("source_sent", "Recipients sent from a source of a pool."),
-    description("source_deferred", "Attempts from a source that were put off, per recipient."),
-    description("source_failed", "Recipients given up that were tried from a source."),
+    description("source_sent", "Recipients delivered from a source of a pool."),
+    description("source_deferred", "Attempts from a source that were deferred, per recipient."),
+    description("source_failed", "Recipients failed after an attempt from a source."),
 ];
 static OF_TENANTS: [Description<'static>; 3] = [
     description(
         "tenant_sent",
-        "Recipients of a tenant's mail that were taken over or delivered; the 1,000 tenants with the most mail are shown.",
+        "Recipients of a tenant's mail that were relayed or delivered; the 1,000 tenants with the \
+         most mail are shown.",
     ),
-    description("tenant_deferred", "Attempts at a tenant's mail that were put off, per recipient."),
-    description("tenant_failed", "Recipients of a tenant's mail that were given up."),
+    description(
+        "tenant_deferred",
+        "Attempts for a tenant's mail that were deferred, per recipient.",
+    ),
+    description("tenant_failed", "Recipients of a tenant's mail that failed."),
 ];
 
 /// Parties of one kind, by name.

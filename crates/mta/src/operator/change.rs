@@ -104,8 +104,8 @@ impl<W: World> Operator<W> {
                     && !self.delivery.unreported.of(id).is_empty()
                 {
                     return Some(format!(
-                        "{id}: it was given up and can't be held; it stays until the report about \
-                         it can be written"
+                        "{id}: it has failed and cannot be held; it stays queued until its DSN \
+                         can be written"
                     ));
                 }
                 return self.hold_piece(found, reason.as_ref(), &mut seen, answer).await.err();
@@ -195,7 +195,7 @@ impl<W: World> Operator<W> {
         for (log, records) in by_log {
             match self.custody.submit(MessageId::new(0, log, 0), records).await {
                 Completion::Durable { position } => positions.insert(log, position),
-                other => return Err(format!("the spool did not take the change: {other:?}")),
+                other => return Err(format!("the spool could not record the change: {other:?}")),
             };
         }
         Ok(positions)
@@ -339,7 +339,7 @@ impl<W: World> Operator<W> {
         for (log, records) in by_log {
             match self.custody.submit(MessageId::new(0, log, 0), records).await {
                 Completion::Durable { position } => positions.insert(log, position),
-                other => return Err(format!("the spool did not take the removal: {other:?}")),
+                other => return Err(format!("the spool could not record the removal: {other:?}")),
             };
         }
         for (message, removed) in events {

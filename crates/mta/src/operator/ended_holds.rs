@@ -67,7 +67,7 @@ impl<W: World> Operator<W> {
         console.info(
             "queue",
             format_args!(
-                "hold_for is over for messages that checks held: returned={} removed={}",
+                "hold_for expired for held messages: returned={} removed={}",
                 returned.len(),
                 removed.len()
             ),
@@ -77,7 +77,7 @@ impl<W: World> Operator<W> {
         let failed = self.fail_reported(returned, &never_released(), &answer).await;
         let not_removed = self.remove_these(removed, &answer).await.err();
         for error in failed.into_iter().chain(not_removed) {
-            console.error("queue", format_args!("a held message stays: {error}"));
+            console.error("queue", format_args!("held message kept after hold_for: {error}"));
         }
         let now = self.services.wall();
         ended.iter().for_each(|hold| self.custody.held.put_off(hold.id, now));
@@ -97,6 +97,6 @@ impl<W: World> Operator<W> {
 
 /// Message refused (X.7.1, RFC 3463 §3.8). The check's reason is not disclosed to senders.
 fn never_released() -> Arc<Failure> {
-    let text = "the message was held for review, and nobody released it in time";
+    let text = "the message was held for review and was not released in time";
     Arc::new(Failure::local(Class::Permanent, EnhancedStatus::new(5, 7, 1), text))
 }

@@ -70,7 +70,7 @@ impl Order {
     fn unread(&self) -> &'static str {
         match self.silent {
             true => "`queue remove` removes it",
-            false => "and whom to report to stands there",
+            false => "and it has the address for the DSN",
         }
     }
 }
@@ -211,7 +211,9 @@ impl<W: World> Operator<W> {
                 Completion::Durable { position } => {
                     events.into_iter().for_each(|e| self.services.emit_at(e, log, position));
                 }
-                other => error = Some(format!("the spool did not take the failures: {other:?}")),
+                other => {
+                    error = Some(format!("the spool could not record the failures: {other:?}"))
+                }
             }
         }
         error

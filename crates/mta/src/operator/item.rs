@@ -25,7 +25,7 @@ fn one_of(own: &Blocker, others: &[Blocker]) -> String {
     }
     match others.len().saturating_sub(WAYS_NAMED_MAX - 1) {
         0 => text,
-        more => text + &format!("; or for one of {more} others"),
+        more => text + &format!("; or for one of {more} more"),
     }
 }
 
@@ -221,8 +221,8 @@ impl<W: World> Operator<W> {
                 });
                 let (before, all, what, kind) = places.next()?;
                 let text = format!(
-                    "one of the {all} {what} that this process may have, for {next_hop}: {before} \
-                     next hops before it"
+                    "one of the {all} {what} of this process, for {next_hop}: {before} next hops \
+                     before it"
                 );
                 (kind, text)
             }
@@ -250,10 +250,10 @@ impl<W: World> Operator<W> {
                 format!("its spool record to be readable, so that its DSN can be sent: {why}")
             }
             (None, Some(Pause::Poisoned)) => {
-                "the spool, to which its failure DSN can't be written".to_owned()
+                "the spool: its failure DSN cannot be written".to_owned()
             }
-            _ => "its failure DSN, which names other recipients of the message as well, or for which \
-                  the spool has no space"
+            _ => "its failure DSN, which covers other recipients of the message as well, or for \
+             which the spool has no space"
                 .to_owned(),
         };
         QueueRecipient {

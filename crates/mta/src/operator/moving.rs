@@ -23,7 +23,7 @@ use std::rc::Rc;
 pub(crate) type Order = Option<Overrides>;
 
 /// The consequence of a message that can't be read, for the operator.
-const UNREAD: &str = "and what it says stands there";
+const UNREAD: &str = "and it has the settings to change";
 
 /// A message to be moved.
 struct Moving {
@@ -38,9 +38,9 @@ impl<W: World> Operator<W> {
     pub(crate) fn check_order(&self, to: Overrides, undo: bool) -> Result<Order, String> {
         match (undo, to.is_empty()) {
             (true, true) => return Ok(None),
-            (true, false) => return Err("nothing else can be chosen with undo".to_owned()),
+            (true, false) => return Err("undo excludes all other choices".to_owned()),
             (false, true) => {
-                return Err("a route, pool, campaign or priority must be named".to_owned());
+                return Err("name a route, pool, campaign or priority".to_owned());
             }
             (false, false) => {}
         }
@@ -59,12 +59,12 @@ impl<W: World> Operator<W> {
         if let Some(campaign) = named(&to.campaign)
             && !is_name(&campaign)
         {
-            let rule = "1 to 128 printable characters but for < and > are one";
-            return Err(format!("\"{campaign}\" is no name of a campaign: {rule}"));
+            let rule = "1 to 128 printable characters, without < and >";
+            return Err(format!("\"{campaign}\" is not a campaign name: {rule}"));
         }
         match to.priority {
             Some(priority) if Priority::new(priority).is_none() => {
-                Err(format!("{priority} is no priority: -9 to 9 are"))
+                Err(format!("{priority} is not a priority: -9 to 9"))
             }
             _ => to.to_text().map(|_| Some(to)).map_err(str::to_owned),
         }
@@ -172,7 +172,7 @@ impl<W: World> Operator<W> {
                 Completion::Durable { position } => {
                     moving.into_iter().for_each(|one| self.apply_move(one, position, answer));
                 }
-                other => return Err(format!("the spool did not take the move: {other:?}")),
+                other => return Err(format!("the spool could not record the move: {other:?}")),
             }
         }
         Ok(())

@@ -63,8 +63,8 @@ impl Unread {
     pub(super) fn sentence(&self, why: &str) -> Option<String> {
         let first = self.first?;
         Some(match self.count {
-            1 => format!("{first}: it can't be read, {why}"),
-            count => format!("{first} and {} others can't be read, {why}", count - 1),
+            1 => format!("{first}: cannot be read, {why}"),
+            count => format!("{first} and {} more cannot be read, {why}", count - 1),
         })
     }
 }
@@ -93,9 +93,9 @@ mod tests {
         let message = Rc::new(crate::message::tests::message(2, 10));
         assert!(unread.sort(id(2), Ok(message)).is_some());
         assert!(unread.sort(id(3), Err(LoadError::Damaged("x".into()))).is_none());
-        assert_eq!(unread.sentence("why"), Some(format!("{}: it can't be read, why", id(3))));
+        assert_eq!(unread.sentence("why"), Some(format!("{}: cannot be read, why", id(3))));
         assert!(unread.sort(id(4), Err(LoadError::Disk("x".into()))).is_none());
-        let both = format!("{} and 1 others can't be read, why", id(3));
+        let both = format!("{} and 1 more cannot be read, why", id(3));
         assert_eq!(unread.sentence("why"), Some(both));
     }
 }

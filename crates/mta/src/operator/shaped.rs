@@ -78,7 +78,7 @@ impl<W: World> Operator<W> {
                 let Effect { rule, place, .. } = &effect;
                 let why = over.as_str();
                 let text =
-                    format_args!("{action} for {whom} by rule {rule} ({place}) is over: {why}");
+                    format_args!("{action} for {whom} by rule {rule} ({place}) ended: {why}");
                 services.console.info("shaping", text);
             }
         }

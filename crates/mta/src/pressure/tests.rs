@@ -63,11 +63,11 @@ fn whoever_was_turned_away_counts_for_a_while() {
             pressures.note_turned_away(pool.id, at(1).mono);
         }
         let all = problems.ask(at(2));
-        assert!(texts(&all)[0].contains(", 0 wait, 3 were turned away"), "{all:?}");
+        assert!(texts(&all)[0].contains(", 0 wait, 3 were rejected"), "{all:?}");
         assert_eq!(problems.ask(at(11)), []);
         pressures.note_turned_away(pool.id, at(20).mono);
         let all = problems.ask(at(20));
-        assert!(texts(&all)[0].contains(", 1 were turned away"), "{all:?}");
+        assert!(texts(&all)[0].contains(", 1 were rejected"), "{all:?}");
     }
 }
 

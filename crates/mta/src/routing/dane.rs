@@ -23,7 +23,7 @@ pub enum Dane {
 /// without addresses, since it may have one later, with TLSA records.
 pub async fn look_up(dns: &impl Dns, host: &str, port: u16) -> Result<Dane, DnsError> {
     if host.parse::<IpAddr>().is_ok() {
-        return Ok(Dane::Nothing("it has no name"));
+        return Ok(Dane::Nothing("it has no host name"));
     }
     let security = dns.host_security(host).await?;
     let host: Arc<str> = Arc::from(host);
@@ -33,7 +33,7 @@ pub async fn look_up(dns: &impl Dns, host: &str, port: u16) -> Result<Dane, DnsE
         Some(_) if security.is_alias_secure => vec![Arc::clone(&host)],
         None if security.is_secure => vec![Arc::clone(&host)],
         // No TLSA query: name servers of unsigned zones may fail on it.
-        _ => return Ok(Dane::Nothing("DNSSEC doesn't vouch for its addresses")),
+        _ => return Ok(Dane::Nothing("its addresses are not secure by DNSSEC")),
     };
     for base in bases {
         let records = match dns.tlsa(&format!("_{port}._tcp.{base}")).await {
@@ -51,7 +51,7 @@ pub async fn look_up(dns: &impl Dns, host: &str, port: u16) -> Result<Dane, DnsE
         }
         return Ok(Dane::Authenticated(Arc::new(DaneTrust { names, records })));
     }
-    Ok(Dane::Nothing("it has no TLSA records that DNSSEC vouches for"))
+    Ok(Dane::Nothing("it has no TLSA records secure by DNSSEC"))
 }
 
 #[cfg(test)]

@@ -138,7 +138,7 @@ async fn policy_of(
 
 /// 4.3.0: other or undefined mail system status (RFC 3463 §3.4).
 fn unfetched(domain: &Domain, why: &str) -> Failure {
-    let text = format!("the MTA-STS policy of {domain} cannot be fetched now: {why}");
+    let text = format!("the MTA-STS policy of {domain} cannot be fetched: {why}");
     Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 0), text)
 }
 
@@ -162,7 +162,7 @@ pub(super) fn policy_hosts(
         return Ok(kept);
     }
     let text = format!(
-        "the MTA-STS policy of {domain} ({}) has none of its MX hosts: {}",
+        "the MTA-STS policy of {domain} ({}) lists none of its MX hosts: {}",
         policy.mode.word(),
         all.join(", ")
     );

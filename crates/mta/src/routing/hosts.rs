@@ -304,7 +304,7 @@ pub fn loops(peer: &str) -> Failure {
         reply: None,
         heard: None,
         step: None,
-        text: "mail for this domain would come back to this server".into(),
+        text: "mail for this domain loops back to this server".into(),
     }
 }
 

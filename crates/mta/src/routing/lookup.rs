@@ -157,7 +157,7 @@ impl<W: World> InTurn<W> {
             biased;
             answer = asking => answer,
             () = self.services.world.time().sleep_until(until) => {
-                Err(DnsError::Transient("the lookups for it take too long".to_owned()))
+                Err(DnsError::Transient("DNS lookups timed out".to_owned()))
             }
         }
     }
@@ -171,13 +171,13 @@ impl<W: World> InTurn<W> {
             services.metrics.lookups_failed.inc();
             names.unanswered(of.0, of.1, (now, now.since(began)), reason);
             if let Some(count) = servers.unanswered(of.1, reason) {
-                let text = format_args!("no answer to the last {count} lookups reason={reason:?}");
+                let text = format_args!("lookups fail count={count} reason={reason:?}");
                 services.console.warn("name_servers", text);
             }
         } else {
             names.answered(of.0, of.1, now);
             if servers.answered() {
-                services.console.warn("name_servers", format_args!("lookups are answered again"));
+                services.console.warn("name_servers", format_args!("DNS resolver recovered"));
             }
         }
     }

@@ -65,7 +65,7 @@ pub async fn resolve_mx(
     // A single MX with an empty host is a null MX (RFC 7505 §3).
     if records.iter().all(|mx| mx.host.is_empty()) {
         let status = EnhancedStatus::new(5, 1, 10);
-        let text = "the domain takes no mail (null MX)";
+        let text = "the domain accepts no mail (null MX)";
         return Err(dns_failure(Class::Permanent, status, domain, text));
     }
     let implicit = records.len() == 1 && records[0].host == ascii;
@@ -190,7 +190,7 @@ fn group(
 }
 
 fn loops_back(domain: &Domain) -> Failure {
-    let text = "mail for this domain would come back to this server";
+    let text = "mail for this domain loops back to this server";
     dns_failure(Class::Permanent, EnhancedStatus::new(5, 4, 6), domain, text)
 }
 

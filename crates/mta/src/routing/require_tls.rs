@@ -69,7 +69,7 @@ pub(crate) fn vouched(domain: &Domain, mut promised: Promised) -> Result<Promise
             Ok(promised)
         }
         _ => {
-            let text = "neither DNSSEC nor an MTA-STS policy vouches for its MX hosts";
+            let text = "its MX hosts are secure neither by DNSSEC nor by an MTA-STS policy";
             Err(refused(domain, text))
         }
     }
@@ -92,7 +92,7 @@ pub async fn would_meet(
 }
 
 fn refused(domain: &Domain, why: &str) -> Failure {
-    let text = format!("the message asks for TLS all the way (REQUIRETLS): {why}");
+    let text = format!("the message requires TLS on each hop (REQUIRETLS): {why}");
     Failure::dns(Class::Permanent, domain.as_str(), ENCRYPTION_NEEDED, text)
 }
 

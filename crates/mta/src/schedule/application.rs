@@ -63,7 +63,7 @@ fn apply<W: World>(
         Resolved::Unrouted(failure) => {
             let console = &schedule.services.console;
             let text = &failure.text;
-            console.warn("route", format_args!("{text}: its queued mail waits for one"));
+            console.warn("route", format_args!("{text}: its queued mail waits"));
             Resolution::Unrouted(failure)
         }
         Resolved::Nowhere(resolution) => resolution,

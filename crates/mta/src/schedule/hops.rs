@@ -143,7 +143,7 @@ pub(crate) fn note_out<W: World>(schedule: &Schedule<W>, source: &Arc<str>, out:
     // Each shard and each pending connection attempt notices the failure, so it is logged once.
     let is_news = || schedule.services.shared.told_sources.is_news(source, now, OUT_FOR / 2);
     if out == Out::Source && is_news() {
-        schedule.services.console.warn("source", format_args!("{source} is out: {why}"));
+        schedule.services.console.warn("source", format_args!("source {source} disabled: {why}"));
     }
     let concerned: Vec<(ReadyId, ReadyKey)> = {
         let queue = schedule.queue();

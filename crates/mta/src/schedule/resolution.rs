@@ -79,7 +79,7 @@ pub(super) fn resolve<W: World>(
 /// configuration must not bounce it.
 fn unrouted(active: &Active, key: &ScheduledKey) -> Arc<Failure> {
     let (what, when) = active.since;
-    let text = format!("no route leads to {} since the {what} of {when}", key.domain);
+    let text = format!("no route to {} since the {what} of {when}", key.domain);
     // 4.4.4: unable to route (RFC 3463 §3.5).
     Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 4), text))
 }
@@ -246,7 +246,7 @@ fn pool_of<'c>(
     match config.pool_named(name) {
         Some(pool) => Ok(Some(pool)),
         None => {
-            let text = format!("no pool is named \"{name}\" any more");
+            let text = format!("pool \"{name}\" no longer exists");
             let status = EnhancedStatus::new(4, 3, 5);
             Err(Arc::new(Failure::local(Class::Transient, status, text)))
         }

@@ -177,7 +177,7 @@ fn is_of(effect: &Effect, provider: Option<&str>, key: &ScheduledKey) -> bool {
 pub(crate) fn failure_of(effect: &Effect) -> Arc<Failure> {
     let campaign = effect.campaign.as_deref().unwrap_or_default();
     let provider = effect.provider.as_deref().unwrap_or_default();
-    let text = format!("campaign {campaign} is given up for {provider} by {effect}");
+    let text = format!("campaign {campaign} failed for {provider} by {effect}");
     Arc::new(Failure::local(Class::Permanent, EnhancedStatus::new(5, 7, 1), text))
 }
 
@@ -196,7 +196,7 @@ fn standstill<W: World>(services: &Services<W>, effect: &Effect) -> Arc<queue::S
     let Effect { rule, place, peer, reply, .. } = effect;
     Arc::new(queue::Suspension {
         what: format!("{}, stopped by rule {rule} ({place}),", effect.whom()).into(),
-        reason: format!("{peer} said: {reply}").into(),
+        reason: format!("{peer} replied: {reply}").into(),
         is_operators: false,
         until: services.now() + effect.until.since(services.wall()),
     })

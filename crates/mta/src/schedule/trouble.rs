@@ -54,7 +54,7 @@ fn suspend<W: World>(
 ) {
     let reason = || match &failure {
         Some(failure) => failure.to_string(),
-        None => "connections keep breaking".to_owned(),
+        None => "connections are lost repeatedly".to_owned(),
     };
     let known = &schedule.services.shared.suspensions;
     let told = known.suspend(target, schedule.services.number, (step, recipients), reason);

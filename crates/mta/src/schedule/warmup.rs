@@ -191,14 +191,14 @@ fn tell<W: World>(schedule: &Schedule<W>, warms_up: &WarmsUp, turn: &WarmupDayEn
             metrics.days_repeated.inc();
             let day = u64::from(*stage) + 1;
             let text = format_args!(
-                "{key} repeats day {day} of its warm-up ({count} recipients): {held} of {tried} were deferred \
-                 or refused as blocked or rate limited"
+                "{key} repeats day {day} of its warm-up ({count} recipients): {held} of {tried} \
+                 were deferred or rejected as blocked or rate limited"
             );
             services.console.line(Level::Warn, "warmup", text);
         }
         WarmupDayEnd::Warm => {
             metrics.finished.inc();
-            let text = format_args!("{key} is warm: its recipients are not counted any more");
+            let text = format_args!("{key} has completed its warm-up");
             services.console.line(Level::Info, "warmup", text);
         }
     }

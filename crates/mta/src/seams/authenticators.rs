@@ -140,7 +140,7 @@ pub trait Authenticators {
 pub struct NoAuthenticators;
 
 fn nobody() -> LookupError {
-    LookupError::new(LookupErrorKind::Unreachable, "there are no servers here")
+    LookupError::new(LookupErrorKind::Unreachable, "no authentication servers configured")
 }
 
 impl Authenticators for NoAuthenticators {

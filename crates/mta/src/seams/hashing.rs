@@ -103,11 +103,11 @@ pub struct NoKeyFiles;
 impl KeyFiles for NoKeyFiles {
     fn read(&self, _: &Path) -> Answer<'static, ReadKey> {
         let later: Later<'static, ReadKey> =
-            Box::pin(async { Err("nobody reads key files".to_owned()) });
+            Box::pin(async { Err("key files are not supported".to_owned()) });
         Answer::Later(later)
     }
 
     fn parse(&self, _: &str) -> ReadKey {
-        Err("nobody reads keys".to_owned())
+        Err("keys are not supported".to_owned())
     }
 }

@@ -139,14 +139,14 @@ impl fmt::Display for MailboxError {
         match self {
             MailboxError::Io(error) => error.fmt(f),
             MailboxError::Full { quota_bytes } => {
-                write!(f, "the message does not fit into the quota of {quota_bytes} octets")
+                write!(f, "the message exceeds the quota of {quota_bytes} octets")
             }
             MailboxError::Missing(path) => write!(
                 f,
-                "the directory {} is not there: mount its disk, or make it",
+                "directory {} does not exist: mount its disk, or create it",
                 path.display()
             ),
-            MailboxError::Hangs => f.write_str("the disk does not answer"),
+            MailboxError::Hangs => f.write_str("the disk does not respond"),
             MailboxError::Untrusted(why) => f.write_str(why),
         }
     }

@@ -98,7 +98,7 @@ impl WarmupLedger {
         let AllowanceRequest { key, plan, wanted, now } = ask;
         if *now < plan.start() {
             let start = plan.start();
-            let why = format!("warm-up of source {}: it has not begun", key.source);
+            let why = format!("warm-up of source {} has not begun", key.source);
             let allowance = Allowance::Closed { why: why.into(), until: start };
             return AllowanceGrant::Answered(Answered { allowance, turn: None });
         }

@@ -43,7 +43,7 @@ impl Challenges {
     pub(super) fn page(&self, token: &str, text: &str) -> Result<PublishedChallenge, String> {
         let is_known = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
         if token.is_empty() || token.len() > TOKEN_MAX || !token.bytes().all(is_known) {
-            return Err("the authority's token is none".to_owned());
+            return Err("the authority sent an invalid token".to_owned());
         }
         lock(&self.0).pages.insert(token.to_owned(), text.to_owned());
         Ok(PublishedChallenge { challenges: self.clone(), key: token.to_owned() })

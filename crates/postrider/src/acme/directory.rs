@@ -61,7 +61,7 @@ impl AcmeClient {
         let response = self.clone().ask(request).await?;
         match response.parts.status {
             StatusCode::OK => Ok(()),
-            status => Err(format!("its directory answers {status}")),
+            status => Err(format!("its directory returned {status}")),
         }
     }
 
@@ -95,7 +95,7 @@ impl AcmeClient {
         let status = parts.status;
         let is_failure = status.is_client_error() || status.is_server_error();
         if is_failure && serde_json::from_slice::<Problem>(&body).is_err() {
-            return Err(format!("it answers {status}"));
+            return Err(format!("it returned {status}"));
         }
         // The library adds it to the time as it comes, and sleeps for so long.
         parts.headers.remove(RETRY_AFTER);
@@ -125,7 +125,7 @@ fn place(uri: &Uri) -> Result<(Authority, PathAndQuery), String> {
             let path = uri.path_and_query().cloned();
             Ok((authority.clone(), path.unwrap_or_else(|| PathAndQuery::from_static("/"))))
         }
-        _ => Err("it leads to what is no https URL".to_owned()),
+        _ => Err("it has a URL that is not https".to_owned()),
     }
 }
 

@@ -53,7 +53,7 @@ mta::metric_set! {
     /// Of certificates that an authority is asked for (ACME).
     AcmeMetrics:
 
-    orders: Grid<OrderEnd> = "acme_orders" {} "Certificates that were ordered from the authority, by what came of it.";
+    orders: Grid<OrderEnd> = "acme_orders" {} "Certificate orders, by outcome.";
 }
 
 /// Orders certificates as long as it lives.
@@ -161,7 +161,7 @@ impl Acme {
 
 impl Service for Acme {
     fn name(&self) -> &'static str {
-        "certificates that are ordered"
+        "ordered certificates"
     }
 
     /// Reads the files that the configuration names, and binds its address.
@@ -198,7 +198,7 @@ impl AcmeFiles {
 
 impl Service for Arc<AcmeFiles> {
     fn name(&self) -> &'static str {
-        "files of the account for certificates"
+        "files of the ACME account"
     }
 
     fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
@@ -300,12 +300,7 @@ impl Job {
         let path = certificate.chain.clone();
         let last = plan.store.ordered(&path).unwrap_or_else(|(at, why)| {
             let file = store::ordered_path(&path);
-            files.lost(
-                "acme",
-                &file,
-                &why,
-                "it is taken to have been ordered when that was written",
-            );
+            files.lost("acme", &file, &why, "its time of order is taken from the file");
             Some(at)
         });
         Job {
@@ -348,7 +343,7 @@ impl Orderer {
                 let started =
                     Responder::start(plan.acme.challenge, listener, &self.challenges, &self.pool);
                 if let Err(error) = &started {
-                    let text = format_args!("challenges can't be answered: {error}");
+                    let text = format_args!("cannot answer challenges: {error}");
                     self.console.line(Level::Error, "acme", text);
                 }
                 responder = started.ok();
@@ -386,11 +381,11 @@ impl Orderer {
         let Some(why) = order::wrong_account(plan) else { return };
         let path = plan.store.account_file(url);
         let moved = match plan.store.put_account_aside(url) {
-            Ok(aside) => format!("it is {} now", aside.display()),
-            Err(error) => format!("it can't be put aside: {error}"),
+            Ok(aside) => format!("moved to {}", aside.display()),
+            Err(error) => format!("it cannot be moved aside: {error}"),
         };
         let why = format!("the account in {} is damaged: {why}; {moved}", path.display());
-        self.files.lost("acme", &path, &why, "another account is made with the next order");
+        self.files.lost("acme", &path, &why, "the next order creates another account");
     }
 
     /// One order, or what is left of the last one.
@@ -401,7 +396,9 @@ impl Orderer {
             None => {
                 self.put_aside_damaged(plan);
                 let order = order::obtain(plan, job, &directory, &self.challenges);
-                let late = |_| Err(OrderError::Refused(format!("no end within {ORDER_MAX:?}")));
+                let late = |_| {
+                    Err(OrderError::Refused(format!("order not finished within {ORDER_MAX:?}")))
+                };
                 tokio::time::timeout(ORDER_MAX, order).await.unwrap_or_else(late)
             }
         };
@@ -410,7 +407,7 @@ impl Orderer {
                 Ok(()) => Ok(issued),
                 Err(error) => {
                     let path = job.path.display();
-                    let why = format!("it was issued, but cannot be kept in {path}: {error}");
+                    let why = format!("issued, but cannot be stored in {path}: {error}");
                     job.unstored = Some((content, issued));
                     Err(OrderError::Refused(why))
                 }

@@ -60,7 +60,7 @@ pub(super) async fn obtain(
         Err(error) => {
             if is_gone(&error) {
                 let forgotten = plan.store.forget_account(&acme.directory);
-                forgotten.map_err(|error| format!("cannot put the account aside: {error}"))?;
+                forgotten.map_err(|error| format!("cannot move the account aside: {error}"))?;
             }
             return Err(error.into());
         }
@@ -149,7 +149,7 @@ async fn answer(
         let mut authorization = authorization?;
         let name = match authorization.identifier().identifier {
             Identifier::Dns(name) if names.contains(name) && left > 0 => name.clone(),
-            _ => return Err("it asks for what was not ordered".to_owned().into()),
+            _ => return Err("it has an authorization that was not ordered".to_owned().into()),
         };
         left -= 1;
         match authorization.status {
@@ -209,7 +209,7 @@ fn key(job: &Job) -> Result<KeyPair, String> {
         KeyType::Ecdsa => KeyPair::generate(),
         KeyType::Rsa => KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048),
     };
-    made.map_err(|error| format!("cannot make a key: {error}"))
+    made.map_err(|error| format!("cannot generate a key: {error}"))
 }
 
 /// A request for a certificate (RFC 2986) of these names and nothing else.
@@ -219,7 +219,7 @@ fn request(names: &[String], key: &KeyPair) -> Result<Vec<u8>, String> {
         params.distinguished_name = DistinguishedName::new();
         Ok(params.serialize_request(key)?.der().to_vec())
     };
-    made().map_err(|error: rcgen::Error| format!("cannot make a request: {error}"))
+    made().map_err(|error: rcgen::Error| format!("cannot create a certificate request: {error}"))
 }
 
 #[cfg(test)]

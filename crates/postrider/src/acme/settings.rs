@@ -144,16 +144,16 @@ pub(crate) struct ExternalAccount {
 
 impl Section for Authority {
     const KEY: &'static str = "acme";
-    const SUMMARY: &'static str = "The authority that certificates with `acme = true` come from.";
-    const IN_FORCE_BY: &'static str = "certificates that are ordered";
+    const SUMMARY: &'static str = "The certificate authority for certificates with `acme = true`.";
+    const IN_FORCE_BY: &'static str = "ordered certificates";
     type Text = AcmeText;
     type Value = Authority;
 
     fn read(text: AcmeText, reader: &mut Reader<'_, '_>) -> Option<Authority> {
         let Some(first) = reader.first_ordered() else {
             if reader.is_written("") {
-                let help = "say `acme = true` in a [[certificate]] instead of `chain` and `key`";
-                reader.warn("", "[acme], and no certificate that comes from there", help);
+                let help = "set `acme = true` in a [[certificate]] instead of `chain` and `key`";
+                reader.warn("", "[acme] without a certificate with acme = true", help);
             }
             return None;
         };
@@ -188,8 +188,8 @@ impl Section for Authority {
 
 /// The terms are not agreed to, and the certificate of this number is the first that needs it.
 fn check_terms(first: usize, reader: &mut Reader<'_, '_>) {
-    let message = "the terms of the certificate authority are not agreed to";
-    let help = "read the authority's terms of service; then say terms_agreed = true in [acme]";
+    let message = "the terms of the certificate authority are not accepted";
+    let help = "read the authority's terms of service, then set terms_agreed = true in [acme]";
     if reader.is_written("") {
         reader.error("", message, help);
     } else {
@@ -206,8 +206,8 @@ fn check_directory(url: &str, reader: &mut Reader<'_, '_>) {
         && url.len() <= URL_BYTES_MAX
         && url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#');
     if !is_url {
-        let help = "such as \"https://acme-v02.api.letsencrypt.org/directory\"";
-        reader.error("directory", format!("\"{}\" is no https URL", url.escape_debug()), help);
+        let help = "for example \"https://acme-v02.api.letsencrypt.org/directory\"";
+        reader.error("directory", format!("\"{}\" is not an https URL", url.escape_debug()), help);
     }
 }
 
@@ -217,8 +217,8 @@ fn external_account(
 ) -> Option<ExternalAccount> {
     let mut reader = reader.table_at("external_account");
     let Some((key_id, key_file)) = text.key_id.as_deref().zip(text.key_file.as_deref()) else {
-        let help = "both come from the authority, for a customer of it";
-        reader.error("", "`key_id` and `key_file` go together", help);
+        let help = "the authority gives both to its customers";
+        reader.error("", "`key_id` and `key_file` need each other", help);
         return None;
     };
     reader.printable("key_id", key_id, 256);

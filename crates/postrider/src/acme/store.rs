@@ -100,7 +100,7 @@ impl Store {
         let moment = |content: &[u8]| -> Result<Wall, String> {
             let text = sealed_text::checked(content).map_err(str::to_owned)?;
             let number = str::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
-            number.map(Wall).ok_or_else(|| "it is no moment".to_owned())
+            number.map(Wall).ok_or_else(|| "not a time".to_owned())
         };
         let read = match read(&path) {
             Ok(None) => return Ok(None),
@@ -252,13 +252,13 @@ pub(super) fn content(
     let secret = PrivateKeyDer::try_from(key.to_vec()).map_err(str::to_owned)?;
     let own = certificates.first().cloned().unwrap_or_else(|| Vec::new().into());
     CertifiedKey::from_der(certificates.clone(), secret, &crypto::provider())
-        .map_err(|error| format!("what it sent can't be used: {error}"))?;
-    let issued = Issued::of(&own, directory).ok_or("what it sent is no certificate")?;
+        .map_err(|error| format!("its certificate is unusable: {error}"))?;
+    let issued = Issued::of(&own, directory).ok_or("its reply is not a certificate")?;
     if !issued.has(names) {
-        return Err("what it sent is not for the names that were ordered".to_owned());
+        return Err("its certificate is not for the ordered names".to_owned());
     }
     if issued.ends <= now {
-        return Err(format!("what it sent has ended at {}, by this machine's clock", issued.ends));
+        return Err(format!("its certificate expired at {}, by this machine's clock", issued.ends));
     }
     let mut text = format!("{FROM}{directory}\n");
     write_pem(&mut text, "PRIVATE KEY", key);
@@ -347,10 +347,10 @@ mod tests {
         let why = |key: &[u8], chain: &str, names: &[String], now| {
             content(DIRECTORY, (key, chain), names, now).unwrap_err()
         };
-        assert!(why(&other_key, &chain, &wanted, now).contains("can't be used"));
-        assert!(why(&key, &chain, &names(&["a.test"]), now).contains("not for the names"));
-        assert!(why(&key, &chain, &wanted, Wall(u64::MAX)).contains("has ended"));
-        assert!(why(&key, "garbage", &wanted, now).contains("no certificate"));
+        assert!(why(&other_key, &chain, &wanted, now).contains("is unusable"));
+        assert!(why(&key, &chain, &names(&["a.test"]), now).contains("not for the ordered names"));
+        assert!(why(&key, &chain, &wanted, Wall(u64::MAX)).contains("expired"));
+        assert!(why(&key, "garbage", &wanted, now).contains("not a certificate"));
         assert!(why(&key, &chain.repeat(CHAIN_MAX + 1), &wanted, now).contains("more than 16"));
         assert!(content(DIRECTORY, (&key, &chain.repeat(CHAIN_MAX)), &wanted, now).is_ok());
         // What comes with it is not kept: neither text nor a key of the authority's choice.

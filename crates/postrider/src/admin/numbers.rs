@@ -149,7 +149,7 @@ fn encode_process(encoder: &mut DescriptorEncoder<'_>, started: Start) -> fmt::R
     encoder
         .encode_descriptor(
             "uptime",
-            "Since the server started.",
+            "Time since the start of the server.",
             Some(&Unit::Seconds),
             MetricType::Gauge,
         )?
@@ -166,7 +166,7 @@ fn encode_process(encoder: &mut DescriptorEncoder<'_>, started: Start) -> fmt::R
     }
     let labels = [("version", env!("CARGO_PKG_VERSION"))];
     encoder
-        .encode_descriptor("build", "What is running.", None, MetricType::Info)?
+        .encode_descriptor("build", "Version and build of the server.", None, MetricType::Info)?
         .encode_info(&labels)
 }
 

@@ -142,7 +142,7 @@ impl CertificateSource {
         let stamps = stamps(&[self.path()], &mut |_| ());
         LoadedCertificate {
             stamps,
-            left_out: Some(format!("left out: {why}")),
+            left_out: Some(format!("skipped: {why}")),
             ..LoadedCertificate::default()
         }
     }
@@ -167,7 +167,7 @@ fn read_own(
     before(chain);
     if ordered.is_some() && !chain.exists() {
         let names = names.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let text = format!("no certificate for {} has come yet", names.join(", "));
+        let text = format!("no certificate for {} yet", names.join(", "));
         return Ok(LoadedCertificate { left_out: Some(text), ..LoadedCertificate::default() });
     }
     let stamps = stamps(&[chain, key], before);

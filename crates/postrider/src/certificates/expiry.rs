@@ -23,7 +23,7 @@ pub(super) fn check_version(der: &[u8]) -> Result<(), String> {
         Version::V2 => 2,
     };
     Err(format!(
-        "the certificate is of X.509 version {number}; have it issued as one of version 3, with its names as \
+        "the certificate has X.509 version {number}: issue it as version 3, with its names as \
          extensions (`-extfile` of openssl x509)"
     ))
 }
@@ -73,17 +73,17 @@ impl Expiry {
     pub(super) fn problem(&self, now: Wall, warning: Duration) -> Option<DetectedProblem> {
         let is_near = now.after(warning.min(self.warning_max)) >= self.ends;
         let found = DetectedProblem::warning(self.file.display().to_string(), self.sentence(now));
-        is_near.then(|| found.next_step("renew it; its file is read anew when it changes"))
+        is_near.then(|| found.next_step("renew it; its file is reloaded when it changes"))
     }
 
     fn sentence(&self, now: Wall) -> String {
         let file = self.file.display();
         let left = self.ends.since(now);
         match left.as_secs() / DAY.as_secs() {
-            _ if left.is_zero() => format!("the certificate in {file} has ended at {}", self.ends),
-            0 => format!("the certificate in {file} ends today, at {}", self.ends),
-            1 => format!("the certificate in {file} ends in a day, at {}", self.ends),
-            days => format!("the certificate in {file} ends in {days} days, at {}", self.ends),
+            _ if left.is_zero() => format!("the certificate in {file} expired at {}", self.ends),
+            0 => format!("the certificate in {file} expires today, at {}", self.ends),
+            1 => format!("the certificate in {file} expires in a day, at {}", self.ends),
+            days => format!("the certificate in {file} expires in {days} days, at {}", self.ends),
         }
     }
 
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(told(before(3 * DAY + Duration::from_millis(1)), 3 * DAY), None);
         assert_eq!(told(before(DAY), Duration::ZERO), None, "not wanted");
         let first = told(before(3 * DAY), 3 * DAY);
-        let text = "the certificate in /etc/mx.pem ends in 3 days, at 2027-01-15T08:00:00.000Z";
+        let text = "the certificate in /etc/mx.pem expires in 3 days, at 2027-01-15T08:00:00.000Z";
         assert_eq!(first.as_deref(), Some(text));
         assert_eq!(told(before(2 * DAY + Duration::from_secs(1)), 3 * DAY), None, "within a day");
         for (time, part) in [(2 * DAY, "ends in 2 days"), (DAY, "ends in a day")] {
@@ -120,7 +120,7 @@ mod tests {
         let last = late.due(before(Duration::from_secs(5)), 3 * DAY);
         assert!(last.as_deref().is_some_and(|text| text.contains("ends today")), "{last:?}");
         let over = expiry.due(ends.after(DAY), 3 * DAY);
-        assert!(over.as_deref().is_some_and(|text| text.contains("has ended at")), "{over:?}");
+        assert!(over.as_deref().is_some_and(|text| text.contains("expired at")), "{over:?}");
         // It is a problem for as long.
         let problem = |now, warning| expiry.problem(now, warning).is_some();
         assert!(!problem(before(3 * DAY + Duration::from_millis(1)), 3 * DAY));

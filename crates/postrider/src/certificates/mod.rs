@@ -215,10 +215,10 @@ impl Certificates {
             Ok(()) => {
                 entry.with(|state| state.unread = None);
                 drop(state);
-                console.info("tls", format_args!("{path} read anew"));
+                console.info("tls", format_args!("{path} reloaded"));
             }
             Err(why) => {
-                let text = format!("what was read before stays: {why}");
+                let text = format!("the previous certificates stay in force: {why}");
                 entry.with(|state| state.unread = Some(text.clone()));
                 drop(state);
                 console.error("tls", format_args!("{text}"));
@@ -267,11 +267,14 @@ impl ProblemKind for Certificates {
                 let expiry = one.read.expiry.as_ref();
                 expiry.and_then(|expiry| expiry.problem(now.wall, state.warning)).map(&mut *found);
                 if let Some(why) = &one.read.left_out {
-                    let step = "one is ordered; lines of `acme` on the console say how that goes";
+                    let step =
+                        "an order is in progress; `acme` lines on the console show its state";
                     found(DetectedProblem::warning(path(), why.clone()).next_step(step));
                 }
                 if let Some(why) = &one.unread {
-                    found(DetectedProblem::warning(path(), why.clone()).next_step("mend the file"));
+                    found(
+                        DetectedProblem::warning(path(), why.clone()).next_step("correct the file"),
+                    );
                 }
             });
         }
@@ -296,7 +299,7 @@ impl Service for Arc<Certificates> {
             match source.read(&mut before) {
                 Ok(read) => entries.push(CertificateEntry::new(source, read)),
                 Err(why) if is_first && source.is_ordered() => {
-                    self.console.line(Level::Warn, "tls", format_args!("left out: {why}"));
+                    self.console.line(Level::Warn, "tls", format_args!("skipped: {why}"));
                     let read = source.left_out(&why);
                     entries.push(CertificateEntry::new(source, read));
                 }

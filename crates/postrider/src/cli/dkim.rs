@@ -31,7 +31,7 @@ pub(crate) enum DkimCommand {
 #[command(after_help = "\
 Exit codes:
   0  done
-  1  the file is there already, or cannot be written
+  1  the file already exists, or cannot be written
   2  the command line is wrong
 
 Examples:
@@ -61,9 +61,9 @@ pub(crate) enum KeyKind {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes:
-  0  all records are right
-  1  one of them is not, or there was no answer
-  2  the command line or the configuration is wrong, or nobody signs for the domain
+  0  all records are correct
+  1  a record is wrong, or its lookup failed
+  2  the command line or the configuration is wrong, or no [[signer]] for the domain
 
 Example:
   postrider dkim check example.org --config /etc/postrider.toml")]

@@ -21,7 +21,7 @@ message's Received field and in every event.
 
 Exit codes:
   0  done
-  1  no such message, nothing matched, or the server could not do it
+  1  message not found, no match, or the server failed
   2  the command line or the configuration is wrong
   3  no server answers at the control socket
 
@@ -185,7 +185,7 @@ mod tests {
                     ..Filter::default()
                 })),
                 status: Some("5.0.0".to_owned()),
-                reason: "given up by an operator".to_owned(),
+                reason: "failed by an operator".to_owned(),
                 silent: false,
             })
         );

@@ -29,7 +29,7 @@ pub(crate) enum ShapingCommand {
 #[command(after_help = "\
 Exit codes:
   0  lifted
-  1  nothing such is in force
+  1  effect not found
 
 Examples:
   postrider shaping lift unusual-rate --provider google --config /etc/postrider.toml
@@ -70,7 +70,7 @@ impl LiftArgs {
 Exit codes:
   0  a rule matches
   1  none does
-  2  the command line or the configuration is wrong, or REPLY is no refusal
+  2  the command line or the configuration is wrong, or REPLY is not a failure
 
 Examples:
   postrider classify '550 5.1.1 <jo@example.org>: Recipient address rejected: User unknown'

@@ -38,7 +38,7 @@ pub(crate) enum TableCommand {
 #[command(after_help = "\
 Exit codes:
   0  the table has the key
-  1  it has not, or gives no answer
+  1  it does not, or the lookup failed
 
 Example:
   postrider table get users jo@example.org --config /etc/postrider.toml")]
@@ -67,10 +67,10 @@ pub(crate) struct FlushArgs {
 #[command(after_help = "\
 Exit codes:
   0  the database is in place
-  1  it is not, and what was there before still is
+  1  build failed, the previous database is unchanged
   2  the command line is wrong
 
-Of entries with one key the first counts, as with postmap; the others are told.
+Of entries with the same key the first counts, as with postmap; each further one gets a warning.
 
 Examples:
   postrider table build --from users.txt --to /etc/postrider/users.db

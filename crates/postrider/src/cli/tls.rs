@@ -28,8 +28,8 @@ pub(crate) enum TlsCommand {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes:
-  0  mail could be sent to one of the hosts, as far as is seen without asking it
-  1  all of them would be left out, or there are none
+  0  mail could be sent to at least one host, as far as visible without a connection
+  1  all hosts would be skipped, or the domain has no hosts
   2  the command line or the configuration is wrong, or the domain takes no route by MX
 
 Example:
@@ -65,11 +65,11 @@ pub(crate) enum AuthCommand {
 /// `postrider auth check`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --client-ip SPF can't be checked, and DMARC goes by DKIM alone.
+Without --client-ip SPF cannot be checked, and DMARC goes by DKIM alone.
 
 Exit codes:
-  0  checked, whatever came of it
-  1  the file can't be read
+  0  checked, with any result
+  1  the file cannot be read
   2  the command line or the configuration is wrong
 
 Examples:

@@ -51,8 +51,8 @@ pub(crate) struct X400PeersArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes:
-  0  the peer took the association, and released it
-  1  it did not; why is told
+  0  the peer accepted and released the association
+  1  it did not; the output has the reason
   2  the command line or the configuration is wrong
 
 Example:

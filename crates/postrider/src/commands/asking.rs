@@ -95,10 +95,10 @@ fn unanswered(path: &Path, error: &ClientError) -> ExitCode {
     match error {
         ClientError::Unreachable(error) => {
             let why = match error.kind() {
-                io::ErrorKind::NotFound => "there is no socket".to_owned(),
+                io::ErrorKind::NotFound => "the socket does not exist".to_owned(),
                 io::ErrorKind::ConnectionRefused => "no server is running there".to_owned(),
                 io::ErrorKind::PermissionDenied => {
-                    "only the user that the server runs as may use it".to_owned()
+                    "only the user of the server may use it".to_owned()
                 }
                 _ => error.to_string(),
             };

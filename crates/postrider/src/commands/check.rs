@@ -113,7 +113,7 @@ fn show(
     // Line 0 is the route that is added for the postmaster.
     let routes = config.routes.iter().filter(|route| route.line > 0).count();
     super::print(&format!(
-        "{}: right ({}, {})\n",
+        "{}: OK ({}, {})\n",
         config.file_name(),
         counted(config.listeners.len(), "listener"),
         counted(routes, "route"),
@@ -139,7 +139,7 @@ fn ordered(config: &Config) -> String {
         };
         let (file, challenge) = (certificate.chain.display(), acme.challenge.as_str());
         let (names, directory) = (names.join(", "), &acme.directory);
-        format!("certificate for {names} from {directory}, {challenge} on {at}, kept in {file}\n")
+        format!("certificate for {names} from {directory}, {challenge} on {at}, stored in {file}\n")
     };
     let all = config.certificates.iter().filter(|certificate| certificate.ordered.is_some());
     all.map(line).collect()

@@ -39,11 +39,11 @@ fn classify(args: &ClassifyArgs) -> Result<ExitCode, String> {
     };
     let text = if args.reply == "-" { read_input()? } else { args.reply.clone() };
     let (code, status, words) = read_reply(&text)
-        .ok_or("a reply begins with its code, such as `550 5.1.1 no such user`")?;
+        .ok_or("a reply begins with its code, for example `550 5.1.1 no such user`")?;
     let provider = match (&args.provider, &args.mx) {
         (Some(name), _) => {
             if !providers.knows(name) {
-                return Err(format!("no shaping file knows the provider `{name}`"));
+                return Err(format!("unknown provider `{name}`: not in the shaping files"));
             }
             Some(name.as_str())
         }
@@ -51,8 +51,9 @@ fn classify(args: &ClassifyArgs) -> Result<ExitCode, String> {
         (None, None) => None,
     };
     let said = PeerReply { code, status, provider, text: &words };
-    let verdict =
-        classes.classify(&said).ok_or_else(|| format!("{code} is no refusal: it has no class"))?;
+    let verdict = classes
+        .classify(&said)
+        .ok_or_else(|| format!("{code} is not a failure: it has no class"))?;
     super::print(&if args.json {
         format!("{:#}\n", as_json(&classes, &verdict, provider))
     } else {

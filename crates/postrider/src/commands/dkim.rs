@@ -45,7 +45,7 @@ fn new(args: &DkimNewArgs) -> ExitCode {
     let made = SigningKey::generate(algorithm).ok();
     let parts = made.as_ref().and_then(|key| Some((key.pem()?, key.record()?)));
     let Some((pem, record)) = parts else {
-        return failed(exit::FAILED, "the library made no key");
+        return failed(exit::FAILED, "key generation failed");
     };
     if let Err(error) = write_key(&args.out, pem.as_bytes()) {
         return failed(exit::FAILED, &format!("{}: {error}", args.out.display()));
@@ -57,8 +57,7 @@ fn new(args: &DkimNewArgs) -> ExitCode {
 /// `SELECTOR._domainkey.DOMAIN` in ASCII.
 fn key_name(domain: &str, selector: &str) -> Result<String, String> {
     let name = |text: &str| {
-        Domain::dns_name(text)
-            .ok_or_else(|| format!("\"{}\" is not a name for the DNS", clean(text)))
+        Domain::dns_name(text).ok_or_else(|| format!("\"{}\" is not a DNS name", clean(text)))
     };
     Ok(format!("{}._domainkey.{}", name(selector)?, name(domain)?))
 }
@@ -107,10 +106,10 @@ fn check(args: &DkimCheckArgs) -> ExitCode {
     };
     let (names, tables) = signing_names(&config, &domain);
     for table in &tables {
-        eprintln!("postrider: keys in table \"{table}\" are not looked at");
+        eprintln!("postrider: keys in table \"{table}\" are not checked");
     }
     if names.is_empty() && tables.is_empty() {
-        return usage(format!("nobody signs for {domain}"));
+        return usage(format!("no [[signer]] for {domain}"));
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let seen = match runtime {
@@ -142,7 +141,7 @@ pub(super) async fn look<R: Records>(records: &R, key: &SigningName<'_>) -> Dkim
     let (found, record) = match read_one(file.path()) {
         Err(why) => (vec![why], None),
         Ok(ours) => match records.txt(name).await {
-            Err(error) => (vec![format!("no answer: {error}")], ours.record()),
+            Err(error) => (vec![format!("lookup failed: {error}")], ours.record()),
             Ok(records) => {
                 let found = findings(&records, &ours);
                 (found.iter().map(ToString::to_string).collect(), ours.record())
@@ -160,9 +159,9 @@ pub(super) async fn look<R: Records>(records: &R, key: &SigningName<'_>) -> Dkim
 }
 
 fn shown(seen: &DkimKeyStatus) -> String {
-    let from = seen.from.as_ref().map_or(String::new(), |from| format!(" (from {from} on)"));
+    let from = seen.from.as_ref().map_or(String::new(), |from| format!(" (from {from})"));
     let what = match seen.right {
-        true => "right".to_owned(),
+        true => "matches".to_owned(),
         false => seen.findings.join("; "),
     };
     let mut text = format!("{}{from}: {}\n", seen.name, clean(&what));

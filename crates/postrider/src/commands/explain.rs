@@ -228,7 +228,7 @@ fn mx_hosts(
     });
     let found = found.map_err(|failure| match failure.class {
         Class::Permanent => failure.text.into(),
-        Class::Transient => format!("no answer now: {}", failure.text),
+        Class::Transient => format!("lookup failed: {}", failure.text),
     })?;
     let names = |group: HostGroup| group.hosts.iter().map(|h| h.name.to_string()).collect();
     Ok(found.groups.into_iter().map(names).collect())

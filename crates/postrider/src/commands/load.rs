@@ -96,7 +96,7 @@ fn parse(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Config, LoadError> {
 fn read_in_time(path: &Path, most: Duration) -> io::Result<Vec<u8>> {
     let of_thread = path.to_owned();
     waited_for(most, move || std::fs::read(of_thread)).unwrap_or_else(|| {
-        let text = format!("its file did not answer within {} s", most.as_secs());
+        let text = format!("its file did not respond within {} s", most.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     })
 }

@@ -98,7 +98,7 @@ impl Progress {
 fn so_far(tally: Tally) -> String {
     let Tally { seen, total, messages, .. } = tally;
     let total = total.max(seen);
-    format!("{seen} of {total} recipients looked at, {messages} messages so far")
+    format!("{seen} of {total} recipients examined, {messages} messages so far")
 }
 
 fn bar(tally: Tally) -> String {
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(seen(hold, true, vec![ControlResponse::Progress(tally)]), "");
         assert_eq!(
             bar(tally),
-            "[###############...............] 50 of 100 recipients looked at, 7 messages so far"
+            "[###############...............] 50 of 100 recipients examined, 7 messages so far"
         );
         assert!(bar(Tally::default()).contains("0 of 0"));
     }

@@ -156,7 +156,7 @@ async fn serve(
     }
     drop(reloads);
     stopping.store(true, Ordering::Relaxed);
-    console.line(Level::Info, "stop", format_args!("stopping: transactions may finish"));
+    console.line(Level::Info, "stop", format_args!("stopping: open transactions may finish"));
     node.stop(console).await;
     // The socket is a file, too.
     let _ = awaited(ADMIN_MAX, move || drop(admin)).await;
@@ -187,7 +187,7 @@ async fn step_of_start<T: Send + 'static>(
             biased;
             step = &mut started => {
                 // A panic ends the process.
-                let ended = |_| Err(StartError::Failed("the start has ended".to_owned()));
+                let ended = |_| Err(StartError::Failed("the start thread has ended".to_owned()));
                 return step.unwrap_or_else(ended).map(Some);
             }
             asked = signals.next() => if matches!(asked, SignalAction::Stop) {
@@ -195,13 +195,13 @@ async fn step_of_start<T: Send + 'static>(
                 console.line(
                     Level::Info,
                     "stop",
-                    format_args!("stopped before it had started: it waited for {what}"),
+                    format_args!("stopped during the start, while waiting for {what}"),
                 );
                 return Ok(None);
             },
             _ = told.tick() => {
                 let (what, seconds) = (lock(&step).clone(), began.elapsed().as_secs());
-                let text = format_args!("starting for {seconds} s: it reads {what}");
+                let text = format_args!("start takes {seconds} s so far: reading {what}");
                 console.line(Level::Warn, "start", text);
             }
         }

@@ -73,7 +73,7 @@ fn listed<'a>(effects: impl Iterator<Item = &'a Effect>, now: Wall) -> String {
         ]);
     }
     match count {
-        0 => "No rule has anything in force.\n".to_owned(),
+        0 => "No shaping rule is in effect.\n".to_owned(),
         _ => format!("{}\n", table.trim_fmt()),
     }
 }
@@ -124,6 +124,6 @@ mod tests {
         effect.returned = 1;
         let shown = listed([&effect].into_iter(), Wall(1_200_000));
         assert!(shown.contains("backoff, 1/4 returned") && shown.contains("in 15m"), "{shown}");
-        assert_eq!(listed([].into_iter(), Wall(0)), "No rule has anything in force.\n");
+        assert_eq!(listed([].into_iter(), Wall(0)), "No shaping rule is in effect.\n");
     }
 }

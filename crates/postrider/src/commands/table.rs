@@ -92,7 +92,7 @@ fn listed<'a>(items: impl Iterator<Item = &'a TableItem>) -> String {
 fn told(answer: &TableAnswer) -> CommandOutput {
     let mut text = match (&answer.value, &answer.trouble) {
         (Some(value), _) => format!("{}\n", clean(value)),
-        (None, Some(trouble)) => format!("no answer: {}\n", clean(trouble)),
+        (None, Some(trouble)) => format!("lookup failed: {}\n", clean(trouble)),
         (None, None) => format!("{} does not have {}\n", answer.table, clean(&answer.key)),
     };
     for (name, values) in &answer.fields {
@@ -101,7 +101,7 @@ fn told(answer: &TableAnswer) -> CommandOutput {
     for step in &answer.steps {
         let (key, from, said) = (clean(&step.key), clean(&step.from), clean(&step.said));
         let table = &step.table;
-        text.push_str(&format!("{table}, asked for {key} at {from}: {said}\n"));
+        text.push_str(&format!("{table}, lookup of {key} at {from}: {said}\n"));
     }
     CommandOutput { text, is_found: answer.value.is_some() }
 }

@@ -93,7 +93,7 @@ fn check(args: &TlsCheckArgs) -> ExitCode {
     let surveyed = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
         let domain = Domain::parse(&args.domain).map_err(|error| error.to_string())?;
         let route = config.route_for(&domain, None).map(|(_, route)| route);
-        let route = route.ok_or_else(|| format!("no route leads to {domain}"))?;
+        let route = route.ok_or_else(|| format!("no route to {domain}"))?;
         runtime.block_on(survey(&config, route, &domain))
     });
     let survey = match surveyed {
@@ -129,7 +129,7 @@ pub(super) async fn survey(
 ) -> Result<Survey, String> {
     let relay: Option<&Relay> = route.channel.of();
     let (Destination::Mx { port }, Some(relay)) = (route.channel.destination(), relay) else {
-        let text = "has no MX hosts: nobody but the file says how they are encrypted";
+        let text = "not an MX route: TLS is set by the route only";
         return Err(format!("route {} {text}", route.name));
     };
     let (resolver, tls) = (Resolver::new(&config.dns), relay.peer.tls);
@@ -182,7 +182,7 @@ pub(super) async fn survey(
 fn where_required(promised: Promised) -> String {
     let names: Vec<String> = promised.groups.iter().flat_map(names_of).collect();
     let how = promised.tls.key();
-    format!("to {} [{how}], if it offers REQUIRETLS, else returned (5.7.30)", names.join(", "))
+    format!("to {} [{how}], if it offers REQUIRETLS, else bounced (5.7.30)", names.join(", "))
 }
 
 fn told(failure: &Failure) -> String {
@@ -202,14 +202,14 @@ async fn promise(resolver: &Resolver, domain: &Domain) -> (PolicySummary, Option
     let none = |id, trouble: String| {
         (PolicySummary { id, trouble: Some(trouble), ..PolicySummary::default() }, None)
     };
-    let Ok(ascii) = domain.to_ascii() else { return none(None, "it has no such name".to_owned()) };
+    let Ok(ascii) = domain.to_ascii() else { return none(None, "name not found".to_owned()) };
     let name = record_name(&ascii);
     let records = match resolver.txt(&name).await {
         Ok(records) => records,
         Err(error) => return none(None, format!("{name}: {error}")),
     };
     let Some(id) = policy_id(&records).map(str::to_owned) else {
-        return none(None, format!("{name} is not one record of the form `v=STSv1; id=…`"));
+        return none(None, format!("{name} is not a single record of the form `v=STSv1; id=…`"));
     };
     match mta_sts::fetch_now(resolver.clone(), &ascii).await {
         Err(trouble) => none(Some(id), trouble),
@@ -238,8 +238,8 @@ async fn surveyed_host(
         _ => Vec::new(),
     };
     let (outcome, why) = match (&found, hop) {
-        _ if !is_kept => (LEFT_OUT, "the policy of the domain does not have it".to_owned()),
-        _ if sources == TlsSources::default() => (tls.word(), "the route says so".to_owned()),
+        _ if !is_kept => (LEFT_OUT, "the domain's policy does not list it".to_owned()),
+        _ if sources == TlsSources::default() => (tls.word(), "required by the route".to_owned()),
         (Ok(Dane::Authenticated(_)), HopTls { dane: true, .. }) => {
             ("dane", "by its TLSA records".to_owned())
         }
@@ -249,16 +249,16 @@ async fn surveyed_host(
         (Err(error), HopTls { dane: true, .. }) => {
             (LEFT_OUT, format!("the lookup of its TLSA records failed: {error}"))
         }
-        (_, HopTls { mta_sts: true, .. }) => ("mta-sts", "by the policy of the domain".to_owned()),
+        (_, HopTls { mta_sts: true, .. }) => ("mta-sts", "by the domain's policy".to_owned()),
         (Ok(Dane::Encrypted), HopTls { dane: true, .. }) => {
-            ("dane", "with any certificate, for none of its TLSA records can be used".to_owned())
+            ("dane", "with any certificate: none of its TLSA records is usable".to_owned())
         }
         (Ok(Dane::Nothing(why)), HopTls { dane: true, .. }) => ("opportunistic", (*why).to_owned()),
         _ if sources.mta_sts => (
             "opportunistic",
-            "DNSSEC doesn't vouch for the MX records, and no policy is in force".to_owned(),
+            "the MX records are not secure by DNSSEC, and no policy is in force".to_owned(),
         ),
-        _ => ("opportunistic", "DNSSEC doesn't vouch for the MX records".to_owned()),
+        _ => ("opportunistic", "the MX records are not secure by DNSSEC".to_owned()),
     };
     SurveyedHost { host: host.name.to_string(), outcome, why, tlsa }
 }

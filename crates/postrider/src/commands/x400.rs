@@ -86,7 +86,7 @@ fn peers(args: &X400PeersArgs) -> ExitCode {
 fn peer_named<'c>(config: &'c Config, name: &str) -> Result<&'c Arc<X400Peer>, ExitCode> {
     let mut peers = config.of::<X400>().into_iter().flat_map(|x400| &x400.peers);
     peers.find(|peer| *peer.name == *name).ok_or_else(|| {
-        eprintln!("postrider: no peer of X.400 is named \"{name}\" in {}", config.file_name());
+        eprintln!("postrider: unknown X.400 peer \"{name}\" in {}", config.file_name());
         ExitCode::from(exit::USAGE)
     })
 }
@@ -118,7 +118,7 @@ fn for_routes(
     }
     let routes = channels::routes_to(&config, &args.peer);
     if routes.is_empty() {
-        eprintln!("postrider: no route leads to peer \"{}\"", args.peer);
+        eprintln!("postrider: no route to peer \"{}\"", args.peer);
         return ExitCode::from(exit::FAILED);
     }
     for route in routes {
@@ -143,7 +143,7 @@ fn for_routes(
 
 fn address(args: &X400AddressArgs) -> ExitCode {
     let wrong = |why: &dyn std::fmt::Display| {
-        eprintln!("postrider: \"{}\" is no address: {why}", args.text);
+        eprintln!("postrider: \"{}\" is not an address: {why}", args.text);
         ExitCode::from(exit::USAGE)
     };
     let config = match load::load(args.file.config.as_deref()) {
@@ -170,14 +170,14 @@ fn address(args: &X400AddressArgs) -> ExitCode {
     let pairs: Vec<String> = pairs.map(|one| format!("{}={}", one.key(), one.value())).collect();
     let as_mail = channels::x400_as_mail(&config, &mailbox);
     let route = config.route_of(as_mail.as_ref().unwrap_or(&mailbox), None);
-    let mut route = route.map_or("none takes it".to_owned(), |(_, route)| route.name.to_string());
+    let mut route = route.map_or("none matches".to_owned(), |(_, route)| route.name.to_string());
     if let Some(as_mail) = as_mail {
         route.push_str(&format!(", as internet mail for {as_mail}"));
     }
     print(&format!(
         "RFC 2156   {mailbox}\nX.402      {}\nas mail    {}\nrouted by  {}\nroute      {route}\n",
         pairs.join("; "),
-        mail.as_deref().unwrap_or("nothing stands for it"),
+        mail.as_deref().unwrap_or("no mapping"),
         mailbox.domain()
     ));
     ExitCode::SUCCESS

@@ -262,10 +262,10 @@ impl<K: ReportKind> DailyReporter<K> {
         let (why, path) = (error.to_string(), Day::<K::Domain>::path(&self.directory, number));
         let about = format!("cannot read {}: {why}", path.display());
         let about = match Day::<K::Domain>::put_aside(&self.directory, number) {
-            Ok(aside) => format!("{about}: it is kept as {}", aside.display()),
-            Err(error) => format!("{about}, nor put it aside: {error}"),
+            Ok(aside) => format!("{about}: it is moved to {}", aside.display()),
+            Err(error) => format!("{about}, nor move it aside: {error}"),
         };
-        let so = format!("what was counted of day {number} before is not reported");
+        let so = format!("earlier counts of day {number} are not reported");
         self.files.lost(K::ABOUT, &path, &about, &so);
     }
 
@@ -274,7 +274,7 @@ impl<K: ReportKind> DailyReporter<K> {
             Ok(()) => self.files.written(&self.directory),
             Err(error) => {
                 let path = self.directory.display();
-                let why = format!("cannot keep what was counted in {path}: {error}");
+                let why = format!("cannot store counts in {path}: {error}");
                 self.files.unwritten(K::ABOUT, &self.directory, &why);
             }
         }
@@ -283,7 +283,7 @@ impl<K: ReportKind> DailyReporter<K> {
         let lost = lost + day.take_left_out();
         if lost > 0 {
             let notes = K::NOTES;
-            self.warn(format_args!("{lost} {notes} were not counted: there are too many"));
+            self.warn(format_args!("{lost} {notes} were not counted: limit reached"));
         }
     }
 
@@ -332,12 +332,12 @@ pub(crate) fn check_texts(
     for (key, text) in texts {
         let Some(text) = text else { continue };
         if from.is_none() {
-            let help = "say whom reports come from, such as from = \"reports@example.org\"";
+            let help = "name their sender, for example from = \"reports@example.org\"";
             reader.error(key, format!("`{key}` without `from`"), help);
         }
         let is_text = text.bytes().all(|byte| matches!(byte, b' '..=b'~'));
         if text.is_empty() || text.len() > TEXT_BYTES_MAX || !is_text {
-            let message = format!("1 to {TEXT_BYTES_MAX} printable ASCII characters are wanted");
+            let message = format!("use 1 to {TEXT_BYTES_MAX} printable ASCII characters");
             reader.error(key, message, "");
         }
     }

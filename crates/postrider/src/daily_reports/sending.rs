@@ -100,7 +100,7 @@ pub(super) fn run<K: ReportKind>(inner: &Arc<DailyReporter<K>>) {
                 let _ = tokio::time::timeout(LOOK_EVERY, inner.adopted.notified()).await;
             }
         }),
-        Err(error) => inner.warn(format_args!("reports can't be sent: {error}")),
+        Err(error) => inner.warn(format_args!("cannot send reports: {error}")),
     }
 }
 
@@ -125,7 +125,7 @@ async fn look<K: ReportKind>(inner: &Arc<DailyReporter<K>>, retries: &mut Retrie
             }
             // The system may lack something just now.
             Err(error) => {
-                inner.warn(format_args!("what was counted of day {number} waits: {error}"));
+                inner.warn(format_args!("reports of day {number} wait: {error}"));
                 continue;
             }
         };
@@ -135,7 +135,7 @@ async fn look<K: ReportKind>(inner: &Arc<DailyReporter<K>>, retries: &mut Retrie
         }
         if left > 0 {
             inner.kind.tell_given_up(left);
-            inner.warn(format_args!("{left} reports could not be sent in time: they are dropped"));
+            inner.warn(format_args!("{left} reports dropped: not sent in time"));
         }
         Day::<K::Domain>::remove(&inner.directory, number);
         retries.forget(number);
@@ -153,7 +153,7 @@ async fn send_day<K: ReportKind>(
     let sent = Arc::new(SentReports::open(&inner.directory, number));
     if let Some(path) = sent.damaged() {
         let why = format!("{} is damaged", path.display());
-        inner.files.lost(K::ABOUT, path, &why, "some get the same report again");
+        inner.files.lost(K::ABOUT, path, &why, "some domains get the same report again");
     }
     let (mut left, mut under_way) = (0, JoinSet::new());
     for domain in day.domains().keys().filter(|domain| !sent.has(domain)) {
@@ -207,7 +207,7 @@ async fn send<K: ReportKind>(
     match K::send(inner, &report).await {
         Ok(()) => {
             if let Err(error) = sent.note(domain) {
-                inner.warn(format_args!("cannot note what was sent: {error}"));
+                inner.warn(format_args!("cannot record sent reports: {error}"));
             }
             true
         }

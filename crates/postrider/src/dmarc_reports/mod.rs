@@ -97,7 +97,7 @@ pub(crate) struct DmarcSender {
 
 impl Section for DmarcSender {
     const KEY: &'static str = "dmarc_reports";
-    const SUMMARY: &'static str = "What owners of domains are told of mail in their name (DMARC).";
+    const SUMMARY: &'static str = "DMARC aggregate reports to domain owners.";
     const BEHIND: &'static str = "dns";
     const IN_FORCE_BY: &'static str = "dmarc_reports";
     type Text = DmarcReportsText;

@@ -52,12 +52,12 @@ async fn readers(
             continue;
         };
         if destination.bytes_max.is_some_and(|max| report_bytes as u64 > max) {
-            told(&mailbox, "it is larger than wanted");
+            told(&mailbox, "larger than its size limit");
             continue;
         }
         match may_report(&AsRecords(&inner.resolver), domain, &to).await {
             Ok(true) => readers.push(mailbox),
-            Ok(false) => told(&mailbox, "its domain does not say that it wants any"),
+            Ok(false) => told(&mailbox, "its domain does not permit them"),
             Err(unanswered) => return Err(unanswered.to_string()),
         }
     }

@@ -105,9 +105,10 @@ impl Dovecot {
                     Ok(Checked { entry: Some(user.clone()), user: Some(user) })
                 }
                 LoginReply::Refused(entry) => Ok(Checked { user: None, entry }),
-                LoginReply::Challenge(..) | LoginReply::TooLong => {
-                    Err(LookupError::new(LookupErrorKind::Wrong, "it wants more than a password"))
-                }
+                LoginReply::Challenge(..) | LoginReply::TooLong => Err(LookupError::new(
+                    LookupErrorKind::Wrong,
+                    "it requires more than a password",
+                )),
             }
         })
     }
@@ -180,7 +181,7 @@ impl DovecotLogin {
             Said::Continue(challenge) => Ok(LoginReply::Challenge(challenge, self)),
             Said::Accepted(user) => Ok(LoginReply::Accepted(user)),
             Said::Refused(user) => Ok(LoginReply::Refused(user)),
-            Said::Unavailable => Err(LookupError::new(LookupErrorKind::Wrong, "it can't tell now")),
+            Said::Unavailable => Err(LookupError::new(LookupErrorKind::Wrong, "temporary failure")),
         }
     }
 }

@@ -139,7 +139,7 @@ impl Introspector {
             https::exchange(stream, request, ANSWER_BYTES_MAX).await.map_err(wrong)?;
         // RFC 7662 §2.2, §2.3. Redirects are not followed, and a refusal is an error of our configuration.
         if status != StatusCode::OK {
-            return Err(wrong(format!("it answers {status}")));
+            return Err(wrong(format!("it returned {status}")));
         }
         let read = IntrospectionResult::read(
             &text,

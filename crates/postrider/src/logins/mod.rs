@@ -103,7 +103,7 @@ impl Authenticators for ShardTables {
         terms: LoginTerms,
     ) -> Later<'static, Result<Checked, LookupError>> {
         let LoginServer::Directory(table) = server else {
-            let text = format!("{server} names no entries");
+            let text = format!("{server} returns no entries");
             return Box::pin(async move { Err(LookupError::new(LookupErrorKind::Wrong, text)) });
         };
         let (registry, name) = (self.registry(), server.to_string());
@@ -134,7 +134,7 @@ impl Authenticators for ShardTables {
         terms: LoginTerms,
     ) -> Later<'static, Result<LoginReply, LookupError>> {
         let LoginServer::Dovecot(at) = server else {
-            let text = format!("{server} speaks no mechanism");
+            let text = format!("{server} has no mechanism");
             return Box::pin(async move { Err(LookupError::new(LookupErrorKind::Wrong, text)) });
         };
         let (registry, name) = (self.registry(), server.to_string());

@@ -66,7 +66,7 @@ pub(super) async fn place(
     let who = FairKey::new(0, 0).of(Owner::network(client)).within(Owner::site(client));
     let standing = if terms.is_known { TrustLevel::Good } else { TrustLevel::Unknown };
     let place = timeout(terms.patience, line.join(who, standing, 1)).await;
-    let busy = |_| LookupError::new(LookupErrorKind::Busy, "too many logins are under way");
+    let busy = |_| LookupError::new(LookupErrorKind::Busy, "too many logins in progress");
     let (place, waited) = (place.map_err(busy)?, began.elapsed());
     let waited = if waited < AT_ONCE { Duration::ZERO } else { waited };
     Ok((place, terms.patience.saturating_sub(waited)))

@@ -129,7 +129,7 @@ impl Fetcher {
         public_only: bool,
     ) -> Result<Policy, FetchError> {
         let fetched = timeout(TIME_MAX, self.get(&mta_sts::host_name(domain), public_only)).await;
-        let late = |_| Err(FetchError::Failed(FETCH, format!("it takes longer than {TIME_MAX:?}")));
+        let late = |_| Err(FetchError::Failed(FETCH, format!("not finished within {TIME_MAX:?}")));
         let text = fetched.unwrap_or_else(late)?;
         let malformed = |error: PolicyError| {
             FetchError::Failed(ResultType::StsPolicyInvalid, error.to_string())
@@ -150,7 +150,7 @@ impl Fetcher {
         for address in candidates(addresses, public_only).map_err(|text| failed(&text))? {
             let to = SocketAddr::new(address, PORT);
             if lock(&self.silent).has(address, Instant::now()) {
-                why = failed(&format!("{address} was silent a moment ago"));
+                why = failed(&format!("{address} did not respond recently"));
                 continue;
             }
             match get_from(Arc::clone(&client), name.clone(), (host, to)).await {
@@ -224,7 +224,7 @@ async fn get_from(
 /// The text of a response that is one: 200, and no redirection (RFC 8461 §3.3).
 async fn text_of(response: Response<Incoming>) -> Result<Bytes, AddressFailure> {
     if response.status() != StatusCode::OK {
-        return Err(AddressFailure::Host(format!("it answers {}", response.status())));
+        return Err(AddressFailure::Host(format!("it returned {}", response.status())));
     }
     let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let essence = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();

@@ -146,7 +146,7 @@ pub(super) fn write<'a>(
         let _ = fs::remove_file(directory.join(domain));
     }
     if !is_name(domain) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no name of a file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a file name"));
     }
     let fresh = directory.join(format!("{FRESH}policy"));
     let mut file = File::create(&fresh)?;

@@ -139,7 +139,7 @@ pub(super) fn run<S: PolicySource>(
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            (seed.report)(&format!("policies of domains cannot be fetched: {error}"));
+            (seed.report)(&format!("cannot fetch policies of domains: {error}"));
             return;
         }
     };
@@ -220,7 +220,7 @@ async fn write_all(
         // What can't be written holds all the same, until the next start.
         match spawn_blocking(write).await {
             Ok(Err(error)) => {
-                let why = format!("cannot keep the policy of {domain}: {error}");
+                let why = format!("cannot store the policy of {domain}: {error}");
                 files.unwritten("mta_sts", &directory, &why);
             }
             Ok(Ok(())) => files.written(&directory),
@@ -240,11 +240,11 @@ impl<S: PolicySource> PolicyFetcher<S> {
         let directory = self.seed.directory.clone();
         let found = spawn_blocking(move || files::read_all(&directory)).await.unwrap_or_default();
         if let Some(error) = &found.error {
-            (self.seed.report)(&format!("cannot read a policy that was kept: {error}"));
+            (self.seed.report)(&format!("cannot read a stored policy: {error}"));
         }
         for path in found.lost.iter().take(LOST_MAX) {
-            let why = format!("{} was damaged, and is gone", path.display());
-            let so = "the policy of this domain is fetched again with its next mail";
+            let why = format!("{} was damaged and removed", path.display());
+            let so = "its policy is fetched again with the next mail";
             self.seed.files.lost("mta_sts", path, &why, so);
         }
         let now = wall_now();
@@ -455,7 +455,7 @@ impl<S: PolicySource> PolicyFetcher<S> {
             }
             // The domain is not to blame, and whether it has a policy is not known.
             Err(FetchError::Lack(why)) => {
-                (self.seed.report)(&format!("cannot fetch the policy of {domain} now: {why}"));
+                (self.seed.report)(&format!("cannot fetch the policy of {domain}: {why}"));
                 Some(why)
             }
         };
@@ -494,7 +494,7 @@ impl<S: PolicySource> PolicyFetcher<S> {
         for gone in gone.iter().filter(|gone| gone.was_enforced) {
             metrics.evicted.inc();
             let domain = &gone.domain;
-            (self.seed.report)(&format!("the policy of {domain} is forgotten: there are too many"));
+            (self.seed.report)(&format!("the policy of {domain} is evicted: too many policies"));
         }
         let _ = self.changes.send(PolicyWrite { domain: domain.into(), cached, gone });
     }
@@ -510,9 +510,7 @@ impl SharedPolicies {
     fn held(&self, domain: &str) -> PolicyResult {
         match self.cache.get(domain, wall_now()) {
             Some(cached) => Ok(Some(Arc::clone(&cached.policy))),
-            None if self.unread.has(domain) => {
-                Err("its policy was kept, and cannot be read now".to_owned())
-            }
+            None if self.unread.has(domain) => Err("its stored policy cannot be read".to_owned()),
             None => Ok(None),
         }
     }

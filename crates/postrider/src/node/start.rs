@@ -232,7 +232,7 @@ fn keep_salts(
     fresh.copy_from_slice(&salt()?[..8]);
     let names = kept(directory, kept_secret::SPOOL_SALT, fresh);
     if let Some(why) = names.trouble {
-        let so = "a message that was being delivered at the last stop may be there twice";
+        let so = "a message in delivery at the last stop may be delivered twice";
         files.lost("mailboxes", &directory.join(kept_secret::SPOOL_SALT), &why, so);
     }
     let shared = shared.with_spool_salt(u64::from_le_bytes(names.bytes));
@@ -263,8 +263,7 @@ fn open_kept(
     if let Some(why) = lost {
         let text = format!("all delivery is suspended: {why}");
         console.line(Level::Error, "suspensions", format_args!("{text}"));
-        let step =
-            "look at what was suspended, suspend it again, then `postrider queue resume --all`";
+        let step = "restore the suspensions, then run `postrider queue resume --all`";
         let found = DetectedProblem::warning(suspensions.shown(), text).next_step(step);
         shared.problems.conditions("state_file").set(found, now);
     }
@@ -402,7 +401,7 @@ fn claim(config: &Config, shards: u16, console: &ConsoleLog) -> Descriptors {
             Level::Warn,
             "descriptors",
             format_args!(
-                "listener {name} may have {wanted} sessions, but the limit of open files leaves \
+                "listener {name} may have {wanted} sessions, but the open-file limit allows \
                  {max}: raise it (LimitNOFILE=, ulimit -Hn)"
             ),
         );

@@ -93,7 +93,7 @@ struct TlsaMismatch;
 
 impl fmt::Display for TlsaMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no TLSA record is about the certificate, or about one above it")
+        f.write_str("no TLSA record matches the certificate or its issuers")
     }
 }
 

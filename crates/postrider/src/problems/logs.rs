@@ -44,17 +44,20 @@ impl ProblemKind for Logs {
             if let Some(time) = port.condition.commit.under_way(now.mono)
                 && time > COMMIT_MAX
             {
-                let text = format!("the spool's disk has not answered for {} s", time.as_secs());
-                found(error(text).next_step("look at the disk; what waits for it gets no answer"));
+                let text = format!("the spool's disk has not responded for {} s", time.as_secs());
+                found(error(text).next_step("check the disk; requests wait for it"));
             }
             if let Some(poison) = &status.poisoned {
-                found(error(format!("the spool takes no mail: {poison}")));
+                found(error(format!("the spool accepts no mail: {poison}")));
             } else if status.full {
-                found(error("the spool's disk is nearly full".to_owned()).next_step("make room"));
+                found(
+                    error("the spool's disk is nearly full".to_owned())
+                        .next_step("free disk space"),
+                );
             }
             if status.damaged_count > 0 {
                 let text = format!("{} messages in the spool are damaged", status.damaged_count);
-                found(error(text).next_step("`postrider spool verify` names them"));
+                found(error(text).next_step("`postrider spool verify` lists them"));
             }
         }
     }
@@ -96,15 +99,17 @@ mod tests {
         assert!(texts(0).is_empty());
         port.condition.commit.begin(Mono(0));
         assert!(texts(1).is_empty(), "a slow commit is none that hangs");
-        assert_eq!(texts(6), ["the spool's disk has not answered for 6 s"]);
+        assert_eq!(texts(6), ["the spool's disk has not responded for 6 s"]);
         port.condition.commit.end();
         assert!(texts(6).is_empty());
         lock(&status).full = true;
         assert_eq!(texts(6), ["the spool's disk is nearly full"]);
         lock(&status).poisoned = Some("Input/output error".into());
         lock(&status).damaged_count = 2;
-        let both =
-            ["the spool takes no mail: Input/output error", "2 messages in the spool are damaged"];
+        let both = [
+            "the spool accepts no mail: Input/output error",
+            "2 messages in the spool are damaged",
+        ];
         assert_eq!(texts(6), both);
         port.next_sequence.store(u64::MAX, Ordering::Relaxed);
         assert_eq!(texts(6)[0], NO_IDS);

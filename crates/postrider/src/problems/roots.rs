@@ -21,9 +21,9 @@ const LOOKED_EVERY: Duration = Duration::from_secs(3);
 /// One that takes longer does not answer.
 const LOOK_MAX: Duration = Duration::from_secs(2);
 /// Next steps for the operator.
-const MAKE: &str = "mount its disk, or make it";
-const LOOK: &str = "look at the disk";
-const ROOM: &str = "make room";
+const MAKE: &str = "mount its disk, or create it";
+const LOOK: &str = "check the disk";
+const ROOM: &str = "free disk space";
 /// Files of the resolver.
 const NAMES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
@@ -142,21 +142,21 @@ impl Root {
     }
 
     fn hangs(&self, about: &str) -> DetectedProblem {
-        let text = format!("the disk of {about} does not answer");
+        let text = format!("the disk of {about} does not respond");
         DetectedProblem::warning(about, text).next_step(match self.needed {
             PathPurpose::Mailboxes => "mail for its mailboxes waits",
-            PathPurpose::Spool => "look at the disk: mail in it waits",
-            PathPurpose::Events => "look at the disk: mail goes on, and events wait",
-            PathPurpose::Names => "look at the disk: what is known of names is used",
+            PathPurpose::Spool => "check the disk: its mail waits",
+            PathPurpose::Events => "check the disk: mail continues, and events wait",
+            PathPurpose::Names => "check the disk: cached names are used",
         })
     }
 
     fn wrong(&self, about: &str, (why, step): &PathProblem) -> DetectedProblem {
         let text = match self.needed {
-            PathPurpose::Mailboxes => format!("mailboxes can't be kept in {about}: {why}"),
-            PathPurpose::Spool => format!("the spool directory {about} can't be used: {why}"),
+            PathPurpose::Mailboxes => format!("cannot store mailboxes in {about}: {why}"),
+            PathPurpose::Spool => format!("the spool directory {about} is unusable: {why}"),
             PathPurpose::Events | PathPurpose::Names => {
-                format!("{about} can't be looked at: {why}")
+                format!("cannot examine {about}: {why}")
             }
         };
         let severity = match self.needed {
@@ -207,8 +207,8 @@ impl PathStatus {
     fn wrong(self) -> Option<PathProblem> {
         match self {
             PathStatus::Directory => None,
-            PathStatus::Other => Some(("it is no directory".to_owned(), MAKE)),
-            PathStatus::Nothing => Some(("it is not there".to_owned(), MAKE)),
+            PathStatus::Other => Some(("not a directory".to_owned(), MAKE)),
+            PathStatus::Nothing => Some(("it does not exist".to_owned(), MAKE)),
             PathStatus::Unseen(error) => Some((error, LOOK)),
         }
     }
@@ -220,7 +220,7 @@ fn no_room(path: &Path, with_bytes: bool) -> Option<PathProblem> {
     let space = rustix::fs::statvfs(path).ok()?;
     // File systems without a table of inodes have 0 of 0.
     if space.f_files > 0 && space.f_favail == 0 {
-        return Some(("its file system has no inode left for a new file".to_owned(), ROOM));
+        return Some(("its file system has no free inodes".to_owned(), ROOM));
     }
     (with_bytes && space.f_blocks > 0 && space.f_bavail == 0)
         .then(|| ("its file system is full".to_owned(), ROOM))
@@ -244,14 +244,14 @@ pub(crate) fn missing_roots(config: &Config) -> Vec<String> {
     };
     let sentence = |(route, path): (&str, &Path)| {
         let ((why, step), shown) = (wrong_with_mailboxes(path)?, path.display());
-        let text = format!("route {route}: mailboxes can't be kept in {shown}: {why}: {step}");
+        let text = format!("route {route}: cannot store mailboxes in {shown}: {why}: {step}");
         (path.exists() || !will_be_made(path)).then_some(text)
     };
     let events = config.of::<EventSettings>().and_then(|events| {
         let directory = beside_spool::above(&events.file.path);
         let is_made = will_be_made(directory) || beside_spool::may_be_made(directory);
         let (why, step) = PathStatus::at(directory).wrong()?;
-        let text = format!("events can't be written to {}: {why}: {step}", directory.display());
+        let text = format!("cannot write events to {}: {why}: {step}", directory.display());
         (directory.exists() || !is_made).then_some(text)
     });
     channels::mailbox_roots(config).filter_map(sentence).chain(events).collect()

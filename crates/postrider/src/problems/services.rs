@@ -35,7 +35,7 @@ impl ProblemKind for NameServers {
 
     fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         if let Some(text) = self.0.upgrade().and_then(|shared| shared.name_servers.trouble()) {
-            found(DetectedProblem::warning("", text).next_step("look at resolv.conf or `[dns]`"));
+            found(DetectedProblem::warning("", text).next_step("check resolv.conf or `[dns]`"));
         }
     }
 
@@ -57,7 +57,7 @@ impl ProblemKind for SilentZones {
         if let Some(text) = self.0.upgrade().and_then(|shared| shared.name_servers.silent_zones()) {
             found(
                 DetectedProblem::warning("", text)
-                    .next_step("look whether its own name servers answer"),
+                    .next_step("check whether its name servers respond"),
             );
         }
     }
@@ -75,11 +75,11 @@ impl ProblemKind for UnreadableMessages {
         let peers = self.0.upgrade().map(|shared| shared.holdings.of_peers());
         for (peer, amount) in peers.unwrap_or_default() {
             let text = format!(
-                "{} messages ({}) of peer {peer} can't be read and are held",
+                "{} unreadable messages ({}) of peer {peer} are held",
                 amount.recipients,
                 write_size(amount.bytes)
             );
-            let next_step = "`postrider queue list --state held` names what is wrong with each";
+            let next_step = "`postrider queue list --state held` shows the error of each";
             found(DetectedProblem::warning(&*peer, text).next_step(next_step));
         }
     }

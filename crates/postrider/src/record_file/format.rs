@@ -68,10 +68,10 @@ pub(super) enum Damage {
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Damage::Header => f.write_str("it is no file of records, or its header is damaged"),
-            Damage::Version(version) => write!(f, "it has version {}", version.escape_ascii()),
-            Damage::Batch(at) => write!(f, "what begins at octet {at} is not what was written"),
-            Damage::Cut(length, end) => write!(f, "it has {length} octets of at least {end}"),
+            Damage::Header => f.write_str("not a record file, or its header is damaged"),
+            Damage::Version(version) => write!(f, "unsupported version {}", version.escape_ascii()),
+            Damage::Batch(at) => write!(f, "damaged record at octet {at}"),
+            Damage::Cut(length, end) => write!(f, "{length} octets instead of at least {end}"),
         }
     }
 }

@@ -17,7 +17,7 @@ const BAD: &[(&str, &str)] = &[
     ("[tls_reports]\nfrom = \"a@b.test\"\nspread = \"soon\"", "8:10: \"soon\" is not a duration"),
     (
         "[tls_reports]\nfrom = \"a@b.test\"\norganization_name = \"\"",
-        "8:21: 1 to 200 printable ASCII characters are wanted",
+        "8:21: use 1 to 200 printable ASCII characters",
     ),
     ("[classes]\nfiles = [\"a\", \"a\"]", "7:15: \"a\" is listed twice"),
 ];

@@ -51,7 +51,7 @@ impl Default for CallAheadText {
 
 impl TableSection for CallAheadText {
     const KEY: &'static str = "call_ahead";
-    const SUMMARY: &'static str = "A next hop, which is asked whether it would take a recipient.";
+    const SUMMARY: &'static str = "A next hop, queried by RCPT TO whether it accepts a recipient.";
     const EXAMPLE: &'static str = "[[table]]\ncall_ahead = { … }";
     const IS_REMOTE: bool = true;
     type Text = CallAheadText;
@@ -59,7 +59,7 @@ impl TableSection for CallAheadText {
     fn read(text: CallAheadText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn TableSettings>> {
         reader.check_timeout("connect_timeout", &text.connect_timeout);
         if text.route.is_empty() {
-            let help = "name the route whose hosts are to be asked: route = \"mailboxes\"";
+            let help = "name the route with the hosts: route = \"mailboxes\"";
             reader.error("", "a call-ahead without `route`", help);
             return None;
         }
@@ -68,7 +68,7 @@ impl TableSection for CallAheadText {
             address => match Mailbox::parse(address, true) {
                 Ok(sender) => Some(sender),
                 Err(why) => {
-                    let help = format!("{why}; \"{NOBODY}\" is no sender");
+                    let help = format!("{why}; \"{NOBODY}\" is the null sender");
                     reader.error("sender", format!("\"{address}\" is not an address"), &help);
                     return None;
                 }

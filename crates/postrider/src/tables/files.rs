@@ -38,7 +38,7 @@ pub(super) fn open(
         return open_database(database, judge);
     }
     let Some(local) = channels::local(&*entry.settings) else {
-        let sentence = format!("nobody answers for tables of the kind `{}`", entry.kind);
+        let sentence = format!("unsupported table kind `{}`", entry.kind);
         return Err(vec![sentence]);
     };
     let judge = |written: &EntryText<'_>| judge.map_or(Ok(()), |judge| judge.judge(written));
@@ -81,7 +81,7 @@ fn open_database(
     let (content, seen) = match (file_content::open(path), seen) {
         (Ok(content), Some(seen)) => (content, seen),
         (Err(error), _) => return Err(unread(&error.to_string())),
-        (_, None) => return Err(unread("it has gone")),
+        (_, None) => return Err(unread("it was removed")),
     };
     // If the file was replaced in between, its stamp differs, and it is opened again.
     let stamp = Stamp::new(path, seen);
@@ -108,7 +108,7 @@ fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, FileIdentity)> {
     let file = File::open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let most = bytes_max as u64 + 1;
     let mut content = Vec::with_capacity(usize::try_from(meta.len().min(most)).unwrap_or(0));

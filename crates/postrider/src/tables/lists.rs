@@ -59,10 +59,7 @@ impl ListFileReader {
 
     async fn read(&self, key: &str) -> Result<Option<Entry>, LookupError> {
         let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-            return Err(LookupError::new(
-                LookupErrorKind::Timeout,
-                "files that are read do not answer",
-            ));
+            return Err(LookupError::new(LookupErrorKind::Timeout, "file reads do not respond"));
         };
         let (directory, file) = key.split_once(DELIMITER).unwrap_or_default();
         let (directory, file) = (PathBuf::from(directory), PathBuf::from(file));
@@ -78,8 +75,8 @@ impl ListFileReader {
                 Ok(text.map(Entry::text))
             }
             Ok(Err(error)) => {
-                let text = format!("the list {about} can't be read: {error}");
-                let step = "mend the file; mail for it is deferred";
+                let text = format!("cannot read the list {about}: {error}");
+                let step = "correct the file; its mail is deferred";
                 self.troubles
                     .set(DetectedProblem::warning(about, text).next_step(step), wall_now());
                 Err(LookupError::new(LookupErrorKind::Key, error.to_string()))
@@ -112,11 +109,11 @@ fn read(directory: &Path, file: &Path) -> io::Result<Option<String>> {
     };
     let meta = opened.metadata()?;
     if !meta.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     // Check the real path of the opened file, after all links.
     if !place_of(&opened)?.starts_with(fs::canonicalize(directory)?) {
-        return Err(io::Error::other(format!("a link leads out of {}", directory.display())));
+        return Err(io::Error::other(format!("a link points outside {}", directory.display())));
     }
     let mut content = Vec::new();
     opened.take(LIST_BYTES_MAX + 1).read_to_end(&mut content)?;
@@ -188,7 +185,7 @@ mod tests {
         symlink("../secret", place.lists.join("out")).expect("a link");
         symlink("..", place.lists.join("up")).expect("a link");
         symlink("own", place.lists.join("in")).expect("a link");
-        let out = format!("a link leads out of {}", place.lists.display());
+        let out = format!("a link points outside {}", place.lists.display());
         assert_eq!(place.read("out"), Err(out.clone()));
         assert_eq!(place.read("up/secret"), Err(out.clone()));
         assert_eq!(place.read("../secret"), Err(out));
@@ -203,7 +200,7 @@ mod tests {
     #[test]
     fn what_is_no_file_or_no_text_or_too_large_is_none() {
         let place = Place::new();
-        assert_eq!(place.read("deep"), Err("it is no file".to_owned()));
+        assert_eq!(place.read("deep"), Err("not a regular file".to_owned()));
         rustix::fs::mknodat(
             rustix::fs::CWD,
             place.lists.join("pipe"),
@@ -212,7 +209,7 @@ mod tests {
             0,
         )
         .expect("a pipe");
-        assert_eq!(place.read("pipe"), Err("it is no file".to_owned()));
+        assert_eq!(place.read("pipe"), Err("not a regular file".to_owned()));
         place.write("latin", b"j\xf6@x.test");
         assert_eq!(place.read("latin"), Err("byte 2 is not UTF-8".to_owned()));
         let most = vec![b'\n'; LIST_BYTES_MAX as usize];

@@ -31,11 +31,11 @@ impl ProblemKind for TableProblems {
                 TableSource::Remote(remote) => {
                     let silent =
                         remote.problem().filter(|(at, _)| now.wall.since(*at) >= SILENT_AFTER);
-                    (silent, "look at its server; what is cached serves")
+                    (silent, "check its server; cached answers are used")
                 }
                 TableSource::Snapshot(snapshot, _) => (
                     snapshot.problem(),
-                    "look at the directory; `postrider table list` says how old it is",
+                    "check the directory; `postrider table list` shows the age",
                 ),
             };
             if let Some((since, why)) = problem {

@@ -96,7 +96,7 @@ impl Reads {
                     Err(LookupError::new(LookupErrorKind::Unreachable, "the server is stopping"))
                 }
                 Err(_) => {
-                    let text = format!("its file did not answer within {:?}", reads.0.read_max);
+                    let text = format!("its file did not respond within {:?}", reads.0.read_max);
                     Err(LookupError::new(LookupErrorKind::Timeout, text))
                 }
             };

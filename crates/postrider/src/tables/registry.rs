@@ -169,14 +169,14 @@ impl Registry {
         let keys = |table: &dyn Table| table.keys_count().unwrap_or(0);
         let (path, seconds) = (stamp.path().display(), files::DOUBT.as_secs());
         let text = format!(
-            "table {name} stays as it was: {path} has lost most of its keys; if it is still so in {seconds} s it is \
-             taken up keys={} before={}",
+            "table {name} unchanged: {path} has lost most of its keys; applied in {seconds} s if \
+             it stays so keys={} before={}",
             keys(table),
             keys(former)
         );
         let console: &dyn Console = self.console();
         console.error("tables", format_args!("{text}"));
-        let step = "put the file back, if it is not meant";
+        let step = "restore the file, unless this is intended";
         let found = mta::problems::DetectedProblem::warning(name, text);
         self.troubles.set(found.next_step(step), wall_now());
     }

@@ -124,18 +124,18 @@ fn remake(
             registry.troubles.clear(name);
             match keys_count {
                 Some(count) => console
-                    .info("tables", format_args!("table {name}: {path} read anew keys={count}")),
-                None => console.info("tables", format_args!("table {name}: {path} read anew")),
+                    .info("tables", format_args!("table {name}: {path} reloaded keys={count}")),
+                None => console.info("tables", format_args!("table {name}: {path} reloaded")),
             }
             RebuildOutcome::Taken
         }
         Err(why) => {
-            let of_table = |mistake| format!("table {name} stays as it was: {mistake}");
+            let of_table = |mistake| format!("table {name} unchanged: {mistake}");
             let texts: Vec<String> = why.into_iter().map(of_table).collect();
             texts.iter().for_each(|text| console.error("tables", format_args!("{text}")));
             let found =
                 DetectedProblem::warning(name, texts.into_iter().next().unwrap_or_default());
-            let step = "mend the file: it is read anew when it changes";
+            let step = "correct the file: it is reloaded when it changes";
             registry.troubles.set(found.next_step(step), wall_now());
             RebuildOutcome::Wrong
         }

@@ -43,12 +43,11 @@ impl TableServer {
         reader: &mut Reader<'_, '_>,
     ) -> Option<TableServer> {
         if text.is_empty() {
-            let help = "say where it listens, such as server = \"127.0.0.1:9000\"";
+            let help = "name its address, for example server = \"127.0.0.1:9000\"";
             reader.error("", "a table without `server`", help);
             return None;
         }
-        let help =
-            "a host and port are wanted, such as \"127.0.0.1:9000\", or \"unix:\" and a path";
+        let help = "write a host and port, for example \"127.0.0.1:9000\", or \"unix:\" and a path";
         match HostPort::parse(text, default_port) {
             Ok(host) if host.port == 0 && !matches!(host.host, Host::Socket(_)) => {
                 reader.error("server", format!("\"{text}\" has no port"), help);
@@ -119,17 +118,17 @@ pub(super) async fn exchange(
         ))
     };
     if has_news(wire).await {
-        return Err(gone(&"closed the connection, or said more than was asked"));
+        return Err(gone(&"closed the connection, or sent unsolicited data"));
     }
     wire.write_all(request).await.map_err(|error| gone(&error))?;
     let mut answer = Vec::with_capacity(512);
     loop {
         let read = wire.read_buf(&mut answer).await.map_err(|error| gone(&error))?;
         if read == 0 && answer.is_empty() {
-            return Err(gone(&"closed the connection without an answer"));
+            return Err(gone(&"closed the connection without a reply"));
         }
         if read == 0 {
-            let text = "closed the connection in the middle of its answer";
+            let text = "closed the connection during its reply";
             return Err(RequestError::Broken(LookupError::new(LookupErrorKind::Wrong, text)));
         }
         if let Some(place) = frame(&answer).map_err(RequestError::Broken)? {

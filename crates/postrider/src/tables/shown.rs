@@ -56,8 +56,8 @@ fn find<'a>(live: &'a Live, name: &str) -> Result<&'a LiveTable, String> {
     live.get(name).ok_or_else(|| {
         let names: Vec<&str> = live.keys().map(|name| &**name).collect();
         match names.as_slice() {
-            [] => "there are no tables".to_owned(),
-            names => format!("no table is called {name}; there are: {}", names.join(", ")),
+            [] => "no tables configured".to_owned(),
+            names => format!("unknown table {name}; configured: {}", names.join(", ")),
         }
     })
 }
@@ -76,7 +76,7 @@ fn item(table: &LiveTable) -> TableItem {
         }
         TableSource::Local { table: local, stamp, .. } => {
             let trouble = stamp.as_ref().filter(|stamp| !stamp.is_current());
-            let trouble = trouble.map(|_| "the file has changed, and is not read yet".to_owned());
+            let trouble = trouble.map(|_| "the file has changed but is not read yet".to_owned());
             TableItem { source: file_of(table), keys: local.keys_count(), trouble, ..shown }
         }
         TableSource::Snapshot(snapshot, _) => {
@@ -109,15 +109,15 @@ fn file_of(table: &LiveTable) -> String {
 fn forget(table: &LiveTable, key: Option<&str>) -> Result<String, String> {
     let name = &table.entry.name;
     let TableSource::Remote(remote) = &table.source else {
-        return Err(format!("nothing is cached of table {name}: its answers are at hand"));
+        return Err(format!("table {name} has no cache: its entries are local"));
     };
     let key = key.map(|key| mta::tables::rewritten(&table.entry.rewrite, key));
     Ok(match key {
-        Some(key) if remote.forget(&key) => format!("what was known of {key} is forgotten"),
-        Some(key) => format!("nothing was known of {key}"),
+        Some(key) if remote.forget(&key) => format!("cached answer for {key} dropped"),
+        Some(key) => format!("no cached answer for {key}"),
         None => match remote.flush() {
-            1 => "1 answer is forgotten".to_owned(),
-            count => format!("{count} answers are forgotten"),
+            1 => "1 answer dropped".to_owned(),
+            count => format!("{count} answers dropped"),
         },
     })
 }
@@ -179,8 +179,8 @@ impl Tables for TracedTables {
         self.tables.find(table, key).then(move |found| {
             let said = match &found {
                 Ok(Some(entry)) => entry.text.to_string(),
-                Ok(None) => "no such key".to_owned(),
-                Err(trouble) => format!("no answer: {trouble}"),
+                Ok(None) => "key not found".to_owned(),
+                Err(trouble) => format!("lookup failed: {trouble}"),
             };
             steps.borrow_mut().push(TableStep { table: table_name, key: key_text, from, said });
             mta::answer::Answer::Now(found)

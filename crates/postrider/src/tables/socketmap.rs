@@ -43,7 +43,7 @@ impl Default for SocketmapText {
 
 impl TableSection for SocketmapText {
     const KEY: &'static str = "socketmap";
-    const SUMMARY: &'static str = "A server that speaks sendmail's socketmap protocol.";
+    const SUMMARY: &'static str = "A server for sendmail's socketmap protocol.";
     const EXAMPLE: &'static str = "[[table]]\nsocketmap = { … }";
     const IS_REMOTE: bool = true;
     type Text = SocketmapText;
@@ -52,13 +52,13 @@ impl TableSection for SocketmapText {
         reader.check_timeout("connect_timeout", &text.connect_timeout);
         let server = TableServer::read(&text.server, 0, reader);
         if text.map.is_empty() {
-            reader.error("", "a socketmap without `map`", "the name by which the server knows it");
+            reader.error("", "a socketmap without `map`", "the name of the map on the server");
             return None;
         }
         // A space would end the name.
         if text.map.contains(|c: char| c.is_whitespace() || c.is_control()) {
-            let message = format!("\"{}\" is not the name of a map", text.map.escape_debug());
-            reader.error("map", message, "it has no spaces");
+            let message = format!("\"{}\" is not a map name", text.map.escape_debug());
+            reader.error("map", message, "a map name has no spaces");
             return None;
         }
         let connect_timeout = text.connect_timeout.get();
@@ -116,7 +116,7 @@ fn netstring(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError> {
         || (digits == 0 && ends.is_some())
         || ends.is_some_and(|b| *b != b':')
     {
-        return wrong(&format!("the reply is no netstring: {}", words(bytes)));
+        return wrong(&format!("the reply is not a netstring: {}", words(bytes)));
     }
     if ends.is_none() {
         return Ok(None);
@@ -124,7 +124,7 @@ fn netstring(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError> {
     let length =
         bytes.iter().take(digits).fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
     if length > REPLY_BYTES_MAX {
-        let text = format!("the reply has {length} bytes; {REPLY_BYTES_MAX} are taken");
+        let text = format!("the reply has {length} bytes: at most {REPLY_BYTES_MAX}");
         return Err(LookupError::new(LookupErrorKind::Key, text));
     }
     let start = digits + 1;
@@ -132,8 +132,8 @@ fn netstring(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError> {
     match bytes.get(end..) {
         None | Some([]) => Ok(None),
         Some([b',']) => Ok(Some(start..end)),
-        Some([b',', ..]) => wrong("there is more than one reply"),
-        Some(_) => wrong("the reply is no netstring: no comma at its end"),
+        Some([b',', ..]) => wrong("more than one reply"),
+        Some(_) => wrong("the reply is not a netstring: no comma at its end"),
     }
 }
 

@@ -33,7 +33,7 @@ impl Default for TcpTableText {
 
 impl TableSection for TcpTableText {
     const KEY: &'static str = "tcp";
-    const SUMMARY: &'static str = "A server that speaks the protocol of Postfix's tcp tables.";
+    const SUMMARY: &'static str = "A server for the protocol of Postfix's tcp tables.";
     const EXAMPLE: &'static str = "[[table]]\ntcp = { … }";
     const IS_REMOTE: bool = true;
     type Text = TcpTableText;
@@ -108,7 +108,7 @@ fn request(key: &str) -> Result<Vec<u8>, LookupError> {
 fn line(bytes: &[u8]) -> Result<Option<Range<usize>>, LookupError> {
     match bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') {
         Some(end) if end + 1 == bytes.len() => Ok(Some(0..end)),
-        Some(_) => Err(LookupError::new(LookupErrorKind::Wrong, "there is more than one reply")),
+        Some(_) => Err(LookupError::new(LookupErrorKind::Wrong, "more than one reply")),
         None if bytes.len() < LINE_BYTES_MAX => Ok(None),
         None => {
             let text = format!("the reply has more than {LINE_BYTES_MAX} bytes");

@@ -40,10 +40,11 @@ mta::metric_set! {
     /// Of what domains are told of TLS to their hosts.
     TlsReportMetrics:
 
-    sessions: Counter = "tls_report_sessions" {} "Sessions that were counted for reports about TLS.";
-    left_out: Counter = "tls_report_sessions_left_out" {} "Sessions that were not counted, or not with all details, because there are too many.";
-    sent: Grid<ReportWay> = "tls_reports_sent" {} "Reports about TLS that were sent.";
-    failed: Counter = "tls_reports_failed" {} "Reports about TLS that could not be sent for a day.";
+    sessions: Counter = "tls_report_sessions" {} "Sessions counted for TLS reports.";
+    left_out: Counter = "tls_report_sessions_left_out" {} "Sessions not counted for TLS reports, \
+     or without all details, because a limit was reached.";
+    sent: Grid<ReportWay> = "tls_reports_sent" {} "TLS reports sent.";
+    failed: Counter = "tls_reports_failed" {} "TLS reports not sent within a day.";
 }
 
 /// Sessions with the hosts of domains.

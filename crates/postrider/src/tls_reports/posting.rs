@@ -37,7 +37,7 @@ pub(super) async fn post(
     packed: &[u8],
     public_only: bool,
 ) -> Result<(), String> {
-    let late = |_| Err(format!("{}: it takes longer than {TIME_MAX:?}", to.host));
+    let late = |_| Err(format!("{}: not finished within {TIME_MAX:?}", to.host));
     let posted = timeout(TIME_MAX, deliver(daily, to, packed, public_only)).await;
     posted.unwrap_or_else(late)
 }
@@ -73,7 +73,7 @@ async fn deliver(
     // Whoever answers with another place is asked there by nobody.
     match status.is_success() {
         true => Ok(()),
-        false => Err(told(&format_args!("it answers {status}"))),
+        false => Err(told(&format_args!("it returned {status}"))),
     }
 }
 

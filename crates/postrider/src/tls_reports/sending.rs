@@ -45,7 +45,7 @@ pub(super) async fn send(
             Ok(how) => {
                 daily.tell(format_args!("report to {domain} {how}"));
                 if let (true, Err(error)) = (places.len() > 1, report.sent.note(&noted)) {
-                    daily.warn(format_args!("cannot note what was sent: {error}"));
+                    daily.warn(format_args!("cannot record sent reports: {error}"));
                 }
             }
             Err(why) => left = Some(why),
@@ -76,7 +76,7 @@ async fn send_to(
         Destination::Web(address) => {
             posting::post(daily, address, packed, settings.public_only).await?;
             metrics.sent[ReportWay::Https].inc();
-            Ok(format!("taken by {}", address.host))
+            Ok(format!("accepted by {}", address.host))
         }
     }
 }

@@ -51,8 +51,7 @@ pub(crate) struct TlsSender {
 
 impl Section for TlsSender {
     const KEY: &'static str = "tls_reports";
-    const SUMMARY: &'static str =
-        "What owners of domains are told of TLS to their hosts (RFC 8460).";
+    const SUMMARY: &'static str = "TLS reports to domain owners (RFC 8460).";
     const BEHIND: &'static str = "dns";
     const IN_FORCE_BY: &'static str = "tls_reports";
     type Text = TlsReportsText;
@@ -64,7 +63,7 @@ impl Section for TlsSender {
         check_texts(text.from.as_deref(), texts, reader);
         let spread = reader.duration("spread", &text.spread);
         if spread > SPREAD_MAX {
-            reader.error("spread", "more than half a day", "\"12h\" is the most");
+            reader.error("spread", "more than half a day", "at most \"12h\"");
         }
         let from = reader.mailbox("from", text.from.as_deref()?)?;
         let contact = match contact {

@@ -36,21 +36,21 @@ impl TokenGrant {
         let text_of = |key: &str| answer.as_ref()?.get(key)?.as_str();
         if status != StatusCode::OK {
             return Err(match text_of("error").filter(|code| is_code(code)) {
-                Some(code) => format!("it answers {status}: {code}"),
-                None => format!("it answers {status}"),
+                Some(code) => format!("it returned {status}: {code}"),
+                None => format!("it returned {status}"),
             });
         }
-        let token = text_of("access_token").ok_or("its answer has no token")?;
+        let token = text_of("access_token").ok_or("its reply has no token")?;
         let is_fit = |token: &str| {
             (1..=SECRET_BYTES_MAX).contains(&token.len())
                 && token.bytes().all(|byte| byte.is_ascii_graphic())
         };
         if !is_fit(token) {
-            return Err("its answer has a token that can't be said".to_owned());
+            return Err("its reply has an unprintable token".to_owned());
         }
         // §7.1: what is of another type must not be used.
         if !text_of("token_type").is_some_and(|kind| kind.eq_ignore_ascii_case("bearer")) {
-            return Err("its answer has a token that is no bearer token".to_owned());
+            return Err("its reply has a token other than a bearer token".to_owned());
         }
         let seconds = match answer.as_ref().and_then(|answer| answer.get("expires_in")) {
             None | Some(Value::Null) => LASTS.as_secs_f64(),
@@ -59,7 +59,7 @@ impl TokenGrant {
             Some(number) => number.as_f64().unwrap_or(f64::NAN),
         };
         if seconds.is_nan() || seconds < LASTS_MIN.as_secs_f64() {
-            return Err("its answer has a token that is good for no time".to_owned());
+            return Err("its reply has a token without lifetime".to_owned());
         }
         let lasts = Duration::from_secs_f64(seconds.min(LASTS_MAX.as_secs_f64()));
         let refresh_token = text_of("refresh_token").filter(|token| is_fit(token));
@@ -120,19 +120,19 @@ mod tests {
             ("<html>", "has no token"),
             ("[]", "has no token"),
             ("{\"access_token\":7}", "has no token"),
-            ("{\"access_token\":\"\",\"token_type\":\"Bearer\"}", "can't be said"),
-            ("{\"access_token\":\"se cret\",\"token_type\":\"Bearer\"}", "can't be said"),
-            ("{\"access_token\":\"secret\\r\\n\",\"token_type\":\"Bearer\"}", "can't be said"),
-            (&long, "can't be said"),
-            ("{\"access_token\":\"secret\"}", "no bearer token"),
-            ("{\"access_token\":\"secret\",\"token_type\":\"mac\"}", "no bearer token"),
+            ("{\"access_token\":\"\",\"token_type\":\"Bearer\"}", "unprintable token"),
+            ("{\"access_token\":\"se cret\",\"token_type\":\"Bearer\"}", "unprintable token"),
+            ("{\"access_token\":\"secret\\r\\n\",\"token_type\":\"Bearer\"}", "unprintable token"),
+            (&long, "unprintable token"),
+            ("{\"access_token\":\"secret\"}", "other than a bearer token"),
+            ("{\"access_token\":\"secret\",\"token_type\":\"mac\"}", "other than a bearer token"),
             (
                 "{\"access_token\":\"secret\",\"token_type\":\"Bearer\",\"expires_in\":9}",
-                "good for no time",
+                "without lifetime",
             ),
             (
                 "{\"access_token\":\"secret\",\"token_type\":\"Bearer\",\"expires_in\":\"soon\"}",
-                "good for no time",
+                "without lifetime",
             ),
         ] {
             let told = read(text).unwrap_err();
@@ -147,9 +147,9 @@ mod tests {
             read.err().expect("it is a refusal")
         };
         let text = "{\"error\":\"invalid_grant\",\"error_description\":\"secret\"}";
-        assert_eq!(told(text), "it answers 400 Bad Request: invalid_grant");
+        assert_eq!(told(text), "it returned 400 Bad Request: invalid_grant");
         for odd in ["", "{}", "{\"error\":\"a b\"}", "{\"error\":\"\\u001b[2J\"}"] {
-            assert_eq!(told(odd), "it answers 400 Bad Request", "{odd}");
+            assert_eq!(told(odd), "it returned 400 Bad Request", "{odd}");
         }
     }
 }

@@ -61,7 +61,7 @@ impl TokenClient {
             request = request.header(AUTHORIZATION, authorization.as_str());
         }
         let body = Full::<Bytes>::from(form.as_bytes().to_vec());
-        let request = request.body(body).map_err(|_| "the request can't be made".to_owned())?;
+        let request = request.body(body).map_err(|_| "the request cannot be created".to_owned())?;
         let client = match at.is_encrypted {
             true => {
                 let ca_file = self.source.ca_file.clone();
@@ -124,8 +124,8 @@ impl TokenClient {
             return;
         }
         if let Err(why) = self.write(&new).await {
-            let text = "a new refresh token is lost with the next restart";
-            self.unkept = Some(format!("{text}, for it can't be written: {why}"));
+            let text = "a new refresh token is lost at the next restart";
+            self.unkept = Some(format!("{text}, it cannot be written: {why}"));
             self.newer = Some((new, written));
         } else {
             self.newer = None;
@@ -133,12 +133,12 @@ impl TokenClient {
     }
 
     async fn write(&self, new: &Zeroizing<String>) -> Result<(), String> {
-        let place = self.source.refresh_token.clone().ok_or("it has no place")?;
+        let place = self.source.refresh_token.clone().ok_or("no writable file")?;
         let content = Zeroizing::new(format!("{}\n", **new));
         let what = format!("refresh_token_file {}", place.display());
         aside(&what, move || {
             let SecretLocation::File(path) = SecretLocation::of(&place)? else {
-                return Err("the environment stays as it was".to_owned());
+                return Err("the environment cannot be changed".to_owned());
             };
             let replacement = Replacement::create(&path, None)?;
             let mut file = replacement.file();

@@ -25,8 +25,7 @@ impl File {
                 _ => held = None,
             })?;
         // Who reads it as empty would send what was sent already.
-        let held =
-            held.ok_or_else(|| Unreadable::NotNow("another version has written it".into()))?;
+        let held = held.ok_or_else(|| Unreadable::NotNow("written by another version".into()))?;
         Ok((File(file), held))
     }
 

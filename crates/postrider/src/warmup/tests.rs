@@ -70,7 +70,7 @@ fn without_a_file_nothing_is_sent() {
     let config = config(WARMUP);
     let kept = open(directory.path(), &config);
     let told = ask(&kept, &config, 1);
-    assert!(why(&told).contains("what is sent cannot be counted"), "{told:?}");
+    assert!(why(&told).contains("cannot count recipients"), "{told:?}");
     // The next reload finds it.
     std::fs::remove_dir(directory.path().join(NAME)).unwrap();
     kept.open_for(&config);

@@ -61,7 +61,7 @@ fn away(proxy: Proxy, error: io::Error) -> io::Error {
     if mta::lack::is_ours(&error) {
         return error;
     }
-    failed(proxy, "cannot be connected to")
+    failed(proxy, "cannot be reached")
 }
 
 fn failed(proxy: Proxy, why: &'static str) -> io::Error {
@@ -77,9 +77,9 @@ async fn by_socks5(to: SocketAddr, proxy: Proxy, stream: TcpStream) -> io::Resul
         Err(SocksError::NetworkUnreachable) => Err(io::ErrorKind::NetworkUnreachable.into()),
         Err(SocksError::ConnectionRefused) => Err(io::ErrorKind::ConnectionRefused.into()),
         Err(SocksError::TtlExpired) => Err(io::ErrorKind::TimedOut.into()),
-        Err(SocksError::NoAcceptableAuthMethods) => Err(failed(proxy, "wants a login")),
+        Err(SocksError::NoAcceptableAuthMethods) => Err(failed(proxy, "requires authentication")),
         Err(SocksError::ConnectionNotAllowedByRuleset) => Err(failed(proxy, "does not allow it")),
-        Err(_) => Err(failed(proxy, "does not do what it is for")),
+        Err(_) => Err(failed(proxy, "does not support the request")),
     }
 }
 

@@ -259,10 +259,8 @@ fn error_of(error: &NetError) -> DnsError {
         NetError::Dns(NetDnsError::NoRecordsFound(none)) => match none.response_code {
             ResponseCode::NXDomain => DnsError::NoSuchDomain,
             ResponseCode::NoError if has_ended(error) => DnsError::NoRecords,
-            ResponseCode::NoError => {
-                DnsError::Transient("the server does not look names up for us".to_owned())
-            }
-            code => DnsError::Transient(format!("the server answered {code}")),
+            ResponseCode::NoError => DnsError::Transient("the server refuses recursion".to_owned()),
+            code => DnsError::Transient(format!("the server returned {code}")),
         },
         NetError::Io(error) if lack::is_ours(error) => DnsError::Lack,
         NetError::Busy => DnsError::Lack,

@@ -45,7 +45,7 @@ impl Sockets {
         let NetConnection::Tcp(stream) = stream else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        let none = || io::Error::new(io::ErrorKind::Unsupported, "there is no certificate");
+        let none = || io::Error::new(io::ErrorKind::Unsupported, "no certificate");
         let TlsAcceptConfig { config, judge } = self.certificates.door(asked).ok_or_else(none)?;
         let (stream, encryption) = encrypted::accept(stream, config).await?;
         let certificate = judge.and_then(|judge| judge.certificate(stream.chain()));

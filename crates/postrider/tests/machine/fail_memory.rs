@@ -64,10 +64,10 @@ fn fail_all(words: &[&str], told: &str) {
 
 #[test]
 fn failing_and_reporting_takes_no_more_memory_the_more_is_failed() {
-    fail_all(&[], "their senders are told");
+    fail_all(&[], "DSNs sent to their senders");
 }
 
 #[test]
 fn failing_silently_takes_no_more_memory_the_more_is_failed() {
-    fail_all(&["--silent"], "nobody is told");
+    fail_all(&["--silent"], "no DSN sent");
 }

@@ -90,9 +90,11 @@ fn explain_shows_which_rule_refuses_and_which_lets_in() {
     let server = server(&files);
     let local = ["--client", "127.0.0.1"];
     let from = |sender| [&local[..], &["--from", sender]].concat();
-    let named = "acceptance: accepted from everybody: everything else stays on this server";
+    let named =
+        "acceptance: accepted from all clients: everything else is delivered on this server";
     let rule = |number: usize, text: &str| format!("access rule {number}: {text}");
-    let first = rule(1, "by client: table \"clients\" has 127.0.0.1 DUNNO: the next rule is asked");
+    let first =
+        rule(1, "by client: table \"clients\" has 127.0.0.1 DUNNO: continues with the next rule");
     // As the server itself says it.
     let (accepted, told) = explained(&files, &from("spammer@bad.test"));
     let second =
@@ -101,11 +103,11 @@ fn explain_shows_which_rule_refuses_and_which_lets_in() {
     let refused = "acceptance: refused to 127.0.0.1: 550 5.7.1 Access denied".to_owned();
     assert_eq!(told, [first.clone(), rule(2, second), refused]);
     let (accepted, told) = explained(&files, &from("friend@bad.test"));
-    let second = "by sender: table \"senders\" has friend@bad.test OK: no other rule is asked";
+    let second = "by sender: table \"senders\" has friend@bad.test OK: no further rule applies";
     assert!(accepted);
     assert_eq!(told, [first.clone(), rule(2, second), named.to_owned()]);
     let (accepted, told) = explained(&files, &from("me@far.test"));
-    let second = "by sender: not in table \"senders\": the next rule is asked";
+    let second = "by sender: not in table \"senders\": continues with the next rule";
     assert!(accepted);
     assert_eq!(told, [first.clone(), rule(2, second), named.to_owned()]);
     // The default of the first rule is to refuse.
@@ -115,8 +117,10 @@ fn explain_shows_which_rule_refuses_and_which_lets_in() {
     assert_eq!(told[..told.len() - 1], [only], "no other is asked");
     // Nobody said who the client is.
     let (accepted, told) = explained(&files, &["--from", "me@bad.test"]);
-    let only =
-        rule(1, "by client: not asked without a client (--client, --helo): the next rule is asked");
+    let only = rule(
+        1,
+        "by client: skipped without a client (--client, --helo): continues with the next rule",
+    );
     assert!(!accepted && told[0] == only, "{told:#?}");
     assert!(told[1].ends_with("550 5.7.1 Nothing from    this domain, please"), "{told:#?}");
     assert_eq!(explained(&files, &["--offline", "--from", "me@bad.test"]).1, [named]);
@@ -136,8 +140,8 @@ fn explain_shows_who_gets_the_copy_instead_and_what_is_dropped() {
     );
     files.write(CONFIG, &(text + "[[listener]]\nname = \"other\"\naddress = \"127.0.0.1:0\"\n"));
     for (helo, said) in [
-        ("mail.far.test", "has mail.far.test REDIRECT ann@here.test: ann@here.test gets its copy"),
-        ("drop.far.test", "has drop.far.test DISCARD spam: nothing is kept for it"),
+        ("mail.far.test", "has mail.far.test REDIRECT ann@here.test: redirected to ann@here.test"),
+        ("drop.far.test", "has drop.far.test DISCARD spam: discarded"),
     ] {
         let (accepted, told) = explained(&files, &["--helo", helo]);
         // The users of the route are not asked for: `jo` is none.
@@ -182,7 +186,7 @@ fn an_action_that_there_is_not_is_found_in_each_kind_of_table_before_mail_comes(
     files.write("db.txt", "a.test OK\nb.test FILTER smtp:x\n");
     let built = program(files.dir(), &["table", "build", "--from", "db.txt", "--to", "db"]);
     assert_eq!(built.code, 0, "{built:?}");
-    let unknown = "an action that is not known: ";
+    let unknown = "unknown action ";
     for (kind, by, mistake) in [
         (
             "inline = { a = \"OK\", B = \"FILTER smtp:x\" }",
@@ -255,7 +259,7 @@ fn an_action_of_internet_mail_alone_is_found_where_x400_asks_for_it() {
         let text = asking(&format!("inline = {{ \"{key}\" = \"{action}\" }}"), &rule, X400);
         let word = action.split(' ').next().unwrap_or_default();
         let wanted = format!(
-            "key \"{}\": {word} is an action that only internet mail can have, and the listener \"p1\" is one of X.400",
+            "key \"{}\": {word} is an action for internet mail only, but listener \"p1\" is for X.400",
             key.to_lowercase()
         );
         match checked(&files, &text) {
@@ -287,7 +291,7 @@ fn a_table_with_a_wrong_action_does_not_take_the_place_of_one_that_is_right() {
     rcpt(&mut client, "me@bad.test", "550 5.7.1");
     files.write("text", "other.test REJECT\nbad.test REJCT\n");
     server.wait_console("a mistake", |line| {
-        line.contains("table t stays as it was: text:2:10: an action that is not known: \"REJCT\"")
+        line.contains("table t unchanged: text:2:10: unknown action \"REJCT\"")
     });
     rcpt(&mut client, "me@bad.test", "550 5.7.1");
     rcpt(&mut client, "me@other.test", "250 2.1.5");
@@ -308,7 +312,7 @@ fn a_table_with_a_wrong_action_does_not_take_the_place_of_one_that_is_right() {
     );
     assert_eq!(server.command(&["reload"]).code, 0);
     files.write("text", "other.test NONSENSE\n");
-    server.wait_console("a new table", |line| line.contains("text read anew keys=1"));
+    server.wait_console("a new table", |line| line.contains("text reloaded keys=1"));
     files.write(CONFIG, &asking("file = { path = \"text\" }", "by = \"sender\"", ""));
     let reload = server.command(&["reload"]);
     assert!(reload.code == 1 && reload.err.contains("\"NONSENSE\""), "{reload:?}");

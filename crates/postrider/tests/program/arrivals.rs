@@ -63,7 +63,7 @@ fn swaks_speaks_for_another_client() {
     // This machine may relay; whom it speaks for may not.
     let refused = run("swaks", &words(&server.to(), "you@elsewhere.test", &SPOKEN_FOR));
     assert_eq!(refused.status.code(), Some(24), "no recipient was accepted");
-    assert!(String::from_utf8_lossy(&refused.stdout).contains("550 5.7.1 relay access denied"));
+    assert!(String::from_utf8_lossy(&refused.stdout).contains("550 5.7.1 Relay access denied"));
     let ipv6 = ["--xclient-addr", "IPV6:2001:db8::9", "--xclient-name", "[UNAVAILABLE]"];
     succeed("swaks", &words(&server.to(), "you@here.test", &ipv6));
     let event = received(&files, 2);
@@ -120,7 +120,9 @@ fn a_client_is_called_what_the_dns_calls_it_both_ways() {
     assert_eq!(named, (&"mail.far.test".into(), &"pass".into()));
     assert!(say("192.0.2.18").contains("550 5.7.25 The name of your address does not lead back"));
     assert!(say("192.0.2.19").contains("450 4.7.25 No answer of the DNS"));
-    assert!(say("192.0.2.20").contains("550 5.7.25 Your address has no name in the DNS"));
+    assert!(
+        say("192.0.2.20").contains("550 5.7.25 Client host rejected: cannot find your hostname")
+    );
     let line = server.wait_console("admin", |line| line.contains("metrics and health on "));
     let metrics = get(line.rsplit(' ').next().expect("an address"), "/metrics");
     assert_eq!(metric(&metrics, "postrider_refused_total"), 3);

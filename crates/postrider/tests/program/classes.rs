@@ -99,7 +99,7 @@ fn the_operators_rules_go_first_and_a_reload_brings_others() {
     files.write("my.classes", "\n452 4.2.2 * mailbox_empty x\n");
     let refused = server.command(&["reload"]);
     assert_eq!(refused.code, 1, "{refused:?}");
-    let place = "my.classes:2:13: there is no class `mailbox_empty`";
+    let place = "my.classes:2:13: unknown class `mailbox_empty`";
     assert!(refused.err.contains(place), "{refused:?}");
     let checked = server.command(&["check"]);
     assert!(checked.code == 2 && checked.err.contains(place), "{checked:?}");
@@ -154,14 +154,17 @@ fn a_reply_is_classed_on_the_command_line() {
     let checked = server::command(files.dir(), &["check"]);
     let told = format!("{}{}", checked.out, checked.err);
     assert_eq!(checked.code, 2, "{told}");
-    assert!(told.contains("my.classes:1:7: no shaping file knows the provider `acme`"), "{told}");
+    assert!(
+        told.contains("my.classes:1:7: unknown provider `acme`: not in the shaping files"),
+        "{told}"
+    );
     files.write(CONFIG, &config("shaping = [\"shaping.toml\"]\n"));
     let checked = server::command(files.dir(), &["check"]);
     assert_eq!(checked.code, 0, "{checked:?}");
     for (words, told) in [
         (&["250 2.0.0 Ok"][..], "250 is no refusal"),
         (&["hello"], "begins with its code"),
-        (&["550 x", "--provider", "nobody"], "no shaping file knows the provider `nobody`"),
+        (&["550 x", "--provider", "nobody"], "unknown provider `nobody`: not in the shaping files"),
     ] {
         let wrong = classify(words);
         assert!(wrong.code == 2 && wrong.err.contains(told), "{words:?}: {wrong:?}");

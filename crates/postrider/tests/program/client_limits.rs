@@ -101,7 +101,7 @@ fn a_client_makes_so_many_connections_in_a_minute() {
     for _ in 0..3 {
         opened("127.0.0.2", to).say("QUIT", "221");
     }
-    turned_away("127.0.0.2", to, "421 4.7.0 relay.test Too many connections from your address");
+    turned_away("127.0.0.2", to, "421 4.7.0 relay.test Connection rate limit exceeded");
     for from in ["127.0.0.3", "127.0.0.8", "127.0.0.9"] {
         (0..3).for_each(|_| drop(opened(from, to)));
     }
@@ -164,7 +164,7 @@ fn a_client_to_whom_much_is_refused_is_heard_no_more_for_a_while() {
     for n in 0..3 {
         client.say(&format!("RCPT TO:<b{n}@elsewhere.test>"), "550 5.7.1");
     }
-    let why = "Too much of yours was refused within a minute";
+    let why = "Too many rejected commands from your address";
     client.say("RCPT TO:<b@box.test>", &format!("450 4.7.1 {why}"));
     client.say("RSET", "250");
     client.say("MAIL FROM:<a@source.test>", &format!("450 4.7.1 {why}"));

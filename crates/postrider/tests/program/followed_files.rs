@@ -17,14 +17,14 @@ const KINDS: [(&str, &str); 11] = [
     ("chain-a.pem", "tls: mx-b.pem read anew"),
     ("key-a.key", "tls: mx-b.pem read anew"),
     ("authorities-a.pem", "tls: authorities-b.pem read anew"),
-    ("seal-a.key", "signing: signing key seal-b.key read anew"),
-    ("signer-a.key", "signing: signing key signer-b.key read anew"),
-    ("next-a.key", "signing: signing key next-b.key read anew"),
+    ("seal-a.key", "signing: signing key seal-b.key reloaded"),
+    ("signer-a.key", "signing: signing key signer-b.key reloaded"),
+    ("next-a.key", "signing: signing key next-b.key reloaded"),
     ("login-a", "login: login-b read anew"),
-    ("file-a", "tables: table file-b: file-b read anew"),
-    ("cidr-a", "tables: table cidr-b: cidr-b read anew"),
-    ("regexp-a", "tables: table regexp-b: regexp-b read anew"),
-    ("pcre-a", "tables: table pcre-b: pcre-b read anew"),
+    ("file-a", "tables: table file-b: file-b reloaded"),
+    ("cidr-a", "tables: table cidr-b: cidr-b reloaded"),
+    ("regexp-a", "tables: table regexp-b: regexp-b reloaded"),
+    ("pcre-a", "tables: table pcre-b: pcre-b reloaded"),
 ];
 
 fn certificate(files: &Files, name: &str) {
@@ -109,7 +109,7 @@ fn a_file_that_hangs_keeps_no_other_one_from_being_read_anew() {
     }
     let status = || server.command(&["status"]).out;
     for (hanging, _) in KINDS {
-        let named = format!("{hanging} has not answered for ");
+        let named = format!("{hanging} has not responded for ");
         wait_until(hanging, || status().contains(&named));
     }
     make(&files, 'b', 2);

@@ -48,7 +48,7 @@ fn a_password_stands_in_the_environment_or_is_handed_over() {
         .output()
         .expect("postrider runs");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("env:RELAY_PASSWORD: no such variable is set"), "{said}");
+    assert!(said.contains("env:RELAY_PASSWORD: the variable is not set"), "{said}");
     far.stop();
 }
 
@@ -89,12 +89,12 @@ fn a_table_has_the_login_of_each_host() {
     wait_until("two logins", || logins(&far_files) == ["relay"; 2]);
     // Who is not in the table is not sent to without.
     send(&near, "nobody");
-    let why = "no login: table others: it has none for 127.0.0.1";
+    let why = "no credentials: table others: no entry for 127.0.0.1";
     wait_until("it waits", || {
         files.events_of("suspended").iter().any(|event| event.to_string().contains(why))
     });
     assert_eq!(logins(&far_files).len(), 2);
-    let shown = "as table ports has it of the host";
+    let shown = "by table ports and host";
     shows_nothing(&files, &near, "you@port.test", shown, PASSWORD);
     near.stop();
     far.stop();
@@ -234,7 +234,7 @@ fn without_a_token_mail_waits_for_a_reason_that_has_a_name() {
         let (peer, said) = taker();
         let near = near_with(&files, &oauth_route(&files, &endpoint, &peer), &[]);
         send(&near, "oauth");
-        let place = format!("no login as relay@x: a token of 127.0.0.1:{}: ", endpoint.port);
+        let place = format!("no credentials for relay@x: a token of 127.0.0.1:{}: ", endpoint.port);
         wait_until(why, || {
             files.events_of("suspended").iter().any(|event| {
                 let reason = event["reason"].as_str().unwrap_or_default();

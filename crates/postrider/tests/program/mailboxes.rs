@@ -91,7 +91,7 @@ fn a_user_that_is_not_there_is_told_at_the_start() {
     files.write(CONFIG, &with(", user = \"no-such-user\""));
     let answer = command(files.dir(), &["serve"]);
     assert_ne!(answer.code, 0);
-    let told = "route here: there is no user \"no-such-user\"";
+    let told = "route here: unknown user \"no-such-user\"";
     assert!(answer.err.contains(told), "{}", answer.err);
 }
 
@@ -148,8 +148,8 @@ fn entries_of_a_file_name_mailboxes_and_explain_shows_them() {
     let (accepted, told) = steps("team@box.test");
     let members = named("stands for", "jo@box.test, ann@box.test", "table \"aliases\"");
     assert!(accepted && told.contains(&members), "{told:#?}");
-    let owner = "owner-team@box.test, unless there is none";
-    let owner = named("sender for them", owner, "table \"aliases\"");
+    let owner = "owner-team@box.test, if it exists";
+    let owner = named("sender for these", owner, "table \"aliases\"");
     assert!(told.contains(&owner), "{told:#?}");
     assert!(told.iter().all(|(what, ..)| what != "path"), "the members have one, not the alias");
     assert!(!steps("nobody@box.test").0);
@@ -207,7 +207,7 @@ fn mail_for_a_disk_that_is_not_mounted_waits() {
     let route = "[[route]]\nname = \"here\"\nmaildir = { path = \"disk/boxes/{local}\" }\n";
     std::fs::create_dir(files.path("disk")).expect("a mount point");
     let server = Server::start(&files, &config(route));
-    let line = "mailboxes can't be kept in disk/boxes/: it is not there";
+    let line = "cannot store mailboxes in disk/boxes/: it does not exist";
     server.wait_console("the problem", |told| told.contains(line));
     let checked = command(files.dir(), &["check"]);
     assert_eq!(checked.code, 0);

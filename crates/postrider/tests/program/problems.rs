@@ -103,7 +103,7 @@ fn events_for_a_disk_that_is_not_mounted_wait() {
     assert!(!files.path("disk/log").exists(), "nothing is made below a mount point");
     let checked = command(files.dir(), &["check"]);
     assert_eq!(checked.code, 0);
-    assert!(checked.err.contains("events can't be written to disk/log"), "{checked:?}");
+    assert!(checked.err.contains("cannot write events to disk/log"), "{checked:?}");
     fs::create_dir(files.path("disk/log")).expect("it is mounted");
     wait_until("the events that waited", || {
         let written = fs::read_to_string(files.path("disk/log/events.jsonl"));

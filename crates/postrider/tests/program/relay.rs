@@ -360,7 +360,7 @@ fn a_body_that_changed_on_the_disk_goes_nowhere() {
     // More if the start has begun attempts of its own when they are told to retry.
     wait_until("four errors that name the file", || told() >= 4);
     assert_eq!(bdat.recv(), Ok(false), "the chunk was not sent to its end");
-    wait_until("four that wait", || waits_with(&server, "its body can't be read"));
+    wait_until("four that wait", || waits_with(&server, "its body cannot be read"));
     assert_eq!((smtp.taken().len(), lmtp.taken().len()), (0, 0));
     assert_eq!(files.maildir("mail").len(), 0);
     // An attempt may be under way.

@@ -295,6 +295,6 @@ fn explain_shows_what_users_may() {
     files.write(CONFIG, &text.replace("maildir = { path = \"mail/{local}\" }", far));
     let answer = server.command(&["explain", "you@far.test", "--listener", "submission"]);
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
-    let says = "accepted: who has logged in may send to any domain";
+    let says = "accepted: authenticated users may send to any domain";
     assert!(answer.out.contains(says) && !answer.out.contains("pencil"), "{}", answer.out);
 }

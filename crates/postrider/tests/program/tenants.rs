@@ -88,7 +88,7 @@ fn a_tenant_has_so_many_queued_and_no_more_also_after_a_crash() {
     let said = submit(&near, "acme-app", 5);
     assert!(are_queued(&said[..3]), "{said:?}");
     for line in &said[3..] {
-        assert_eq!(line, "452 4.3.1 Too many messages of this tenant are queued; try again later");
+        assert_eq!(line, "452 4.3.1 Tenant queue limit reached; try again later");
     }
     assert!(are_queued(&submit(&near, "other", 5)), "others may");
     near.kill();
@@ -120,7 +120,7 @@ fn a_tenant_has_a_pool_of_its_own_and_nothing_unsigned() {
     near_files.write(CONFIG, &stricter);
     assert_eq!(control(near_files.dir(), &["reload"]).code, 0);
     let said = submit(&near, "acme-app", 1);
-    assert_eq!(said, ["550 5.7.20 Nobody signs for the author of this message"]);
+    assert_eq!(said, ["550 5.7.20 No DKIM signer configured for the author domain"]);
     assert!(are_queued(&submit(&near, "other", 1)));
     near.stop();
 }
@@ -154,7 +154,7 @@ fn who_may_steer_names_tenants_that_there_are() {
         client.say(".", "")
     };
     assert!(give("acme").starts_with("250 "));
-    assert_eq!(give("unknown").trim_end(), "550 5.7.1 There is no such tenant");
+    assert_eq!(give("unknown").trim_end(), "550 5.7.1 Unknown tenant");
     assert!(give("small").starts_with("250 "));
     assert!(give("small").starts_with("452 4.3.1 "));
     assert!(give("acme").starts_with("250 "));

@@ -120,7 +120,7 @@ fn mail_comes_encrypted_by_starttls_and_from_the_start() {
 
 #[test]
 fn handshakes_have_a_limit_and_their_last_tenth_is_for_those_who_may_relay() {
-    const FULL: &str = "454 4.7.0 Too many TLS handshakes, try again later";
+    const FULL: &str = "454 4.7.0 Too many TLS handshakes; try again later";
     const GO: &str = "220 2.0.0 Ready to start TLS";
     let files = Files::new();
     make_certificate(files.dir(), "mx", EC, &["mx.here.test"]);
@@ -221,7 +221,7 @@ fn certificates_that_change_are_shown_and_what_is_none_leaves_them() {
     let second = serial(&s_client(&server, &[]));
     files.write("mx.key", "-----BEGIN PRIVATE KEY-----\nnothing\n-----END PRIVATE KEY-----\n");
     server.wait_console("the mistake", |line| {
-        line.contains("tls: what was read before stays: certificate of line 3: ")
+        line.contains("tls: the previous certificates stay in force: certificate of line 3: ")
             && line.contains("mx.key")
     });
     assert_eq!(serial(&s_client(&server, &[])), second);
@@ -425,9 +425,9 @@ fn next_hops_are_asked_for_recipients_encrypted_as_the_route_says() {
     client.say("MAIL FROM:<me@source.test>", "250");
     for (to, reply) in [
         ("you@required", "250"),
-        ("nobody@required", "550 5.1.1 No such recipient here"),
+        ("nobody@required", "550 5.1.1 Recipient unknown"),
         ("you@verified", "250"),
-        ("nobody@verified", "550 5.1.1 No such recipient here"),
+        ("nobody@verified", "550 5.1.1 Recipient unknown"),
         ("you@misnamed", "451 4.4.3"),
     ] {
         client.say(&format!("RCPT TO:<{to}.known.test>"), reply);

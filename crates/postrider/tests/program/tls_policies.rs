@@ -172,7 +172,7 @@ fn hosts_have_the_certificates_that_their_signed_records_are_about() {
     for (domain, told) in [
         (
             "wrong.dane.test",
-            &["by the TLSA records of bad.dane.test: ", "no TLSA record is about"][..],
+            &["by the TLSA records of bad.dane.test: ", "no TLSA record matches"][..],
         ),
         ("anchor-misnamed.dane.test", &["misnamed.dane.test: ", "not valid for name", "4.7.5"]),
         ("stripped.dane.test", &["by the TLSA records of clear.dane.test: ", "4.7.4"]),
@@ -206,8 +206,7 @@ fn without_a_validating_resolver_no_record_counts_and_that_is_told() {
     files.write(CONFIG, &config.replace(", validating = true", ""));
     let near = Server::start_trusting(&files, "/dev/null");
     near.wait_console("no DNSSEC", |line| {
-        line.contains("TLSA records don't count")
-            && line.contains("does not say `validating = true`")
+        line.contains("TLSA records are ignored") && line.contains("`validating = true` is not set")
     });
     send(&near, "wrong.dane.test");
     let how = encryption(&relayed(&files, "wrong.dane.test"));
@@ -327,7 +326,7 @@ fn hosts_are_as_their_domains_promise() {
         ("gone", "it answers 404"),
         ("page", "text/html, not text/plain"),
         ("large", "length limit exceeded"),
-        ("odd", "no `key: value`"),
+        ("odd", "not `key: value`"),
         ("forged", "UnknownIssuer"),
     ] {
         let text = format!("cannot fetch the policy of {domain}.plain.test: ");
@@ -493,8 +492,8 @@ const SURVEYS: &[(&str, i32, &[&str])] = &[
         &[
             "MX records: not secure by DNSSEC\n",
             "MTA-STS: enforce, id 1, max_age 86400 s, mx good.plain.test\n",
-            "good.plain.test: mta-sts: by the policy of the domain\n",
-            "stranger.plain.test: left out: the policy of the domain does not have it\n",
+            "good.plain.test: mta-sts: by the domain's policy\n",
+            "stranger.plain.test: left out: the domain's policy does not list it\n",
         ],
     ),
     ("silent.plain.test", 0, &["good.plain.test: opportunistic: DNSSEC doesn't vouch"]),
@@ -587,7 +586,7 @@ fn exim_is_sent_to_as_its_records_and_domains_say() {
         assert_eq!(encryption(&relayed(&files, domain)), how, "{domain}");
     }
     for (domain, told) in [
-        ("wrong.dane.test", &["by the TLSA records of bad.dane.test: ", "no TLSA record is about"]),
+        ("wrong.dane.test", &["by the TLSA records of bad.dane.test: ", "no TLSA record matches"]),
         ("foreign.plain.test", &["(enforce) has none of its MX hosts: good.plain.test", "4.7.5"]),
     ] {
         send(&near, domain);

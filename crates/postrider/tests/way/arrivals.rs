@@ -66,7 +66,7 @@ fn whose_connection_a_proxy_passes_on_is_the_client_everywhere() {
         client.say("EHLO stranger.test").await;
         client.say("MAIL FROM:<me@source.test>").await;
         let reply = client.say("RCPT TO:<you@elsewhere.test>").await;
-        assert_eq!(reply, "550 5.7.1 relay access denied");
+        assert_eq!(reply, "550 5.7.1 Relay access denied");
     });
 }
 
@@ -130,7 +130,7 @@ fn a_header_that_is_none_or_never_ends_closes_the_connection_unheard() {
         assert_eq!(node.metrics.sessions.get(), 0, "none was a client's");
         let said = node.lines();
         let of = |what: &str| said.iter().filter(|line| line.contains(what)).count();
-        assert_eq!(of("a bad PROXY header proxy=10.0.0.2:40000 listener=in: "), 4, "{said:?}");
+        assert_eq!(of("invalid PROXY header proxy=10.0.0.2:40000 listener=in: "), 4, "{said:?}");
     });
 }
 
@@ -141,7 +141,7 @@ fn a_strangers_header_is_not_read() {
         let mut client = Client::open(&node, STRANGER);
         client.write(&of(FRIEND)).await;
         assert!(client.reply().await.starts_with("220 "));
-        assert_eq!(client.reply().await, "500 5.5.2 Unknown command");
+        assert_eq!(client.reply().await, "500 5.5.2 Command unrecognized");
         assert_eq!(node.events(&["client"]), ["refused client=203.0.113.9"]);
     });
 }
@@ -229,7 +229,7 @@ fn belief_ends_with_the_first_address_that_is_not_believed() {
         proxy.say("EHLO a.test").await;
         proxy.say("MAIL FROM:<me@source.test>").await;
         let reply = proxy.say("XCLIENT ADDR=203.0.113.9").await;
-        assert_eq!(reply, "503 5.5.1 No XCLIENT within a transaction");
+        assert_eq!(reply, "503 5.5.1 XCLIENT not allowed during a mail transaction");
         // What is pipelined behind it is the next client's.
         let mut proxy = believed(&node).await;
         proxy.write("XCLIENT ADDR=203.0.113.9\r\nXCLIENT ADDR=198.51.100.7\r\n").await;
@@ -303,7 +303,7 @@ fn a_client_without_an_address_is_nobody_known() {
         proxy.say("EHLO a.test").await;
         proxy.say("MAIL FROM:<me@source.test>").await;
         let reply = proxy.say("RCPT TO:<you@elsewhere.test>").await;
-        assert_eq!(reply, "550 5.7.1 relay access denied");
+        assert_eq!(reply, "550 5.7.1 Relay access denied");
         assert_eq!(
             node.events(&["client", "client_port"]),
             ["refused client=0.0.0.0 client_port=0"]
@@ -376,7 +376,7 @@ fn a_login_is_believed_where_users_log_in() {
         proxy.say("XCLIENT ADDR=203.0.113.10").await;
         proxy.say("EHLO b.test").await;
         let reply = proxy.say("MAIL FROM:<jo@x.test>").await;
-        assert_eq!(reply, "530 5.7.0 Send STARTTLS first");
+        assert_eq!(reply, "530 5.7.0 Must issue a STARTTLS command first");
     });
 }
 
@@ -421,8 +421,8 @@ fn a_client_without_a_name_is_refused_or_put_off_or_held_as_the_listener_says() 
     play(|| async {
         let rejects = "checks = { client_name = \"reject\" }";
         let defers = "checks = { client_name = \"reject\", temporary = \"defer\" }";
-        let no_name = "550 5.7.25 Your address has no name in the DNS";
-        let wrong = "550 5.7.25 The name of your address does not lead back to it";
+        let no_name = "550 5.7.25 Client host rejected: cannot find your hostname";
+        let wrong = "550 5.7.25 Client host rejected: forward and reverse DNS do not match";
         for (keys, found, expected) in [
             (rejects, None, no_name),
             (rejects, Some(Ok(PROXY)), wrong),

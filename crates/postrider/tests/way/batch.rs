@@ -230,7 +230,7 @@ fn one_that_is_refused_or_dropped_takes_nothing_from_others() {
         assert_eq!(until(&mut client, "\n").await, "1 wait\n");
         let replies = rest(client).await;
         let id = node.last_id();
-        assert_eq!(replies, ["0 dropped", "1 relay access denied", &format!("2 {id}")]);
+        assert_eq!(replies, ["0 dropped", "1 Relay access denied", &format!("2 {id}")]);
         node.wait_for("delivered", 1).await;
         wait_until("nothing is held", || node.shared.queue_slots.used() == 0).await;
         assert_eq!(node.shared.body_memory.used(), 0);

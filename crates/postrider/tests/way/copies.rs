@@ -84,7 +84,7 @@ fn a_copy_counts_against_the_queue() {
         let node = start(rules).await;
         let mut client = Client::connect(&node, FRIEND).await;
         let reply = client.send("me@source.test", &["a@far.test", "b@far.test"], "x\r\n").await;
-        assert_eq!(reply, "452 4.3.1 The queue is full; try again later");
+        assert_eq!(reply, "452 4.3.1 Queue full; try again later");
         assert_eq!((node.count("received"), node.shared.queue_slots.used()), (0, 0));
         let reply = client.send("me@source.test", &["a@far.test"], "x\r\n").await;
         assert!(reply.starts_with("250 2.0.0"), "{reply}");

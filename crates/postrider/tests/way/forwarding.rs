@@ -56,11 +56,11 @@ fn what_is_sent_on_has_a_sender_of_ours_and_reports_are_led_back() {
         for (address, text) in [
             (
                 rewritten.replace("source.test", "victim.test"),
-                "550 5.1.1 This rewritten address was not made here",
+                "550 5.1.1 SRS address has an invalid hash",
             ),
-            ("SRS0=x@srs.test".to_owned(), "550 5.1.1 This is no rewritten address"),
-            ("jo@srs.test".to_owned(), "550 5.7.1 relay access denied"),
-            (rewritten.replace("srs.test", "other.test"), "550 5.7.1 relay access denied"),
+            ("SRS0=x@srs.test".to_owned(), "550 5.1.1 Not an SRS address"),
+            ("jo@srs.test".to_owned(), "550 5.7.1 Relay access denied"),
+            (rewritten.replace("srs.test", "other.test"), "550 5.7.1 Relay access denied"),
         ] {
             assert_eq!(rcpt(&mut client, &address).await, text, "{address}");
         }
@@ -69,7 +69,7 @@ fn what_is_sent_on_has_a_sender_of_ours_and_reports_are_led_back() {
         let mut client = Client::connect(&node, FRIEND).await;
         client.say("MAIL FROM:<>").await;
         let said = rcpt(&mut client, &rewritten).await;
-        assert_eq!(said, "550 5.1.1 This rewritten address was for reports, and is too old");
+        assert_eq!(said, "550 5.1.1 SRS address has expired");
     });
 }
 

@@ -51,7 +51,7 @@ fn held_mail_has_a_tenth_of_the_queue_and_leaves_the_rest_to_others() {
             let said = send(&node, stranger(n), &sender, "held@ours.test").await;
             assert!(said.starts_with("250 "), "{n}: {said}");
         }
-        let full = "451 4.3.1 Too much mail is held for review; try again later";
+        let full = "451 4.3.1 Review quarantine full; try again later";
         // 100 networks at full effort take no more.
         for n in 10..110 {
             let sender = format!("a@s{n}.test");
@@ -75,7 +75,7 @@ fn held_mail_has_a_tenth_of_the_queue_and_leaves_the_rest_to_others() {
 fn one_network_and_one_domain_have_a_hundredth() {
     play(|| async {
         let node = start(200).await;
-        let too_much = "451 4.7.1 Too much mail of yours is held for review; try again later";
+        let too_much = "451 4.7.1 Too much mail from you is held for review; try again later";
         for n in 0..2 {
             let said = send(&node, stranger(1), &format!("a@n{n}.test"), "held@ours.test").await;
             assert!(said.starts_with("250 "), "{said}");
@@ -142,7 +142,7 @@ fn holds_of_checks_end_and_an_operators_do_not() {
 fn postmasters_own_mailbox_takes_its_quota() {
     play(|| async {
         let node = Node::start(&config("[[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }\n")).await;
-        let full = "452 4.2.2 The postmaster's mailbox is full; try again later";
+        let full = "452 4.2.2 Postmaster mailbox full; try again later";
         let used = MailboxUsage { messages: 9, bytes: OWN_MAILBOX_BYTES_MAX - 6_000 };
         node.shared.own_mailbox.note(used);
         let mut client = Client::connect(&node, stranger(1)).await;

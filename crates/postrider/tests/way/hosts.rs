@@ -200,13 +200,13 @@ fn values_that_name_no_host_put_mail_off_until_they_do() {
         let bad: [(&[&str], &str); 9] = [
             (&[], "the recipient's entry has no `mailHost`"),
             (&[""], "`mailHost` of the recipient's entry is empty"),
-            (&["a b"], "a space or a control"),
-            (&["a\0b"], "a space or a control"),
+            (&["a b"], "space or control"),
+            (&["a\0b"], "space or control"),
             (&["a..b"], "is not a host"),
             (&["b1:0"], "is not a port"),
-            (&["/run/../etc"], "leads elsewhere"),
+            (&["/run/../etc"], "contains `.`"),
             (&long, "255 octets"),
-            (&["a", "b c"], "a space or a control"),
+            (&["a", "b c"], "space or control"),
         ];
         for (n, (hosts, told)) in bad.iter().enumerate() {
             node.world.set_values("users", "jo@ours.test", &[("mailhost", hosts), ("uid", &["1"])]);
@@ -239,7 +239,7 @@ fn mail_for_who_is_no_longer_in_the_table_is_returned() {
         assert_eq!(failed["status"], "5.1.1");
         wait_until("the report arrives", || back.messages().len() == 1).await;
         let report = &back.messages()[0].content;
-        assert!(report.contains("jo@ours.test is not in table users any more"), "{report}");
+        assert!(report.contains("jo@ours.test is no longer in table users"), "{report}");
         assert!(!report.contains("Remote-MTA"), "{report}");
     });
 }

@@ -44,7 +44,7 @@ fn guesses_of_one_client_that_come_at_once_are_no_more_than_may_fail() {
         node.world.set_table_delay(Some(Duration::from_millis(100)));
         let replies = at_once(&node, 100, |_| STRANGER, |nth| plain(&format!("u{nth}"), "x")).await;
         assert_eq!(beginning(&replies, "535 5.7.8"), 5, "{replies:?}");
-        assert_eq!(beginning(&replies, "454 4.7.0 Too many failed logins from your"), 95);
+        assert_eq!(beginning(&replies, "454 4.7.0 Too many authentication failures from your"), 95);
         let asked = node.metrics.login_failures.get();
         assert_eq!((asked, node.metrics.logins_deferred.get()), (5, 95));
         node.world.set_table_delay(None);
@@ -59,7 +59,10 @@ fn guesses_of_one_user_that_come_at_once_are_no_more_than_may_fail() {
         node.world.set_table_delay(Some(Duration::from_millis(100)));
         let replies = at_once(&node, 100, host, |nth| plain("jo", &format!("x{nth}"))).await;
         assert_eq!(beginning(&replies, "535 5.7.8"), 5, "{replies:?}");
-        assert_eq!(beginning(&replies, "454 4.7.0 Too many failed logins of this user"), 95);
+        assert_eq!(
+            beginning(&replies, "454 4.7.0 Too many authentication failures of this user"),
+            95
+        );
         assert_eq!(node.metrics.login_failures.get(), 5);
     });
 }
@@ -105,7 +108,10 @@ fn an_exchange_that_is_left_open_has_room_for_its_failure() {
         let mut late = Client::connect(&node, STRANGER).await;
         let before = node.age();
         let reply = late.say(&plain("jo", "right")).await;
-        assert!(reply.starts_with("454 4.7.0 Too many failed logins from your"), "{reply}");
+        assert!(
+            reply.starts_with("454 4.7.0 Too many authentication failures from your"),
+            "{reply}"
+        );
         assert_eq!(node.age() - before, Duration::from_secs(10), "one of them may be right");
         // Broken off or left, they have failed: twenty minutes for each.
         assert!(open[0].say("*").await.starts_with("501 5.7.0"));
@@ -194,7 +200,10 @@ fn a_user_is_one_however_he_is_spelled() {
         // The last was somebody else.
         assert!(reply_to(&node, host(9), "jones", "x").await.starts_with("535"));
         let reply = reply_to(&node, host(10), "jones", "right").await;
-        assert!(reply.starts_with("454 4.7.0 Too many failed logins of this user"), "{reply}");
+        assert!(
+            reply.starts_with("454 4.7.0 Too many authentication failures of this user"),
+            "{reply}"
+        );
         assert!(reply_to(&node, host(10), "nobody", "x").await.starts_with("535"));
     });
 }
@@ -251,7 +260,8 @@ fn a_hundred_networks_of_guessers_close_no_account_to_its_owner() {
         assert!(reply_to(&node, home, "jo", "right").await.starts_with("235"));
         for nth in 0..200 {
             let said = reply_to(&node, host(nth % 100), "jo", &format!("x{nth}")).await;
-            let is_limit = said.starts_with("454 4.7.0 Too many failed logins of this user");
+            let is_limit =
+                said.starts_with("454 4.7.0 Too many authentication failures of this user");
             assert!(said.starts_with("535 ") || is_limit, "{said}");
         }
         for _ in 0..100 {
@@ -261,10 +271,13 @@ fn a_hundred_networks_of_guessers_close_no_account_to_its_owner() {
         }
         assert!(node.world.hashed().ends_with(&[(Lane::Known, false)]));
         let elsewhere = reply_to(&node, host(251), "jo", "right").await;
-        assert!(elsewhere.starts_with("454 4.7.0 Too many failed logins of this user"));
+        assert!(elsewhere.starts_with("454 4.7.0 Too many authentication failures of this user"));
         // Its own failures count, and one makes it a stranger.
         assert!(reply_to(&node, home, "jo", "x").await.starts_with("535"));
         let said = reply_to(&node, home, "jo", "right").await;
-        assert!(said.starts_with("454 4.7.0 Too many failed logins of this user"), "{said}");
+        assert!(
+            said.starts_with("454 4.7.0 Too many authentication failures of this user"),
+            "{said}"
+        );
     });
 }

@@ -132,7 +132,7 @@ fn verdicts_decide_at_each_moment() {
         assert_eq!(client.say(mail).await, "550 5.7.1 what a name");
         script.heal();
         script.says(b'M', &[packet(b't', b"")]);
-        let deferred = "451 4.7.1 Put off by a filter; try again later";
+        let deferred = "451 4.7.1 Deferred by a mail filter; try again later";
         assert_eq!(client.say(mail).await, deferred);
         script.heal();
         client.say(mail).await;
@@ -141,7 +141,7 @@ fn verdicts_decide_at_each_moment() {
         script.heal();
         assert_eq!(client.say("RCPT TO:<you@ours.test>").await, "250 2.1.5 Recipient ok");
         script.says(b'T', &reject());
-        assert_eq!(client.say("DATA").await, "550 5.7.1 Refused by a filter");
+        assert_eq!(client.say("DATA").await, "550 5.7.1 Rejected by a mail filter");
         for command in *b"LNBE" {
             script.heal();
             let mut client = Client::connect(&node, FRIEND).await;
@@ -179,8 +179,8 @@ fn a_refusal_of_data_stands_until_the_transaction_ends() {
     play(|| async {
         let chosen = packet(b'y', b"550 5.7.1 spam\0");
         for (said, reply) in [
-            (packet(b'r', b""), "550 5.7.1 Refused by a filter"),
-            (packet(b't', b""), "451 4.7.1 Put off by a filter; try again later"),
+            (packet(b'r', b""), "550 5.7.1 Rejected by a mail filter"),
+            (packet(b't', b""), "451 4.7.1 Deferred by a mail filter; try again later"),
             (chosen, "550 5.7.1 spam"),
         ] {
             let (node, script) = filtered("accept", ALL, 0).await;
@@ -402,10 +402,10 @@ fn a_filter_that_fails_is_told_of_once_and_tried_again_with_the_next_message() {
         assert!(contents(&node, "you").iter().all(|got| got.ends_with(CONTENT)));
         let warned = |text: &str| node.lines().iter().filter(|line| line.contains(text)).count();
         assert_eq!(warned("a packet without a command; on failure: accept"), 1);
-        assert_eq!(warned("answers again"), 0);
+        assert_eq!(warned("recovered"), 0);
         script.heal();
         send(&mut client).await;
-        assert_eq!(warned("answers again"), 1);
+        assert_eq!(warned("recovered"), 1);
         assert_eq!(node.metrics.milter_failures.get(), 2);
         assert_eq!(script.0.connections.get(), 3);
     });
@@ -415,8 +415,8 @@ fn a_filter_that_fails_is_told_of_once_and_tried_again_with_the_next_message() {
 fn whoever_must_be_heard_and_is_not_stops_the_message() {
     play(|| async {
         for (on_failure, reply) in [
-            ("tempfail", "451 4.7.1 A filter does not answer; try again later"),
-            ("reject", "550 5.7.1 A filter does not answer"),
+            ("tempfail", "451 4.7.1 Mail filter unavailable; try again later"),
+            ("reject", "550 5.7.1 Mail filter unavailable"),
         ] {
             let (node, script) = filtered(on_failure, 0, 0).await;
             let mut client = Client::connect(&node, FRIEND).await;
@@ -468,7 +468,7 @@ fn signs_of_life_are_waited_for_but_not_for_ever() {
         script.says(b'E', &[packet(b'p', b"")]);
         let begun = tokio::time::Instant::now();
         let reply = send(&mut client).await;
-        assert_eq!(reply, "451 4.7.1 A filter does not answer; try again later");
+        assert_eq!(reply, "451 4.7.1 Mail filter unavailable; try again later");
         let waited = begun.elapsed();
         assert!(waited >= Duration::from_secs(300) && waited < Duration::from_secs(480));
     });
@@ -498,7 +498,7 @@ fn what_is_refused_anyway_is_not_asked_about() {
         let mut client = Client::connect(&node, STRANGER).await;
         client.say("MAIL FROM:<me@source.test>").await;
         let reply = client.say("RCPT TO:<you@elsewhere.test>").await;
-        assert_eq!(reply, "550 5.7.1 relay access denied");
+        assert_eq!(reply, "550 5.7.1 Relay access denied");
         assert!(!script.told().iter().any(|told| told.starts_with("R ")));
     });
 }

@@ -222,11 +222,11 @@ fn a_move_to_what_is_not_there_changes_nothing() {
         sent(&node, &["a@x.test"], "").await;
         let long = format!("\ncampaign {}", "x".repeat(129));
         for (text, told) in [
-            ("nowhere", "no route is named \"nowhere\""),
-            ("\npool none", "no pool is named \"none\""),
-            ("\ncampaign <reports>", "\"<reports>\" is no name of a campaign"),
-            (&*long, "is no name of a campaign"),
-            ("", "a route, pool, campaign or priority must be named"),
+            ("nowhere", "unknown route \"nowhere\""),
+            ("\npool none", "unknown pool \"none\""),
+            ("\ncampaign <reports>", "\"<reports>\" is not a campaign name"),
+            (&*long, "is not a campaign name"),
+            ("", "name a route, pool, campaign or priority"),
         ] {
             let parts = node.ask(move_to(text)).await;
             let refused = parts.last().and_then(|part| part.refused.clone()).unwrap_or_default();

@@ -159,7 +159,7 @@ fn a_list_that_a_hundred_networks_name_by_as_many_tags_is_expanded_once() {
             let all: Vec<String> = (0..count).map(|n| format!("m{n}@ours.test")).collect();
             all.join(",")
         };
-        // One that stands for too many addresses is looked at no more often.
+        // One that expands to too many addresses is looked at no more often.
         let lists = [("all", 3_000, "250 "), ("broken", 20_001, "451 4.3.5")];
         for (list, count, said) in lists {
             let address = format!("{list}@ours.test");
@@ -270,7 +270,7 @@ fn strangers_fill_no_more_of_the_queue_than_is_theirs() {
         }
         assert!(refused > 1_000, "{refused}");
         let shown = node.pressure("queue").expect("it is shown");
-        assert!(shown.contains(&format!("{refused} were turned away")), "{shown}");
+        assert!(shown.contains(&format!("{refused} were rejected")), "{shown}");
         let mut stranger = Client::connect(&node, hostile(0)).await;
         hundred(&node, "queue", SOON, async |n| {
             let said = offer(&mut stranger, "jo@ours.test").await;

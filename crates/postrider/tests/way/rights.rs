@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const PROXY: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const CONTENT: &str = "Subject: one\r\n\r\nbody\r\n";
-const LEAVES: &str = "421 4.7.0 Your rights have changed; connect again";
+const LEAVES: &str = "421 4.7.0 Access rights changed; reconnect";
 
 /// A listener for servers with these keys.
 pub(super) fn relay(keys: &str) -> String {
@@ -66,7 +66,7 @@ fn networks_that_may_relay_are_those_of_the_configuration_in_force() {
         let node = node(&friends).await;
         let mut friend = Client::connect(&node, FRIEND).await;
         let mut stranger = Client::connect(&node, STRANGER).await;
-        let refused = Err("550 5.7.1 relay access denied".to_owned());
+        let refused = Err("550 5.7.1 Relay access denied".to_owned());
         for _ in 0..2 {
             assert_eq!(relayed(&mut friend).await, Ok(()));
             assert_eq!(relayed(&mut stranger).await, refused);
@@ -108,7 +108,7 @@ fn a_transaction_goes_on_with_the_rights_that_it_began_with() {
         reload(&node, &relay("")).await;
         assert!(friend.say("RCPT TO:<you@far.test>").await.starts_with("250"));
         assert!(friend.content(CONTENT).await.starts_with("250 2.0.0"));
-        assert_eq!(relayed(&mut friend).await, Err("550 5.7.1 relay access denied".to_owned()));
+        assert_eq!(relayed(&mut friend).await, Err("550 5.7.1 Relay access denied".to_owned()));
     });
 }
 
@@ -227,7 +227,7 @@ fn a_login_holds_as_long_as_its_entry_stays_the_same() {
                 }
                 assert_eq!(client.say("MAIL FROM:<jo@x.test>").await, LEAVES, "{entry:?}");
                 assert_eq!(client.reply().await, "", "the session is over");
-                let line = "the login does not hold any more client=203.0.113.9:40000 listener=in \
+                let line = "the login is no longer valid client=203.0.113.9:40000 listener=in \
                             user=\"jo\"";
                 assert!(node.lines().iter().any(|said| said.contains(line)), "{:?}", node.lines());
             }
@@ -440,7 +440,7 @@ fn a_certificate_counts_as_long_as_authorities_and_tables_have_it() {
             ))
         };
         let (relays, users) = (", relay = true", ", relay = true, users = { table = \"others\" }");
-        let refused = || Err("550 5.7.1 relay access denied".to_owned());
+        let refused = || Err("550 5.7.1 Relay access denied".to_owned());
         for (before, after, shown, entry, expected) in [
             (relays, asked(relays), Some("mx.x.test"), None, Ok(())),
             // The authorities are others now: what was shown does not count by them.
@@ -508,10 +508,13 @@ fn a_listener_that_is_left_out_serves_nobody_any_more() {
         let other = friends.replace("name = \"in\"", "name = \"other\"");
         reload(&node, &other.replace(":25\"\nrelay", ":2525\"\nrelay")).await;
         let reply = friend.say("MAIL FROM:<me@source.test>").await;
-        assert_eq!(reply, "421 4.3.2 No service here any more");
+        assert_eq!(reply, "421 4.3.2 Listener closed; server configuration changed");
         assert_eq!(friend.reply().await, "", "the session is over");
         let mut late = Client::open(&node, FRIEND);
-        assert_eq!(late.reply().await, "421 4.3.2 relay.test No service here any more");
+        assert_eq!(
+            late.reply().await,
+            "421 4.3.2 relay.test Listener closed; server configuration changed"
+        );
         reload(&node, &friends).await;
         let mut friend = Client::connect(&node, FRIEND).await;
         assert_eq!(relayed(&mut friend).await, Ok(()), "it is back");

@@ -134,7 +134,7 @@ fn who_waits_is_told_the_rule_its_line_the_words_and_the_end() {
         for part in [
             "rule slow (shaping.toml:5)",
             "provider big",
-            "backoff by rule slow (shaping.toml:5), because mx.big.test[192.0.2.1]:25 said: 421 4.7.28 slow down",
+            "backoff by rule slow (shaping.toml:5), because mx.big.test[192.0.2.1]:25 replied: 421 4.7.28 slow down",
             &format!("limits return from {until} to "),
         ] {
             assert!(told.contains(part), "{part}\n{told}");
@@ -372,7 +372,7 @@ fn a_campaign_is_given_up_for_the_provider_with_what_still_comes() {
         assert_eq!((&given_up["status"], &given_up["culprit"]), (&"5.7.1".into(), &"local".into()));
         let reason = given_up["reason"].as_str().expect("a reason");
         assert!(
-            reason.starts_with("campaign spring is given up for big by rule slow (shaping.toml:5)"),
+            reason.starts_with("campaign spring failed for big by rule slow (shaping.toml:5)"),
             "{reason}"
         );
         send(&node, "2@a.test", mine).await;

@@ -315,7 +315,7 @@ fn a_route_that_discards_before_the_queue_has_nothing_written() {
         let told = node.events(&["recipient", "reason"]);
         let discarded = told.iter().filter(|line| line.starts_with("discarded"));
         let expected = ["a", "b", "a"].map(|name| {
-            format!("discarded recipient={name}@hole.test reason=route hole keeps nothing")
+            format!("discarded recipient={name}@hole.test reason=route hole discards it")
         });
         assert_eq!(discarded.collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
         assert_eq!(node.of("received")[1]["recipients"], serde_json::json!(["a@later.test"]));
@@ -335,7 +335,7 @@ fn what_an_address_stands_for_needs_a_route() {
         let reply = client.say("RCPT TO:<list@other.test>").await;
         assert!(reply.starts_with("451 4.3.5"), "{reply}");
         let reply = client.say("RCPT TO:<you@ours.test>").await;
-        assert_eq!(reply, "550 5.1.2 no route to this domain");
+        assert_eq!(reply, "550 5.1.2 No route to this domain");
     });
 }
 

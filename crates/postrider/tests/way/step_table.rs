@@ -21,7 +21,7 @@ const ONE: &str = "192.0.2.1";
 const TWO: &str = "192.0.2.2";
 const TO: &str = "u@far.test";
 
-/// A reply to EHLO of a host that wants a login.
+/// A reply to EHLO of a host that requires authentication.
 const WITH_AUTH: &str = "250-peer.test\r\n250-STARTTLS\r\n250-AUTH PLAIN\r\n250 PIPELINING";
 
 /// Steps, as the scripted peer names them; `AUTH` is where there is a login, `RSET` and `next MAIL` are those of a connection that carried one.

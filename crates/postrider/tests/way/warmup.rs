@@ -161,7 +161,7 @@ fn before_its_start_a_source_is_out() {
         submit_all(&node, "x.test", 1).await;
         tokio::time::sleep(HOUR).await;
         let text = waiting(&node).await.blocker.text;
-        assert_eq!(text, "warm-up of source new: it has not begun");
+        assert_eq!(text, "warm-up of source new has not begun");
         node.wait_for("relayed", 21).await;
         assert!(node.age() >= TO_MIDNIGHT + DAY && node.age() < TO_MIDNIGHT + DAY + HOUR);
         assert!(node.world.warmup_book().borrow().courses().all(|course| course.kept.stage == 0));

@@ -89,7 +89,7 @@ fn all_peers_have_a_tenth_held_and_an_operator_makes_room() {
         let mut third = Caller::bound_as(&node, "c").await;
         assert!(!is_taken(&mut third, &garbage(2)).await, "a tenth of 20 is held");
         let lines = node.lines();
-        assert!(lines.iter().any(|l| l.contains("Too much mail is held for review")), "{lines:?}");
+        assert!(lines.iter().any(|l| l.contains("Review quarantine full")), "{lines:?}");
         node.ask(ControlRequest::QueueRemove(QueueRemove { select: Select::Id(node.last_id()) }))
             .await;
         wait_until("one is removed", || held(&node).len() == 1).await;

@@ -42,8 +42,8 @@ impl ClientSession {
     /// An unsolicited reply, or one of a kind that the command does not allow.
     pub(super) fn fail_unexpected(&mut self, raw: &RawReply<'_>) {
         let text = match self.is_unasked() {
-            true => Cow::Borrowed("a reply that nothing asked for"),
-            false => Cow::Owned(format!("an unexpected reply to {}", self.step())),
+            true => Cow::Borrowed("unsolicited reply"),
+            false => Cow::Owned(format!("unexpected reply to {}", self.step())),
         };
         self.fail_reply(raw, &text);
     }
@@ -76,7 +76,7 @@ impl ClientSession {
         match self.state {
             State::Idle => failure.text = "while idle".into(),
             State::Final(_) if !self.is_content_written() => {
-                failure.text = "while the content was sent".into();
+                failure.text = "while the content was being sent".into();
             }
             _ => {}
         }

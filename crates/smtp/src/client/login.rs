@@ -27,7 +27,8 @@ impl ClientSession {
             LoginTerms::Off => self.become_ready(),
             LoginTerms::Encrypted if !self.is_encrypted => {
                 // RFC 3463 §3.8, RFC 4954 §6: X.7.11, encryption required.
-                let text = "the login is for encrypted connections only, and this is none";
+                let text =
+                    "authentication is for encrypted connections only, and this one is in clear";
                 let failure = self.own_failure((4, 7, 11), text);
                 self.part(failure);
             }
@@ -127,7 +128,7 @@ impl ClientSession {
                 self.push_event(ClientEvent::Challenge(challenge));
             }
             Err(_) => {
-                let text = "a challenge in the login that is not base64";
+                let text = "authentication challenge is not base64";
                 self.cancelled = Some(self.own_failure((4, 5, 2), text));
                 self.outbox.commands().extend_from_slice(CANCEL);
                 self.state = State::Cancelled;
@@ -139,7 +140,7 @@ impl ClientSession {
     pub(super) fn on_cancelled(&mut self) {
         let failure = self.cancelled.take();
         let failure =
-            failure.unwrap_or_else(|| self.own_failure((4, 7, 0), "the login was cancelled"));
+            failure.unwrap_or_else(|| self.own_failure((4, 7, 0), "authentication was cancelled"));
         self.part(failure);
     }
 

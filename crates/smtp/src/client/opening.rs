@@ -71,7 +71,7 @@ impl ClientSession {
             self.outbox.commands().extend_from_slice(b"STARTTLS\r\n");
             self.state = State::StartTls;
         } else if self.config.starttls == StartTls::Required {
-            let failure = self.own_failure((4, 7, 4), "STARTTLS is required and not offered");
+            let failure = self.own_failure((4, 7, 4), "STARTTLS is required but not offered");
             self.part(failure);
         } else {
             self.choose_login();

@@ -33,10 +33,10 @@ pub(super) enum ReplyError {
 impl ReplyError {
     pub(super) fn text(self) -> &'static str {
         match self {
-            ReplyError::LineTooLong => "a reply line is too long",
-            ReplyError::TooManyLines => "a reply has too many lines",
-            ReplyError::Malformed => "what came is not a reply",
-            ReplyError::MixedCodes => "a reply has lines with different codes",
+            ReplyError::LineTooLong => "reply line is too long",
+            ReplyError::TooManyLines => "reply has too many lines",
+            ReplyError::Malformed => "not an SMTP reply",
+            ReplyError::MixedCodes => "reply has lines with different codes",
         }
     }
 }

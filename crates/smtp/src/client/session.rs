@@ -211,7 +211,7 @@ impl ClientSession {
             if self.state == State::Handshake && !rest.is_empty() {
                 // RFC 3207 §6: data injected in clear must not count as sent under TLS.
                 self.fail_protocol(
-                    "bytes in clear after the reply to STARTTLS",
+                    "unencrypted data after the reply to STARTTLS",
                     PeerDecision::Missing,
                 );
                 break;
@@ -293,7 +293,7 @@ impl ClientSession {
             // Also if the deadline is NEVER, for any `now`.
             State::Closed | State::Idle => {}
             State::Quit => self.close(None),
-            _ if now < self.deadline => self.fail_network("the transaction took too long"),
+            _ if now < self.deadline => self.fail_network("transaction timed out"),
             _ => self.fail_network("timed out"),
         }
     }

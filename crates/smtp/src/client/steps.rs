@@ -154,13 +154,13 @@ impl ClientSession {
 
     fn lacks_smtputf8(&self) -> Failure {
         // Status from RFC 6531 §3.6.
-        self.own_failure((5, 6, 7), "SMTPUTF8 is needed and not offered")
+        self.own_failure((5, 6, 7), "SMTPUTF8 is required but not offered")
     }
 
     /// The failure for a message that requires TLS on all hops and a peer without REQUIRETLS (RFC 8689 §4.2.1).
     #[must_use]
     pub fn lacks_require_tls(&self) -> Failure {
-        self.own_failure((5, 7, 30), "REQUIRETLS is needed and not offered")
+        self.own_failure((5, 7, 30), "REQUIRETLS is required but not offered")
     }
 
     /// Sends MAIL, and those RCPTs that need not wait for its reply.
@@ -238,7 +238,7 @@ impl ClientSession {
         let is_as_is = self.config.eight_bit_as_is || outgoing.eight_bit_as_is;
         if outgoing.facts.has_8bit && !self.offered.eight_bit_mime && !is_as_is {
             // RFC 6152 §3.
-            let text = "the content is 8-bit and 8BITMIME is not offered";
+            let text = "the content is 8-bit, but 8BITMIME is not offered";
             return Some(self.own_failure((5, 6, 3), text));
         }
         if let Some(limit) = self.offered.size
@@ -246,14 +246,14 @@ impl ClientSession {
             && bytes > limit
         {
             // RFC 1870 §6.
-            let text = format!("the message has {bytes} bytes and the peer takes {limit}");
+            let text = format!("the message has {bytes} bytes, the peer accepts at most {limit}");
             return Some(self.own_failure((5, 3, 4), &text));
         }
         if !is_free_of_line_ends(outgoing) {
             return Some(Failure::local(
                 Class::Permanent,
                 EnhancedStatus::new(5, 5, 4),
-                "an address or parameter holds a line end",
+                "an address or parameter contains a line break",
             ));
         }
         None

@@ -92,7 +92,10 @@ impl ServerSession {
     /// last of a group). Replies 503 and ends the session.
     pub fn refuse_early_content(&mut self, now: Mono) {
         if self.take_awaited(now, |awaited| awaited == PendingNeed::Data).is_some() {
-            self.refuse(About::step("DATA"), &replies::sequence("Content came before 354"));
+            self.refuse(
+                About::step("DATA"),
+                &replies::sequence("Protocol error: message content before 354"),
+            );
             self.cut = true;
             self.phase = Phase::Closing;
         }
@@ -102,7 +105,7 @@ impl ServerSession {
     /// and its lines would be commands (RFC 2920 §3.1: DATA is the last of a group). Replies 421 and ends the session:
     /// RFC 5321 §3.8 allows no close without a reply.
     pub fn end_early_content(&mut self) {
-        self.end(About::step("DATA"), (4, 7, 0), "Input came behind a refused DATA");
+        self.end(About::step("DATA"), (4, 7, 0), "Protocol error: input after a rejected DATA");
     }
 
     /// Gives the final reply of the transaction; for LMTP, the session writes it once per recipient.

@@ -181,15 +181,11 @@ impl ContentReader {
         if self.facts.body_bytes > self.bytes_max {
             Some(too_big())
         } else if self.has_bare_newline && self.bare_newline == BareNewline::Reject {
-            Some(Reply::new(
-                550,
-                (5, 6, 0),
-                "Content has a bare CR or LF; lines must end with CRLF",
-            ))
+            Some(Reply::new(550, (5, 6, 0), "Bare CR or LF in message; lines must end with CRLF"))
         } else if self.facts.has_nul && self.nul == Nul::Reject {
-            Some(Reply::new(550, (5, 6, 0), "Content has a NUL octet"))
+            Some(Reply::new(550, (5, 6, 0), "NUL octet in message"))
         } else if self.longest_line.max(self.line_bytes) > self.line_bytes_max {
-            let text = format!("Content has a line of more than {} bytes", self.line_bytes_max);
+            let text = format!("Message line exceeds {} octets", self.line_bytes_max);
             Some(Reply::new(550, (5, 6, 0), text))
         } else {
             None
@@ -303,5 +299,5 @@ impl ContentReader {
 
 /// RFC 1870 §6.3.
 pub(super) fn too_big() -> Reply {
-    Reply::new(552, (5, 3, 4), "Message is larger than this server accepts")
+    Reply::new(552, (5, 3, 4), "Message size exceeds fixed maximum message size")
 }

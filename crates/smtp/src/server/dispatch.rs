@@ -69,7 +69,7 @@ impl ServerSession {
 
     fn perform(&mut self, now: Mono, verb: Verb, argument: &str) -> CommandResult {
         if self.greeting == Greeting::Refused && !matches!(verb, Verb::Quit | Verb::Bdat) {
-            return Err(replies::sequence("No service here; send QUIT"));
+            return Err(replies::sequence("No SMTP service here"));
         }
         match verb {
             Verb::Mail => self.mail(argument),
@@ -83,7 +83,7 @@ impl ServerSession {
                 Ok(self.end_transaction())
             }
             Verb::Noop => self.say(replies::NOOP),
-            Verb::Vrfy if argument.is_empty() => Err(replies::argument("VRFY needs an address")),
+            Verb::Vrfy if argument.is_empty() => Err(replies::argument("Syntax: VRFY address")),
             Verb::Vrfy => self.say(replies::VRFY),
             Verb::Help => {
                 let help = replies::help(&self.config, self.offers_tls());
@@ -102,14 +102,22 @@ impl ServerSession {
             Verb::Xclient => self.xclient(argument),
             Verb::Unimplemented => Err(replies::unimplemented()),
             Verb::Http => {
-                self.end(About::step("command"), (4, 7, 0), "This is not an HTTP server");
+                self.end(
+                    About::step("command"),
+                    (4, 7, 0),
+                    "Protocol error: HTTP request on an SMTP port",
+                );
                 Ok(None)
             }
             Verb::Field => {
-                self.end(About::step("command"), (4, 7, 0), "A header field is no command");
+                self.end(
+                    About::step("command"),
+                    (4, 7, 0),
+                    "Protocol error: header field instead of a command",
+                );
                 Ok(None)
             }
-            Verb::Unknown if self.may_be_unknown() => Err(replies::line("Unknown command")),
+            Verb::Unknown if self.may_be_unknown() => Err(replies::line("Command unrecognized")),
             Verb::Unknown => Ok(None),
         }
     }
@@ -132,9 +140,9 @@ impl ServerSession {
     fn hello(&mut self, verb: Verb, argument: &str) -> CommandResult {
         if self.config.lmtp != (verb == Verb::Lhlo) {
             let text = if self.config.lmtp {
-                "This is LMTP; send LHLO"
+                "LMTP service; send LHLO"
             } else {
-                "This is SMTP; send EHLO"
+                "SMTP service; send EHLO"
             };
             return Err(Reply::new(500, (5, 5, 1), text));
         }
@@ -150,7 +158,7 @@ impl ServerSession {
             || argument.len() > 255
             || !argument.bytes().all(|b| b.is_ascii_graphic())
         {
-            return Err(replies::argument("A host name must follow"));
+            return Err(replies::argument("Host name missing"));
         }
         self.greeting = match verb {
             Verb::Lhlo => Greeting::Lhlo,
@@ -190,10 +198,10 @@ impl ServerSession {
         };
         self.check_logged_in()?;
         if self.transaction.is_some() {
-            return Err(replies::sequence("Sender is already given; send RSET to start anew"));
+            return Err(replies::sequence("Nested MAIL command"));
         }
         if self.config.messages_max != 0 && self.messages >= self.config.messages_max {
-            self.end(About::step("MAIL"), (4, 7, 0), "Too many messages in one session");
+            self.end(About::step("MAIL"), (4, 7, 0), "Too many messages in this session");
             return Ok(None);
         }
         let text = behind(argument, "FROM:")
@@ -255,7 +263,7 @@ impl ServerSession {
             return self.say(replies::RCPT_OK);
         }
         if self.accepted >= self.config.recipients_max {
-            let reply = Reply::new(452, (4, 5, 3), "Too many recipients in one transaction");
+            let reply = Reply::new(452, (4, 5, 3), "Too many recipients");
             let recipient = Some(recipient.mailbox.as_str());
             self.refuse_recipient(About { recipient, ..About::step("RCPT") }, &reply);
             return Ok(None);
@@ -299,7 +307,7 @@ impl ServerSession {
         no_argument(argument)?;
         if self.reader.is_some() {
             // RFC 3030 §2: the two are not mixed.
-            return Err(replies::sequence("BDAT was begun; go on with it or send RSET"));
+            return Err(replies::sequence("Command not allowed between BDAT chunks"));
         }
         let recipients = self.ready_for_content()?;
         self.phase = Phase::Answer(PendingNeed::Data);
@@ -328,13 +336,13 @@ impl ServerSession {
 
     fn admit_chunk(&self, chunk: Chunk) -> Result<usize, Reply> {
         if self.greeting == Greeting::Refused {
-            return Err(replies::sequence("No service here; send QUIT"));
+            return Err(replies::sequence("No SMTP service here"));
         }
         if !self.config.chunking {
             return Err(replies::unimplemented());
         }
         if self.chunks_failed {
-            return Err(replies::sequence("An earlier chunk was refused"));
+            return Err(replies::sequence("Earlier BDAT chunk was rejected"));
         }
         if chunk.malformed {
             return Err(bdat_syntax());
@@ -362,7 +370,7 @@ impl ServerSession {
             0 if self.rcpt_given && !self.config.lmtp => {
                 Err(Reply::new(554, (5, 5, 1), "No valid recipients"))
             }
-            0 => Err(replies::sequence("No valid recipients; send RCPT first")),
+            0 => Err(replies::sequence("No valid recipients")),
             _ => Ok(transaction.envelope.recipients.len()),
         }
     }
@@ -374,7 +382,7 @@ impl ServerSession {
         }
         no_argument(argument)?;
         if self.tls {
-            return Err(replies::sequence("TLS is active already"));
+            return Err(replies::sequence("TLS already active"));
         }
         self.phase = Phase::StartTls;
         Ok(self.end_transaction())
@@ -440,8 +448,8 @@ fn is_bdat(start: &[u8]) -> bool {
 
 fn describe(error: LineError) -> &'static str {
     match error {
-        LineError::BareNewline => "Command has a bare CR or LF; lines must end with CRLF",
-        LineError::Control => "Command has a control character",
+        LineError::BareNewline => "Bare CR or LF in command; lines must end with CRLF",
+        LineError::Control => "Control character in command",
         LineError::NotUtf8 => "Command is neither ASCII nor UTF-8",
     }
 }
@@ -453,7 +461,7 @@ fn behind<'a>(argument: &'a str, word: &str) -> Option<&'a str> {
 }
 
 fn no_argument(argument: &str) -> Result<(), Reply> {
-    if argument.is_empty() { Ok(()) } else { Err(replies::argument("No argument is allowed")) }
+    if argument.is_empty() { Ok(()) } else { Err(replies::argument("No argument allowed")) }
 }
 
 /// RFC 6531 §3.5.
@@ -461,7 +469,7 @@ fn ascii_or(path: &str, smtputf8: bool) -> Result<(), Reply> {
     if smtputf8 || path.is_ascii() {
         return Ok(());
     }
-    Err(Reply::new(553, (5, 6, 7), "Address is not ASCII and SMTPUTF8 was not given"))
+    Err(Reply::new(553, (5, 6, 7), "Non-ASCII address requires SMTPUTF8"))
 }
 
 fn bad_sender(why: impl std::fmt::Display) -> Reply {
@@ -479,7 +487,7 @@ fn bdat_syntax() -> Reply {
 /// Parameters belong to extensions, which HELO does not enable (RFC 5321 §4.1.1.11).
 fn may_have(greeting: Greeting, parameters: &str) -> Result<(), Reply> {
     if greeting == Greeting::Helo && !parameters.trim_ascii().is_empty() {
-        return Err(Reply::new(555, (5, 5, 4), "Parameters need EHLO"));
+        return Err(Reply::new(555, (5, 5, 4), "MAIL and RCPT parameters require EHLO"));
     }
     Ok(())
 }

@@ -33,10 +33,10 @@ impl ServerSession {
             return Err(replies::sequence("Send EHLO first"));
         }
         if self.transaction.is_some() {
-            return Err(replies::sequence("No login within a transaction"));
+            return Err(replies::sequence("AUTH not allowed during a mail transaction"));
         }
         if self.is_logged_in {
-            return Err(replies::sequence("You are logged in already"));
+            return Err(replies::sequence("Already authenticated"));
         }
         let (name, initial) = match argument.split_once([' ', '\t']) {
             Some((name, initial)) => (name, Some(initial.trim_start_matches([' ', '\t']))),
@@ -46,11 +46,15 @@ impl ServerSession {
             return Err(replies::argument("Syntax: AUTH mechanism [initial-response]"));
         }
         if !self.tls {
-            return Err(Reply::new(538, (5, 7, 11), "Encryption is required to log in"));
+            return Err(Reply::new(
+                538,
+                (5, 7, 11),
+                "Encryption required for requested authentication mechanism",
+            ));
         }
         let mut offered = self.offered_mechanisms().iter();
         let Some(&mechanism) = offered.find(|known| known.eq_ignore_ascii_case(name)) else {
-            return Err(Reply::new(504, (5, 5, 4), "This mechanism is not offered"));
+            return Err(Reply::new(504, (5, 5, 4), "Unrecognized authentication type"));
         };
         let initial = match initial {
             None => None,
@@ -118,7 +122,7 @@ impl ServerSession {
         self.login_failures = self.login_failures.saturating_add(u32::from(reply.code == 535));
         let max = self.config.logins.as_ref().map_or(0, |rules| rules.failures_max);
         if reply.code == 535 && self.login_failures >= max {
-            self.end(about, (4, 7, 0), "Too many failed logins");
+            self.end(about, (4, 7, 0), "Too many authentication failures");
         } else {
             self.refuse(about, reply);
         }
@@ -157,11 +161,15 @@ impl ServerSession {
             return Ok(());
         }
         // RFC 3207 §4, RFC 4954 §6.
-        let text = if self.tls { "Authentication required" } else { "Send STARTTLS first" };
+        let text = if self.tls {
+            "Authentication required"
+        } else {
+            "Must issue a STARTTLS command first"
+        };
         Err(Reply::new(530, (5, 7, 0), text))
     }
 }
 
 fn undecodable() -> Reply {
-    Reply::new(501, (5, 5, 2), "This is not base64")
+    Reply::new(501, (5, 5, 2), "Cannot decode base64")
 }

@@ -94,7 +94,7 @@ impl MailParameters {
             };
             let hold = hold.ok_or_else(|| invalid(name))?;
             if !hold.is_within(max) {
-                return Err(syntax(format!("{name} is later than is offered")));
+                return Err(syntax(format!("{name} exceeds the advertised maximum")));
             }
             // RFC 4865 §4: only one.
             once("HOLDFOR or HOLDUNTIL", self.wishes.hold.replace(hold))?;
@@ -157,7 +157,7 @@ fn body_type(value: &str) -> Result<BodyType, Reply> {
         Ok(BodyType::EightBit)
     } else if value.eq_ignore_ascii_case("BINARYMIME") {
         // RFC 3030 §3: not offered.
-        Err(Reply::new(555, (5, 5, 4), "BODY=BINARYMIME is not supported"))
+        Err(Reply::new(555, (5, 5, 4), "BODY=BINARYMIME not supported"))
     } else {
         Err(invalid("BODY"))
     }
@@ -212,7 +212,7 @@ fn syntax(text: impl Into<std::borrow::Cow<'static, str>>) -> Reply {
 /// RFC 5321 §4.1.1.11. The keyword is letters, digits and hyphens.
 fn unsupported(keyword: &str) -> Reply {
     let keyword = keyword.get(..keyword.len().min(NAMED_CHARS_MAX)).unwrap_or_default();
-    Reply::new(555, (5, 5, 4), format!("Parameter {keyword} is not supported"))
+    Reply::new(555, (5, 5, 4), format!("Parameter {keyword} not supported"))
 }
 
 /// A chunk that follows.
@@ -264,17 +264,17 @@ pub(super) fn split(text: &str) -> Result<(&str, &str), &'static str> {
             return Err("address missing");
         }
         if path.contains(['<', '>', '"', '\\']) {
-            return Err("address must stand in < >");
+            return Err("address must be enclosed in <>");
         }
         return Ok((path, rest));
     };
-    let end = closing_bracket(inner.as_bytes()).ok_or("> missing behind the address")?;
+    let end = closing_bracket(inner.as_bytes()).ok_or("missing \">\" after the address")?;
     let (path, rest) = inner.split_at(end);
     let rest = rest.get(1..).unwrap_or("");
     if rest.is_empty() || rest.starts_with([' ', '\t']) {
         Ok((path, rest))
     } else {
-        Err("blank missing behind >")
+        Err("expected space after \">\"")
     }
 }
 
@@ -340,13 +340,13 @@ mod tests {
         assert_eq!(split("<>"), Ok(("", "")));
         assert_eq!(split(r#"<"a>b"@c> X"#), Ok((r#""a>b"@c"#, " X")));
         assert_eq!(split(r#"<"a\">"@c>"#), Ok((r#""a\">"@c"#, "")));
-        assert_eq!(split(r#"<"a\\">x"#), Err("blank missing behind >"));
+        assert_eq!(split(r#"<"a\\">x"#), Err("expected space after \">\""));
         assert_eq!(split("a@b SIZE=1"), Ok(("a@b", "SIZE=1")));
         assert_eq!(split(""), Err("address missing"));
-        assert_eq!(split("<a@b"), Err("> missing behind the address"));
-        assert_eq!(split(r#"<"a@b>"#), Err("> missing behind the address"));
-        assert_eq!(split("a@b>"), Err("address must stand in < >"));
-        assert_eq!(split(r#""a b"@c"#), Err("address must stand in < >"));
-        assert_eq!(split("<a@b>SIZE=1"), Err("blank missing behind >"));
+        assert_eq!(split("<a@b"), Err("missing \">\" after the address"));
+        assert_eq!(split(r#"<"a@b>"#), Err("missing \">\" after the address"));
+        assert_eq!(split("a@b>"), Err("address must be enclosed in <>"));
+        assert_eq!(split(r#""a b"@c"#), Err("address must be enclosed in <>"));
+        assert_eq!(split("<a@b>SIZE=1"), Err("expected space after \">\""));
     }
 }

@@ -69,7 +69,7 @@ impl ServerSession {
         self.refused_recipients = self.refused_recipients.saturating_add(1);
         let max = self.config.refused_recipients_max;
         if max != 0 && self.refused_recipients > max {
-            self.end(about, (4, 7, 0), "Too many refused recipients");
+            self.end(about, (4, 7, 0), "Too many rejected recipients");
         } else if self.accepted > 0 {
             self.note(about, reply);
             self.write(reply);

@@ -10,8 +10,8 @@ pub(super) const RCPT_OK: &[u8] = b"250 2.1.5 Recipient ok\r\n";
 pub(super) const DATA_GO: &[u8] = b"354 End the message with <CRLF>.<CRLF>\r\n";
 pub(super) const RESET: &[u8] = b"250 2.0.0 Reset\r\n";
 pub(super) const NOOP: &[u8] = b"250 2.0.0 Ok\r\n";
-pub(super) const VRFY: &[u8] = b"252 2.5.0 Not verified here; send mail and see\r\n";
-pub(super) const LOGGED_IN: &[u8] = b"235 2.7.0 You are logged in\r\n";
+pub(super) const VRFY: &[u8] = b"252 2.5.0 Cannot VRFY user; will attempt delivery\r\n";
+pub(super) const LOGGED_IN: &[u8] = b"235 2.7.0 Authentication successful\r\n";
 pub(super) const TLS_GO: &[u8] = b"220 2.0.0 Ready to start TLS\r\n";
 
 /// A line of a reply, code and CRLF included, has 512 octets (RFC 5321 §4.5.3.1.5).
@@ -147,7 +147,7 @@ pub(super) fn line(text: &'static str) -> Reply {
 
 /// 502: a command that is known, and not performed here.
 pub(super) fn unimplemented() -> Reply {
-    Reply::new(502, (5, 5, 1), "Command is not implemented")
+    Reply::new(502, (5, 5, 1), "Command not implemented")
 }
 
 /// 421: the session ends. The text begins with the host's name (RFC 5321 §4.2.2).

@@ -287,11 +287,11 @@ impl ServerSession {
             return true;
         }
         let why = if deadline == self.session_deadline {
-            "Session took too long"
+            "Session time limit exceeded"
         } else if deadline == self.transfer_deadline {
-            "Message took too long"
+            "Message transfer time limit exceeded"
         } else if deadline == self.login_deadline() {
-            "No login in time"
+            "Authentication time limit exceeded"
         } else {
             "Timeout"
         };
@@ -303,7 +303,7 @@ impl ServerSession {
     /// is being made durable should be answered first, or its client will send it again.
     pub fn handle_shutdown(&mut self) {
         if !matches!(self.phase, Phase::Closing) {
-            self.close((4, 3, 2), "Service is stopping");
+            self.close((4, 3, 2), "Server shutting down");
         }
     }
 

@@ -102,7 +102,7 @@ fn attributes(takes_login: bool) -> impl Iterator<Item = &'static str> {
 }
 
 fn bad(attribute: &str) -> Reply {
-    Reply { text: format!("Bad XCLIENT {attribute}").into(), ..replies::argument("") }
+    Reply { text: format!("Invalid XCLIENT {attribute}").into(), ..replies::argument("") }
 }
 
 /// A decoded value (RFC 3461 §4). The markers of a missing value are not encoded.
@@ -180,7 +180,7 @@ impl ServerSession {
             return Err(Reply::new(550, (5, 7, 0), "Insufficient authorization"));
         }
         if self.transaction.is_some() {
-            return Err(replies::sequence("No XCLIENT within a transaction"));
+            return Err(replies::sequence("XCLIENT not allowed during a mail transaction"));
         }
         let said = Xclient::parse(argument, self.config.logins.is_some())?;
         self.phase = Phase::Answer(PendingNeed::Xclient);
@@ -272,26 +272,26 @@ mod tests {
             ("NAME=a b", "Syntax: XCLIENT attribute=value ..."),
             ("FOO=bar", "Unknown XCLIENT attribute"),
             ("=a", "Unknown XCLIENT attribute"),
-            ("ADDR=1.1.1.1 ADDR=1.1.1.2", "Bad XCLIENT ADDR"),
-            ("NAME=", "Bad XCLIENT NAME"),
-            ("NAME=a+0D+0AMAIL", "Bad XCLIENT NAME"),
-            ("NAME=a+00b", "Bad XCLIENT NAME"),
-            ("NAME=a+2", "Bad XCLIENT NAME"),
-            ("NAME=a=b", "Bad XCLIENT NAME"),
-            ("NAME=(a)", "Bad XCLIENT NAME"),
-            ("NAME=b\u{fc}cher.test", "Bad XCLIENT NAME"),
-            ("ADDR=1.1.1", "Bad XCLIENT ADDR"),
-            ("ADDR=2001:db8::1", "Bad XCLIENT ADDR"),
-            ("ADDR=IPV6:1.1.1.1", "Bad XCLIENT ADDR"),
-            ("PORT=65536", "Bad XCLIENT PORT"),
-            ("PORT=+2B1", "Bad XCLIENT PORT"),
-            ("PROTO=LMTP", "Bad XCLIENT PROTO"),
-            ("HELO=a+0D+0Ab", "Bad XCLIENT HELO"),
-            ("LOGIN=jo+00", "Bad XCLIENT LOGIN"),
-            ("LOGIN=+FF", "Bad XCLIENT LOGIN"),
-            ("DESTADDR=here", "Bad XCLIENT DESTADDR"),
-            ("DESTPORT=smtp", "Bad XCLIENT DESTPORT"),
-            (long.as_str(), "Bad XCLIENT HELO"),
+            ("ADDR=1.1.1.1 ADDR=1.1.1.2", "Invalid XCLIENT ADDR"),
+            ("NAME=", "Invalid XCLIENT NAME"),
+            ("NAME=a+0D+0AMAIL", "Invalid XCLIENT NAME"),
+            ("NAME=a+00b", "Invalid XCLIENT NAME"),
+            ("NAME=a+2", "Invalid XCLIENT NAME"),
+            ("NAME=a=b", "Invalid XCLIENT NAME"),
+            ("NAME=(a)", "Invalid XCLIENT NAME"),
+            ("NAME=b\u{fc}cher.test", "Invalid XCLIENT NAME"),
+            ("ADDR=1.1.1", "Invalid XCLIENT ADDR"),
+            ("ADDR=2001:db8::1", "Invalid XCLIENT ADDR"),
+            ("ADDR=IPV6:1.1.1.1", "Invalid XCLIENT ADDR"),
+            ("PORT=65536", "Invalid XCLIENT PORT"),
+            ("PORT=+2B1", "Invalid XCLIENT PORT"),
+            ("PROTO=LMTP", "Invalid XCLIENT PROTO"),
+            ("HELO=a+0D+0Ab", "Invalid XCLIENT HELO"),
+            ("LOGIN=jo+00", "Invalid XCLIENT LOGIN"),
+            ("LOGIN=+FF", "Invalid XCLIENT LOGIN"),
+            ("DESTADDR=here", "Invalid XCLIENT DESTADDR"),
+            ("DESTPORT=smtp", "Invalid XCLIENT DESTPORT"),
+            (long.as_str(), "Invalid XCLIENT HELO"),
         ] {
             let reply = parse(argument).unwrap_err();
             let shown = (reply.code, reply.enhanced.map(|status| status.to_string()), &*reply.text);

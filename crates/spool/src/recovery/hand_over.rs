@@ -43,7 +43,7 @@ impl Recovery {
             visit_segment(disk, (key, length), is_indexed, end, &mut visit)?;
             self.report.live_count += count;
             for offset in malformed {
-                self.damage(&key.name(), offset, 0, "an accept record is malformed");
+                self.damage(&key.name(), offset, 0, "malformed accept record");
             }
             for (id, blob, what) in short_blobs {
                 self.note_lost_body(id, blob, &what);

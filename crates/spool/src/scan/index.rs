@@ -75,7 +75,7 @@ impl IndexPlace {
         visit: &mut dyn FnMut(&RawRecord<'_>),
     ) -> Result<(), DiskError> {
         let Some(payload) = self.read(disk, file, key)? else {
-            let text = format!("the index of {file} could be read and then could not");
+            let text = format!("the index of {file} became unreadable");
             return Err(DiskError::new(DiskErrorKind::Failed, text));
         };
         let all = records(&payload, key, self.payload_offset);

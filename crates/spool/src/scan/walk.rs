@@ -108,7 +108,11 @@ impl<'a> Walk<'a> {
         let mut result = self.scan_readable(known_end, visit)?;
         for (offset, bytes) in self.window.unreadable_runs() {
             (result.damaged, result.unreadable) = (true, true);
-            visit(ScanItem::Damage { offset, bytes, what: format!("{bytes} bytes can't be read") });
+            visit(ScanItem::Damage {
+                offset,
+                bytes,
+                what: format!("{bytes} bytes cannot be read"),
+            });
         }
         Ok(result)
     }
@@ -169,7 +173,7 @@ impl<'a> Walk<'a> {
         let Some(found) = found else {
             if let Some(bytes) = known_end {
                 result.damaged = true;
-                let what = format!("nothing of its {bytes} bytes can be read");
+                let what = format!("none of its {bytes} bytes can be read");
                 visit(ScanItem::Damage { offset: 0, bytes, what });
             } else {
                 result.torn = self.is_begun(0)?;
@@ -216,7 +220,11 @@ impl<'a> Walk<'a> {
         } else {
             result.end = next.unwrap_or(known.max(after));
             let bytes = result.end - offset;
-            visit(ScanItem::Damage { offset, bytes, what: format!("{bytes} bytes are no batch") });
+            visit(ScanItem::Damage {
+                offset,
+                bytes,
+                what: format!("{bytes} bytes are not a batch"),
+            });
         }
         Ok(true)
     }

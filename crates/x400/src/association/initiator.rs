@@ -176,7 +176,7 @@ impl Initiator {
 
     fn accept(&mut self, accept: &Accept) -> Result<(), Breach> {
         if accept.requirements & REQUIREMENTS != REQUIREMENTS {
-            return Err(Breach::session("functional units that RTSE can't do without"));
+            return Err(Breach::session("functional units required by RTSE are missing"));
         }
         let no_cpa =
             |error: crate::ber::BerError| Breach::new(Layer::Presentation, error.to_string());
@@ -197,7 +197,7 @@ impl Initiator {
                     (rtse::Response::read_fields(fields), Vec::new())
                 }
                 (AcceptPdu::Normal { .. }, _) | (AcceptPdu::X410(_), _) => {
-                    return Err(Breach::new(Layer::Presentation, "the other mode than ours"));
+                    return Err(Breach::new(Layer::Presentation, "the wrong mode"));
                 }
             };
         let no_rtoac =
@@ -262,9 +262,7 @@ fn refusal(refuse: &Refuse) -> Refusal {
         None => said(Layer::ReliableTransfer, is_permanent, "without a reason".into()),
     };
     match RefusePdu::read(&refuse.user_data) {
-        Err(error) => {
-            said(Layer::Presentation, true, format!("a refusal that can't be read: {error}"))
-        }
+        Err(error) => said(Layer::Presentation, true, format!("unreadable refusal: {error}")),
         Ok(RefusePdu::X410(fields)) => by_mta(read_refusal_fields(fields).ok().flatten(), true),
         Ok(RefusePdu::Normal { provider_reason: Some(reason), .. }) => {
             said(Layer::Presentation, reason > 2, format!("provider reason {reason}"))
@@ -287,7 +285,7 @@ fn refusal(refuse: &Refuse) -> Refusal {
                     }
                 },
                 Ok(Apdu::Request(_) | Apdu::Release | Apdu::Released | Apdu::Abort { .. })
-                | Err(_) => said(Layer::Association, true, "a rejection that can't be read".into()),
+                | Err(_) => said(Layer::Association, true, "unreadable rejection".into()),
             }
         }
     }

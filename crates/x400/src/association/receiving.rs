@@ -91,7 +91,7 @@ impl Core {
     /// The peer discards or interrupts the activity; the effect here is the same.
     pub(super) fn activity_dropped(&mut self, ack: &Spdu) -> Result<(), Breach> {
         if self.receiving.is_idle() {
-            return Err(Breach::session("the end of an activity where there is none"));
+            return Err(Breach::session("the end of an activity outside an activity"));
         }
         self.receiving = Receiving::Idle;
         self.say(ack);

@@ -210,7 +210,7 @@ impl Responder {
         let selectors = &self.settings.t_selectors;
         let is_ours = selectors.is_empty() || selectors.contains(&request.called);
         let refusal = match (is_ours, request.is_class_0) {
-            (false, _) => Some((DisconnectReason::AddressUnknown, "no such T-selector")),
+            (false, _) => Some((DisconnectReason::AddressUnknown, "unknown T-selector")),
             (true, false) => Some((DisconnectReason::ProtocolError, "only class 0")),
             (true, true) => None,
         };
@@ -241,7 +241,7 @@ impl Responder {
             _ => {
                 return Err(Refused::by_session(
                     RefuseReason::Version,
-                    "no session version that we know",
+                    "no supported session version",
                 ));
             }
         };
@@ -382,12 +382,16 @@ impl Responder {
             ConnectionMode::Open(value) => value,
             ConnectionMode::Recover => {
                 let (error, layer) = (BindError::CannotRecover, Layer::ReliableTransfer);
-                return Err(self.refused_by_mta(error, layer, "RTSE's recover, which we don't do"));
+                return Err(self.refused_by_mta(
+                    error,
+                    layer,
+                    "RTSE recovery, which is not supported",
+                ));
             }
         };
         if request.two_way && !self.settings.two_way {
             let (error, layer) = (BindError::DialogueMode, Layer::ReliableTransfer);
-            return Err(self.refused_by_mta(error, layer, "a two-way alternate dialogue"));
+            return Err(self.refused_by_mta(error, layer, "TWA dialogue"));
         }
         let credentials = match value.map(Credentials::read_argument) {
             Some(Ok(credentials)) => credentials,

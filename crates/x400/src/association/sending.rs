@@ -116,7 +116,7 @@ impl Core {
             // In transit when the activity was discarded.
             ActivityState::Discard(_) => Ok(()),
             ActivityState::Idle | ActivityState::Slices | ActivityState::End(_) => {
-                Err(Breach::session(format!("checkpoint {serial} was not said")))
+                Err(Breach::session(format!("checkpoint {serial} was not sent")))
             }
         }
     }
@@ -131,7 +131,7 @@ impl Core {
             }
             ActivityState::Discard(_) => Ok(()),
             ActivityState::Idle | ActivityState::Slices | ActivityState::End(_) => {
-                Err(Breach::session(format!("the end of an activity, {serial}, was not said")))
+                Err(Breach::session(format!("the end of an activity, {serial}, was not sent")))
             }
         }
     }

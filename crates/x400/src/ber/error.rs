@@ -86,7 +86,7 @@ impl fmt::Display for BerFault {
         match self {
             BerFault::HeaderCut => f.write_str("ends within an identifier or a length"),
             BerFault::TagNumber => f.write_str("a tag number over 32 bits"),
-            BerFault::Length => f.write_str("a length that can not be"),
+            BerFault::Length => f.write_str("an invalid length"),
             BerFault::PastEnd { length, available } => {
                 write!(f, "a length of {length} octets where there are {available}")
             }
@@ -96,7 +96,7 @@ impl fmt::Display for BerFault {
             }
             BerFault::StrayEnd => f.write_str("end-of-contents octets where nothing ends"),
             BerFault::TooDeep => write!(f, "nested deeper than {NESTING_MAX} levels"),
-            BerFault::Unexpected { found, wanted } => write!(f, "{found} where {wanted} must be"),
+            BerFault::Unexpected { found, wanted } => write!(f, "{found} instead of {wanted}"),
             BerFault::Missing { wanted: Some(wanted) } => write!(f, "{wanted} is missing"),
             BerFault::Missing { wanted: None } => f.write_str("an element is missing"),
             BerFault::Trailing => f.write_str("more than one element where one must be alone"),
@@ -107,8 +107,8 @@ impl fmt::Display for BerFault {
             BerFault::IntegerRange => f.write_str("an integer out of its range"),
             BerFault::Boolean => f.write_str("a boolean that is not one octet"),
             BerFault::Null => f.write_str("a NULL with contents"),
-            BerFault::BitString => f.write_str("a bit string whose unused bits are wrong"),
-            BerFault::Oid => f.write_str("an object identifier that is not one"),
+            BerFault::BitString => f.write_str("a bit string with a wrong number of unused bits"),
+            BerFault::Oid => f.write_str("a malformed object identifier"),
         }
     }
 }

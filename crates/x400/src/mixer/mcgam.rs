@@ -62,8 +62,8 @@ impl Mappings {
             if line.trim().is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (key, rest) = line.split_once('#').ok_or(at("no # behind the key"))?;
-            let (value, _) = rest.split_once('#').ok_or(at("no # behind the value"))?;
+            let (key, rest) = line.split_once('#').ok_or(at("# missing after the key"))?;
+            let (value, _) = rest.split_once('#').ok_or(at("# missing after the value"))?;
             if self.len() >= ENTRIES_MAX {
                 return Err(at("too many entries"));
             }
@@ -208,7 +208,7 @@ fn levels(text: &str) -> Result<Levels, &'static str> {
     for (index, (key, value)) in parts.into_iter().rev().enumerate() {
         let wanted = KEYS.get(index).or(KEYS.last()).copied().unwrap_or_default();
         if !key.eq_ignore_ascii_case(wanted) {
-            return Err("levels must be C, ADMD, PRMD, O and OU from the right, none left out");
+            return Err("levels must be C, ADMD, PRMD, O and OU from the right, without gaps");
         }
         levels.push((value != "@").then(|| value.into()));
     }

@@ -73,9 +73,7 @@ fn text<'n>(ipn: &'n Ipn, here: &ConversionContext<'_>) -> (String, Option<&'n I
             text.push_str(&format!("was discarded for the following reason: {why}\r\n"));
             returned = ipm.as_deref();
         }
-        IpnKind::Other(_) => {
-            text.push_str("was handled in a way that this gateway does not know.\r\n")
-        }
+        IpnKind::Other(_) => text.push_str("was handled in a manner unknown to this gateway.\r\n"),
     }
     if let Some(eits) = &ipn.conversion_eits {
         let eits = trace::encoded_info(eits);

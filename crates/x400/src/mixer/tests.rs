@@ -186,13 +186,13 @@ fn tables() {
     let read = |text: &str| Mappings::default().read(text, TableKind::Mapping);
     read("# comment\n\nAC.UK#PRMD$UK\\.AC.ADMD$GOLD 400.C$GB# note\n").expect("a table");
     for (text, reason) in [
-        ("AC.UK", "no # behind the key"),
-        ("AC.UK#C$GB", "no # behind the value"),
+        ("AC.UK", "# missing after the key"),
+        ("AC.UK#C$GB", "# missing after the value"),
         ("AC..UK#C$GB#", "not a domain"),
         ("-x.uk#C$GB#", "not a domain"),
         (
             "AC.UK#PRMD$x.C$GB#",
-            "levels must be C, ADMD, PRMD, O and OU from the right, none left out",
+            "levels must be C, ADMD, PRMD, O and OU from the right, without gaps",
         ),
         ("AC.UK#ADMD$x.C$@#", "an address needs a country"),
         ("AC.UK#ADMD.C$GB#", "an attribute without $"),

@@ -233,7 +233,7 @@ fn no_address(party: &Party<'_>, here: &ConversionContext<'_>) -> NotConverted {
     match party {
         Party::Mail(mail) if here.gateway.would_come_back(mail) => NotConverted::new(
             Cause::RestrictedDelivery,
-            "nobody is sent to through X.400 whom the gateway would send to by internet mail",
+            "a recipient would return to internet mail through X.400",
         ),
         _ => NotConverted::new(Cause::InvalidArguments, "a recipient has no O/R address"),
     }

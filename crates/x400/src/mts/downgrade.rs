@@ -26,8 +26,8 @@ pub enum NotDowngraded {
 impl fmt::Display for NotDowngraded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            NotDowngraded::Extension => "a critical extension has no place in X.400 of 1984",
-            NotDowngraded::Name => "a name has attributes that X.400 of 1984 has not",
+            NotDowngraded::Extension => "X.400 (1984) does not support a critical extension",
+            NotDowngraded::Name => "X.400 (1984) does not support an attribute of a name",
         })
     }
 }

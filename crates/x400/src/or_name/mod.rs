@@ -137,7 +137,7 @@ impl Value {
 /// Checks a character of a value: more than PrintableString is accepted, because real programs use more.
 fn character(c: char) -> Result<char, &'static str> {
     if c.is_control() || u32::from(c) > 0xff {
-        return Err("a character that no address can have");
+        return Err("a character not allowed in addresses");
     }
     Ok(c)
 }

@@ -539,7 +539,7 @@ fn what_is_said_to_who_calls() {
 #[test]
 fn what_is_said_while_an_apdu_goes() {
     for (name, tsdu) in [
-        ("a checkpoint that was not said", "0200 3203 2a0139"),
+        ("a checkpoint that was not sent", "0200 3203 2a0139"),
         ("the end of another activity", "0200 2a03 2a0139"),
         ("DATA", "0100 0100 61"),
     ] {

@@ -16,7 +16,7 @@ use smtp::server::{LoginAnswer, LoginSaid, Need, ServerConfig};
 use std::sync::Arc;
 
 /// Reply to a message that the mechanism does not have.
-const BAD_FORM: &str = "This is not what the mechanism has here";
+const BAD_FORM: &str = "Malformed authentication exchange";
 
 /// State of the SASL exchange of a session.
 #[derive(Debug, Default)]
@@ -257,7 +257,7 @@ impl<W: World> SmtpSession<W> {
             },
             ExchangeStep::Failed(LoginFailure::OtherIdentity) => other_identity(),
             ExchangeStep::Failed(LoginFailure::Channel) => {
-                refused(535, (5, 7, 8), "Your connection does not end where ours begins")
+                refused(535, (5, 7, 8), "TLS channel binding does not match")
             }
             ExchangeStep::Failed(LoginFailure::Form) => bad_form(),
         })
@@ -309,7 +309,7 @@ fn refused(code: u16, status: (u8, u16, u16), text: &'static str) -> LoginAnswer
 }
 
 fn other_identity() -> LoginAnswer {
-    refused(535, (5, 7, 8), "Nobody acts for another user here")
+    refused(535, (5, 7, 8), "Authorization identity differs from authentication identity")
 }
 
 fn bad_form() -> LoginAnswer {

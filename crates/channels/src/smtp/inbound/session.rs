@@ -335,7 +335,7 @@ impl<W: World> SmtpSession<W> {
 
     /// RFC 5321 §3.1: clients that do not wait for the greeting may not send mail.
     fn refuse_early_talker(&mut self) {
-        let early = Refusal::permanent((5, 1), "You spoke before you were greeted");
+        let early = Refusal::permanent((5, 1), "Protocol error: command before greeting");
         let reply = greeting(&self.host(), early);
         let told = reply.clone();
         self.account(RefusalRecord {

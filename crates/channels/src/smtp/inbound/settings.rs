@@ -283,7 +283,7 @@ impl SmtpListener {
 fn greeting_delay(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> Duration {
     let delay = reader.duration("greeting_delay", &text.greeting_delay);
     if delay > GREETING_DELAY_MAX {
-        let message = "a client waits no longer than a minute for its greeting";
+        let message = "clients wait at most a minute for the greeting";
         reader.error("greeting_delay", message, "");
     }
     match text.early_talkers {
@@ -297,7 +297,7 @@ fn line_bytes(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> u64 {
     // An invalid size is read as 0.
     let bytes = reader.size("max_line_bytes", &text.max_line_bytes);
     if (1..998).contains(&bytes) {
-        let help = "every server must take lines of 998 bytes (RFC 5321 §4.5.3.1.6)";
+        let help = "servers must accept lines of 998 octets (RFC 5321 §4.5.3.1.6)";
         reader.error("max_line_bytes", format!("{bytes} is too short for a line"), help);
     }
     bytes

@@ -80,8 +80,12 @@ impl Default for SubmissionText {
 impl SubmissionText {
     fn check_authors(&self, reader: &mut Reader<'_, '_>) {
         if self.authors == Some(AuthorsText::Senders) && self.senders.is_none() {
-            let help = "name the table of users' addresses: senders = { table = \"senders\" }";
-            reader.error("authors", "authors are to be among `senders`, and there are none", help);
+            let help = "name the table of the users' addresses: senders = { table = \"senders\" }";
+            reader.error(
+                "authors",
+                "authors are restricted to `senders`, but `senders` is missing",
+                help,
+            );
         }
     }
 }
@@ -98,7 +102,7 @@ impl ProtocolSection for SubmissionText {
         let mut listener = SmtpListener::read(&text.smtp, reader);
         if text.mechanisms.is_empty() {
             let help = "the usual ones are [\"plain\", \"login\"]";
-            reader.error("mechanisms", "nobody can log in without a mechanism", help);
+            reader.error("mechanisms", "`mechanisms` is empty", help);
         }
         let mechanisms = text.mechanisms.iter().map(|one| one.name()).collect();
         let failures_max = text.max_login_failures;
@@ -106,7 +110,7 @@ impl ProtocolSection for SubmissionText {
         listener.server.logins = Some(LoginRules { mechanisms, failures_max, timeout });
         let failure_delay = reader.duration("login_failure_delay", &text.login_failure_delay);
         if failure_delay > FAILURE_DELAY_MAX {
-            let message = "no client waits longer than a minute to learn that it failed";
+            let message = "clients wait at most a minute for a failed login";
             reader.error("login_failure_delay", message, "");
         }
         let senders = text.senders.as_ref().map(|to| reader.table("senders.table", &to.table));
@@ -148,7 +152,7 @@ fn domain_of(domain: &str, reader: &mut Reader<'_, '_>) -> Option<String> {
             reader.error(
                 "origin",
                 format!("\"{domain}\": {error}"),
-                "a domain, as in \"example.org\"",
+                "write a domain, for example \"example.org\"",
             );
             None
         }

@@ -93,7 +93,7 @@ impl<W: World> SmtpDialogue<W> {
     /// Ends the session within a content that can't be read further. Without the final dot, or the octets announced by
     /// BDAT, the peer has no message (RFC 5321 §4.1.1.4, RFC 3030 §2).
     fn cut(&mut self, slot: &Slot<W>, why: LoadError) {
-        self.wire.session.handle_broken(slot.now(), "the rest of a body can't be read");
+        self.wire.session.handle_broken(slot.now(), "cannot read the rest of a body");
         self.unreadable = Some(why);
     }
 

@@ -119,7 +119,7 @@ impl HostTls {
         if !is_expected || self.goes_on_in_clear(slot, hop, (host, peer)) {
             return None;
         }
-        let text = "TLS can't be had, which the host had before";
+        let text = "TLS unavailable on a host that offered it before";
         Some(Failure::network(&*host.name, NO_STARTTLS, text))
     }
 
@@ -130,7 +130,7 @@ impl HostTls {
             return failure;
         }
         let text = match &failure.reply {
-            Some(reply) => format!("said before TLS: {} {}", reply.code, reply.text),
+            Some(reply) => format!("reply before TLS: {} {}", reply.code, reply.text),
             None => failure.text.to_string(),
         };
         Failure { reply: None, ..failure.for_now(text) }
@@ -159,7 +159,7 @@ impl HostTls {
             class: Class::Permanent,
             status: ENCRYPTION_NEEDED,
             reply: None,
-            text: format!("{}{said}, and the message asks for TLS (REQUIRETLS)", failure.text)
+            text: format!("{}{said}, but the message requires TLS (REQUIRETLS)", failure.text)
                 .into(),
             ..failure
         }
@@ -278,7 +278,7 @@ pub(super) async fn host_tls<W: World>(
     }
     let found = match hop.tls.dane {
         true => slot.dane(&host.name, host.port).await,
-        false => Ok(Dane::Nothing("nobody vouches for its name")),
+        false => Ok(Dane::Nothing("its name is not secure")),
     };
     match found {
         Ok(found) if is_demanded => Ok(demanded(found, hop.tls.mta_sts)),
@@ -329,7 +329,7 @@ fn by_records(found: Dane, mta_sts: bool, is_for_users: bool) -> HostTls {
 fn nameless(host: &Host) -> Option<Failure> {
     host.name.parse::<IpAddr>().ok()?;
     let status = EnhancedStatus::new(4, 3, 5);
-    let text = format!("tls = \"dane\" is for hosts by name, and {} is an address", host.name);
+    let text = format!("tls = \"dane\" needs a host name, but {} is an address", host.name);
     Some(Failure::local(Class::Transient, status, text))
 }
 
@@ -393,7 +393,7 @@ pub(super) async fn shake_hands<W: World>(
         }
         // // RFC 3463 §3.4: 4.3.0. Local exhaustion is no fault of the host, and does not count as a TLS result.
         Err(error) if lack::is_ours(&error) => {
-            let text = format!("no TLS for now: {error}");
+            let text = format!("TLS unavailable: {error}");
             let status = EnhancedStatus::new(4, 3, 0);
             let failure = Failure::local(Class::Transient, status, text);
             Err(Unencrypted { failure, result: None })
@@ -402,7 +402,7 @@ pub(super) async fn shake_hands<W: World>(
             slot.metrics().tls_connections_failed.inc();
             // RFC 3463 §3.8: X.7.5 is a cryptographic failure.
             let status = EnhancedStatus::new(4, 7, 5);
-            let text = format!("the TLS handshake failed: {error}");
+            let text = format!("TLS handshake failed: {error}");
             slot.console().debug("tls", format_args!("{text} peer={name}"));
             let result = Some(HandshakeError::result_of(&error));
             let failure = Failure::network(name, status, text);
@@ -489,7 +489,7 @@ mod tests {
     fn an_address_is_no_host_with_tlsa_records() {
         let host = |name: &str| Host { name: name.into(), port: 25 };
         for address in ["192.0.2.1", "2001:db8::1"] {
-            let failure = nameless(&host(address)).expect("it has no name");
+            let failure = nameless(&host(address)).expect("it has no host name");
             assert_eq!(failure.status, EnhancedStatus::new(4, 3, 5));
         }
         assert_eq!(nameless(&host("mx.far.test")), None);

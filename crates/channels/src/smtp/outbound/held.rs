@@ -129,7 +129,7 @@ impl HeldContent {
             }
             begin = end;
         }
-        Err(LoadError::Disk("the body is shorter than it was".into()))
+        Err(LoadError::Disk("the body is truncated".into()))
     }
 
     /// The last piece, copied for the connection, so that the memory of the whole message can be freed.

@@ -30,8 +30,8 @@ pub(super) fn doubted(failure: Failure, lesser: Lesser, patience: Patience) -> F
         return failure;
     }
     let why = match lesser {
-        Lesser::InClear => "in clear, since TLS failed",
-        Lesser::WithoutExtensions => "behind HELO, since EHLO was refused",
+        Lesser::InClear => "in clear after TLS failed",
+        Lesser::WithoutExtensions => "after HELO because EHLO was rejected",
     };
     let text = format!("{}, {why}", failure.text);
     failure.for_now(text)
@@ -109,7 +109,7 @@ pub(super) fn of_one_host(
     if hosts.all(is_lacking) {
         return failure;
     }
-    let text = format!("{}; another host or session may have it", failure.text);
+    let text = format!("{}; another host or session may support it", failure.text);
     failure.for_now(text)
 }
 

@@ -102,10 +102,10 @@ impl Ended {
     fn failure(self, name: &str) -> Failure {
         match self {
             // RFC 3463 §3.8: X.7.0, other security status.
-            Ended::Wrong(wrong) => of_host(name, 0, format!("in the login the host {wrong}")),
+            Ended::Wrong(wrong) => of_host(name, 0, format!("authentication: the host {wrong}")),
             Ended::Overloaded => {
                 let status = EnhancedStatus::new(4, 3, 2);
-                Failure::local(Class::Transient, status, "too many passwords wait to be hashed")
+                Failure::local(Class::Transient, status, "too many passwords wait for hashing")
             }
         }
     }
@@ -147,10 +147,10 @@ fn choose(allowed: &[Mechanism], offered: &[String], name: &str) -> Result<Mecha
     }
     let names: Vec<&str> = allowed.iter().map(|mechanism| mechanism.name()).collect();
     let has = match offered {
-        [] => "no login".to_owned(),
-        words => format!("logins by {} only", words.join(", ")),
+        [] => "no AUTH".to_owned(),
+        words => format!("only AUTH {}", words.join(", ")),
     };
-    let text = format!("the host offers {has}, and the route has {}", names.join(", "));
+    let text = format!("the host offers {has}, the route allows {}", names.join(", "));
     Err(of_host(name, 4, text))
 }
 
@@ -167,12 +167,15 @@ async fn credentials<W: World>(
         Identity::User { user, secret } => (user, secret),
         Identity::Table(table) => {
             let found = found(slot, table, host).await;
-            return found.map_err(|why| failure(format!("no login: table {}: {why}", table.name)));
+            return found
+                .map_err(|why| failure(format!("no credentials: table {}: {why}", table.name)));
         }
     };
-    let wrong = |why: &str| failure(format!("no login as {user}: {}: {why}", secret.source()));
+    let wrong =
+        |why: &str| failure(format!("no credentials for {user}: {}: {why}", secret.source()));
     let said = secret.secret().map_err(|why| wrong(&why))?;
-    Credentials::new(user, &said.0).ok_or_else(|| wrong("it can't be said in a login"))
+    Credentials::new(user, &said.0)
+        .ok_or_else(|| wrong("the secret cannot be sent in an AUTH exchange"))
 }
 
 /// Credentials for a host in a table. The name is looked up with its port first, and also in brackets, as Postfix has
@@ -192,7 +195,7 @@ async fn found<W: World>(
     let keys = keys.into_iter().map(LookupKey::from).collect();
     let found = tables::find_first(slot.world().tables(), table, keys).get().await;
     let found = found.map_err(|trouble| trouble.to_string())?;
-    let found = found.ok_or_else(|| format!("it has none for {}", host.name))?;
+    let found = found.ok_or_else(|| format!("no entry for {}", host.name))?;
     credentials_of(&found.entry).map_err(|why| format!("{}: {why}", found.key))
 }
 

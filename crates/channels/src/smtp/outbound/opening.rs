@@ -207,14 +207,14 @@ async fn reach_host<W: World>(
     }
     Err(HostError::Failed(last.unwrap_or_else(|| {
         let name = format!("{}:{}", host.name, host.port);
-        let text = "no way leads to the host's addresses";
+        let text = "no route to the host's addresses";
         Failure::network(name, EnhancedStatus::new(4, 4, 1), text)
     })))
 }
 
 fn no_hosts() -> Failure {
     let status = EnhancedStatus::new(4, 4, 4);
-    Failure::local(Class::Transient, status, "the next hop has no host to connect to")
+    Failure::local(Class::Transient, status, "the next hop has no hosts")
 }
 
 /// The socket of a host, or its addresses in the order to try.
@@ -254,7 +254,7 @@ fn public_only(
         addresses.retain(|ip| !is_private(*ip));
     }
     if addresses.is_empty() {
-        let text = "the host has private addresses only, which this route refuses";
+        let text = "the host has only private addresses, which this route rejects";
         return Err(Failure::dns(Class::Permanent, &host.name, EnhancedStatus::new(5, 4, 4), text));
     }
     Ok(addresses)

@@ -21,7 +21,7 @@ const MAKES_WAY_AFTER: Duration = Duration::from_millis(500);
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Reason for which a peer is left.
-pub(super) const NEEDED: &str = "it is silent, and others need the connection";
+pub(super) const NEEDED: &str = "no reply, and other next hops wait for the connection";
 
 /// Progress of the dialogue with a peer.
 #[derive(Debug)]

@@ -50,7 +50,7 @@ pub(super) fn reached(
         return Ok(found);
     }
     let family = if source.address.is_none() { "IPv4" } else { "IPv6" };
-    Err(OutOfReach(format!("it has no {family} address, and the host no other")))
+    Err(OutOfReach(format!("it has no {family} address, but the host has no other")))
 }
 
 /// The failure of an attempt, if the source caused it.
@@ -67,6 +67,6 @@ pub(super) fn failed<W: World>(
 
 /// RFC 3463 §3.4: X.3.5, system incorrectly configured.
 fn failure(source: &str, why: &str) -> Failure {
-    let text = format!("the source {source} is out: {why}");
+    let text = format!("source {source} disabled: {why}");
     Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 5), text)
 }

@@ -78,11 +78,11 @@ impl Trial {
     ) -> TlsResult {
         let fault = match encryption {
             Some(_) if is_unfit => {
-                Some((ResultType::TlsaInvalid, "none of the TLSA records can be used"))
+                Some((ResultType::TlsaInvalid, "none of the TLSA records is usable"))
             }
             Some(_) => None,
             None if session.capabilities().starttls => {
-                Some((ResultType::ValidationFailure, "STARTTLS is offered and refused"))
+                Some((ResultType::ValidationFailure, "STARTTLS was offered but rejected"))
             }
             None => Some((ResultType::StarttlsNotSupported, "")),
         };
@@ -168,7 +168,7 @@ impl TlsResult {
             return None;
         }
         if !policy.has_host(&self.trial.host) {
-            let reason = "the policy does not have this host";
+            let reason = "the policy does not list this host";
             let details = self.trial.details(ResultType::ValidationFailure, reason);
             return Some(details.said_by(&self.helo));
         }

@@ -101,8 +101,8 @@ impl Follows {
     /// Description for people.
     fn text(&self) -> String {
         match self {
-            Follows::Next(_) => "the next rule is asked".to_owned(),
-            Follows::Permit => "no other rule is asked".to_owned(),
+            Follows::Next(_) => "continues with the next rule".to_owned(),
+            Follows::Permit => "no further rule applies".to_owned(),
             Follows::Settled(_, what) => what.clone(),
             Follows::Refusal(refusal) => Reply::from(refusal.clone()).to_string(),
         }
@@ -117,7 +117,7 @@ async fn say<T: Tables + Clone>(
 ) -> (String, Follows) {
     let keys = rule.keys(subject);
     if keys.is_empty() {
-        return ("not asked without a client (--client, --helo)".to_owned(), Follows::Next(None));
+        return ("skipped without a client (--client, --helo)".to_owned(), Follows::Next(None));
     }
     let table = &rule.table.name;
     match find_first(tables, &rule.table, keys).get().await {
@@ -142,8 +142,8 @@ fn follows(entry: &str) -> Follows {
     match action {
         Action::Permit => Follows::Permit,
         Action::Refuse(refusal) => Follows::Refusal(refusal),
-        Action::Discard(_) => Follows::Settled(of_mail, "nothing is kept for it".to_owned()),
-        Action::Redirect(other) => Follows::Settled(of_mail, format!("{other} gets its copy")),
+        Action::Discard(_) => Follows::Settled(of_mail, "discarded".to_owned()),
+        Action::Redirect(other) => Follows::Settled(of_mail, format!("redirected to {other}")),
         Action::Pass | Action::Prepend(_) | Action::Copy(_) => Follows::Next(of_mail),
         Action::Hold(reason) => Follows::Next(Some(Beside::Hold(reason))),
         Action::Log(text) => Follows::Next(Some(Beside::Log(text))),

@@ -81,7 +81,8 @@ impl EntryJudge {
         let foreign = self.rules.iter().find_map(|rule| rule.foreign_for(entry.key));
         foreign.map_or(Ok(()), |listener| {
             Err(format!(
-                "{word} is an action that only internet mail can have, and the listener \"{listener}\" is one of X.400"
+                "{word} is an action for internet mail only, but listener \"{listener}\" is for \
+                 X.400"
             ))
         })
     }

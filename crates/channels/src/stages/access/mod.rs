@@ -25,8 +25,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// A table entry is not a valid action.
-const MISTAKE: Refusal =
-    Refusal::transient((3, 5), "The access rules have a mistake; try again later");
+const MISTAKE: Refusal = Refusal::transient((3, 5), "Server configuration error; try again later");
 /// `default = "refuse"`.
 const REFUSED: Refusal = Refusal::permanent((7, 1), "Access denied");
 
@@ -39,7 +38,7 @@ pub(crate) struct AccessText {
     /// Name of the table. Required.
     table: String,
     /// Lookup key: `client`, `helo`, `sender`, `recipient`, or a pair: `sender+recipient`. Required.
-    #[schemars(extend("title" = "what is looked up"))]
+    #[schemars(extend("title" = "looked-up value"))]
     by: String,
     /// Names of listeners that the rule applies to. Default: all.
     listeners: Vec<String>,
@@ -74,21 +73,21 @@ enum Unlisted {
 
 impl StageSection for AccessText {
     const KEY: &'static str = "access";
-    const SUMMARY: &'static str = "Which tables say who may send to whom.";
+    const SUMMARY: &'static str = "Access rules by client, sender and recipient.";
     type Text = AccessText;
 
     fn read(text: AccessText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>> {
         reader.check_listeners("listeners", &text.listeners);
         let by = By::parse(&text.by);
-        let help = "\"client\", \"helo\", \"sender\", \"recipient\" or two of them are wanted, such \
-                    as \"sender+recipient\"";
+        let help = "use \"client\", \"helo\", \"sender\", \"recipient\" or a pair, for \
+         example \"sender+recipient\"";
         if text.by.is_empty() {
             reader.error("", "an access rule without `by`", help);
         } else if by.is_none() {
-            reader.error("by", format!("nothing is looked up by \"{}\"", text.by), help);
+            reader.error("by", format!("unknown lookup key \"{}\"", text.by), help);
         }
         if text.table.is_empty() {
-            let help = "say which, such as table = \"senders\"";
+            let help = "name one, for example table = \"senders\"";
             reader.error("", "an access rule without `table`", help);
             return None;
         }

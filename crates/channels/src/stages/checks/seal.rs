@@ -39,7 +39,7 @@ impl SealText {
         let domain = dns_name(reader, "domain", self.domain.as_deref(), "\"example.org\"");
         let selector = dns_name(reader, "selector", self.selector.as_deref(), "\"s2026\"");
         let Some(key) = &self.key else {
-            let help = "name the file, such as key = \"/etc/postrider/arc.pem\"";
+            let help = "name the file, for example key = \"/etc/postrider/arc.pem\"";
             reader.error("seal", "a seal without `key`", help);
             return None;
         };
@@ -55,14 +55,14 @@ fn dns_name(
     text: Option<&str>,
     example: &str,
 ) -> Option<String> {
-    let help = format!("such as {key} = {example}");
+    let help = format!("for example {key} = {example}");
     let Some(text) = text else {
         reader.error("seal", format!("a seal without `{key}`"), &help);
         return None;
     };
     let ascii = mail::Domain::dns_name(text);
     if ascii.is_none() {
-        let message = format!("\"{text}\" is not a name for the DNS");
+        let message = format!("\"{text}\" is not a DNS name");
         reader.error(&format!("seal.{key}"), message, &help);
     }
     ascii

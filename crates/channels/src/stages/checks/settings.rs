@@ -43,13 +43,14 @@ impl ListenerSection for CheckRules {
     fn read(text: CheckKeys, reader: &mut Reader<'_, '_>) -> Option<CheckRules> {
         let CheckKeys { checks, seal } = text;
         if checks.is_some() && reader.takes() == Some(Takes::MailOfUsers) {
-            let help = "checks are for the mail of strangers, on a listener with kind = \"smtp\"";
-            reader.error("checks", "nobody is checked who has logged in", help);
+            let help = "checks are for mail of unauthenticated clients, on a listener with kind = \
+             \"smtp\"";
+            reader.error("checks", "authenticated clients are not checked", help);
         }
         let made = checks.as_ref().map(ChecksText::read).unwrap_or_default();
         let strangers = checks.and_then(|text| text.read_strangers(reader));
         if seal.is_some() && !made.powers.asked().arc {
-            let help = "a seal says what came of them: add arc = \"mark\" to `checks`";
+            let help = "a seal records their results: add arc = \"mark\" to `checks`";
             reader.error("seal", "`seal` without checks of ARC", help);
         }
         let seal = seal.and_then(|seal| seal.read(reader));

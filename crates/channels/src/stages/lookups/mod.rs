@@ -86,7 +86,7 @@ impl<'a, W: World> Lookups<'a, W> {
         zone: Owner,
         question: Later<'_, DnsAnswer<T>>,
     ) -> Result<DnsAnswer<T>, &'static str> {
-        let left = self.left.get().checked_sub(1).ok_or("too many lookups for one message")?;
+        let left = self.left.get().checked_sub(1).ok_or("too many DNS lookups for one message")?;
         self.left.set(left);
         let in_turn = async {
             let _one_of_few = self.at_once.acquire().await;
@@ -95,8 +95,8 @@ impl<'a, W: World> Lookups<'a, W> {
         let mut alarm = Alarm::new(self.world.time().clone());
         let answer = alarm.within(|_| self.until, in_turn).await;
         answer
-            .ok_or("the checks take too long")?
-            .ok_or("others wait, and its name servers are slow")
+            .ok_or("the checks timed out")?
+            .ok_or("its name servers are slow while other lookups wait")
     }
 
     fn dns(&self) -> AsRecords<'_, W::Dns> {

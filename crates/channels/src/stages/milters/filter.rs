@@ -15,13 +15,12 @@ use std::sync::Arc;
 
 /// A required filter does not answer.
 const NO_ANSWER: Refusal =
-    Refusal::transient((7, 1), "A filter does not answer; try again later").with_code(451);
+    Refusal::transient((7, 1), "Mail filter unavailable; try again later").with_code(451);
 /// A recipient after a refused DATA. libmilter's state machine permits neither RCPT nor DATA after DATA: it takes
 /// either as the end of the message and never replies. The client can start a new transaction (RFC 5321 §4.5.3.1.10).
-const TOO_LATE: Refusal =
-    Refusal::transient((5, 3), "The filters have all recipients; send others the message anew");
+const TOO_LATE: Refusal = Refusal::transient((5, 3), "Too many recipients; resend to the rest");
 /// The same with `on_failure = "reject"`.
-const UNHEARD: Refusal = Refusal::permanent((7, 1), "A filter does not answer");
+const UNHEARD: Refusal = Refusal::permanent((7, 1), "Mail filter unavailable");
 
 /// State of a filter that all sessions of a listener on one shard share.
 pub(super) struct FilterContext<W: World> {
@@ -194,7 +193,7 @@ impl<W: World> Filter<W> {
             _ => return self.stands().map(|()| Fate::Kept),
         }
         let Some(mut link) = self.link.take() else {
-            return self.fail("its connection is gone", known).map(|()| Fate::Kept);
+            return self.fail("connection lost", known).map(|()| Fate::Kept);
         };
         let timeout = self.shared.milter.content_timeout;
         let said = message.tell(&mut link, draft, known, (timeout, until)).await;
@@ -251,14 +250,16 @@ impl<W: World> Filter<W> {
         known: &MacroContext<'_>,
         until: Mono,
     ) -> Result<FilterDecision, MilterError> {
-        let mut link = self.link.take().ok_or_else(|| "its connection is gone".to_owned())?;
+        let mut link = self.link.take().ok_or_else(|| "connection lost".to_owned())?;
         let timeout = self.shared.milter.command_timeout;
         let symbols = |name: &str| known.symbol(name);
         let verdict = match link.tell(step, &symbols, timeout, until).await? {
             false => FilterDecision::GoOn,
             true => match link.hear(timeout, until).await? {
                 MilterReply::Verdict(verdict) => verdict,
-                MilterReply::Change(_) => return Err("a change before the end".to_owned()),
+                MilterReply::Change(_) => {
+                    return Err("modification before the end of the message".to_owned());
+                }
             },
         };
         self.link = Some(link);
@@ -341,7 +342,7 @@ impl<W: World> Filter<W> {
             Some(why) if !was_failing => {
                 console.warn("milter", format_args!("{name}: {why}; on failure: {on_failure}"));
             }
-            None if was_failing => console.warn("milter", format_args!("{name}: answers again")),
+            None if was_failing => console.warn("milter", format_args!("{name}: recovered")),
             _ => {}
         }
     }

@@ -64,7 +64,7 @@ impl<W: World> Link<W> {
             }
         };
         let opened = alarm.within(|_| until, opening).await;
-        let opened = opened.ok_or_else(|| "no connection in time".to_owned())?;
+        let opened = opened.ok_or_else(|| "connection timed out".to_owned())?;
         opened.map_err(|error| described(&error))
     }
 
@@ -156,12 +156,12 @@ impl<W: World> Drop for Link<W> {
 }
 
 fn silent() -> MilterError {
-    "no answer in time".to_owned()
+    "timeout".to_owned()
 }
 
 fn described(error: &io::Error) -> MilterError {
     match error.kind() {
-        ErrorKind::UnexpectedEof => "it hung up".to_owned(),
+        ErrorKind::UnexpectedEof => "connection closed".to_owned(),
         _ => error.to_string(),
     }
 }

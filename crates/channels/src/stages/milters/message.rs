@@ -16,8 +16,7 @@ const HEADER_BYTES_MAX: usize = 1024 * 1024;
 const CHANGES_BYTES_MAX: usize = 1024 * 1024;
 
 /// See [`HEADER_BYTES_MAX`] and [`milter::FIELDS_MAX`].
-const HEADER_TOO_LARGE: Refusal =
-    Refusal::permanent((3, 4), "The header is too large for the filters");
+const HEADER_TOO_LARGE: Refusal = Refusal::permanent((3, 4), "Message header too large");
 
 /// Reason for which a filter gave no verdict.
 pub(super) enum Halt {
@@ -248,7 +247,9 @@ impl<W: World> Telling<'_, '_, W> {
         }
         match self.link.hear(timeout, until).await? {
             MilterReply::Verdict(verdict) => Ok(verdict),
-            MilterReply::Change(_) => Err(Halt::Trouble("a change before the end".to_owned())),
+            MilterReply::Change(_) => {
+                Err(Halt::Trouble("modification before the end of the message".to_owned()))
+            }
         }
     }
 
@@ -271,7 +272,9 @@ impl<W: World> Telling<'_, '_, W> {
                 MilterReply::Change(change) => {
                     wanted.bytes += change.bytes();
                     if wanted.bytes > CHANGES_BYTES_MAX {
-                        return Err(Halt::Trouble("too many changes of one message".to_owned()));
+                        return Err(Halt::Trouble(
+                            "too many modifications of one message".to_owned(),
+                        ));
                     }
                     wanted.changes.push(change);
                 }
@@ -279,7 +282,7 @@ impl<W: World> Telling<'_, '_, W> {
         };
         let recipients = wanted.changes.iter().filter(|c| matches!(c, Change::AddRecipient(_)));
         if recipients.count() > listener.max_recipients as usize {
-            return Err(Halt::Trouble("more recipients than a message may have".to_owned()));
+            return Err(Halt::Trouble("too many recipients".to_owned()));
         }
         if let Some(body) = body {
             wanted.body = Some(body.finish().await?);
@@ -305,7 +308,7 @@ impl OtherBody {
         let clean = self.clean(piece);
         self.bytes += clean.len() as u64;
         if bytes_max > 0 && self.bytes > bytes_max {
-            return Err(Halt::Trouble("a body larger than max_message_bytes".to_owned()));
+            return Err(Halt::Trouble("body larger than max_message_bytes".to_owned()));
         }
         Ok(self.gathering.push(&clean).await?)
     }

@@ -182,7 +182,7 @@ impl<W: World> Stage for MilterStage<W> {
             let mut filters = filters.lock().await;
             if let Some(by) = pass(&mut filters, draft, &known, until).await? {
                 transaction.session.metrics().milter_discards.inc();
-                draft.discard(&format!("{by} discards it"));
+                draft.discard(&format!("discarded by {by}"));
             }
             Ok(())
         })

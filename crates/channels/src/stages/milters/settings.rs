@@ -116,7 +116,7 @@ pub(crate) struct Milter {
 fn read(texts: &[MilterText], reader: &mut Reader<'_, '_>) -> Vec<Milter> {
     if texts.len() > MILTERS_MAX {
         let message = format!("{} milters at one listener", texts.len());
-        reader.error("milters", message, &format!("there may be {MILTERS_MAX}"));
+        reader.error("milters", message, &format!("at most {MILTERS_MAX}"));
     }
     let milters = texts.iter().enumerate();
     milters.filter_map(|(at, text)| text.read(&format!("milters[{at}]"), reader)).collect()
@@ -132,17 +132,17 @@ impl MilterText {
             let key = format!("{at}.{key}");
             reader.check_timeout(&key, timeout);
             if timeout.get() > max {
-                let message = format!("no answer is waited for longer than {} s", max.as_secs());
-                reader.error(&key, message, "clients wait no longer than a few minutes");
+                let message = format!("at most {} s", max.as_secs());
+                reader.error(&key, message, "clients wait only a few minutes for a reply");
             }
         }
         if self.address.is_empty() {
-            let help = "say where it listens, such as address = \"127.0.0.1:11332\"";
+            let help = "name its address, for example address = \"127.0.0.1:11332\"";
             reader.error(at, "a milter without `address`", help);
             return None;
         }
         let Some(endpoint) = values::read(&self.address) else {
-            let message = format!("\"{}\" is not a milter", self.address);
+            let message = format!("\"{}\" is not a milter address", self.address);
             reader.error(&format!("{at}.address"), message, values::HELP);
             return None;
         };

@@ -27,7 +27,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(90);
 
 /// The service gives no reply, or an invalid one.
 const NO_ANSWER: Refusal =
-    Refusal::transient((3, 5), "The policy service does not answer; try again later");
+    Refusal::transient((3, 5), "Policy service unavailable; try again later");
 
 /// A policy service for each recipient accepted by a route, with the protocol of Postfix's `check_policy_service`:
 /// postgrey, postfwd, policyd and similar programs. Several services are evaluated in the order of the file, until one
@@ -88,26 +88,26 @@ enum AskedAbout {
 
 impl StageSection for PolicyText {
     const KEY: &'static str = "policy";
-    const SUMMARY: &'static str = "Which policy services are asked about recipients.";
+    const SUMMARY: &'static str = "Policy services for recipients.";
     type Text = PolicyText;
 
     fn read(text: PolicyText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>> {
         reader.check_timeout("timeout", &text.timeout);
         reader.check_listeners("listeners", &text.listeners);
         if !text.listeners.is_empty() {
-            reader.refuse_foreign("listeners", &text.listeners, "asked about");
+            reader.refuse_foreign("listeners", &text.listeners, "checked by a policy service");
         }
         if text.timeout.get() > TIMEOUT_MAX {
-            let message = "no answer is waited for longer than 90 seconds";
-            reader.error("timeout", message, "clients wait no longer than a few minutes");
+            let message = "longer than 90 seconds";
+            reader.error("timeout", message, "clients wait only a few minutes for a reply");
         }
         if text.service.is_empty() {
-            let help = "say where it listens, such as service = \"127.0.0.1:10023\"";
+            let help = "name its address, for example service = \"127.0.0.1:10023\"";
             reader.error("", "a policy without `service`", help);
             return None;
         }
         let Some(endpoint) = values::read(&text.service) else {
-            let message = format!("\"{}\" is not a service", text.service);
+            let message = format!("\"{}\" is not a policy service", text.service);
             reader.error("service", message, values::HELP);
             return None;
         };
@@ -225,7 +225,7 @@ impl<W: World> PolicyClient<W> {
                 self.console.warn("policy", format_args!("{}: {why}", self.service));
             }
             None if was_silent => {
-                self.console.warn("policy", format_args!("{}: answers again", self.service));
+                self.console.warn("policy", format_args!("{}: recovered", self.service));
             }
             _ => {}
         }
@@ -235,7 +235,7 @@ impl<W: World> PolicyClient<W> {
 /// The action of a reply: lines up to an empty one, including `action=…`.
 fn read_answer(answer: &str) -> Result<Action, String> {
     let action = answer.lines().find_map(|line| line.strip_prefix("action="));
-    Action::parse(action.ok_or("an answer without an action")?, "a policy service")
+    Action::parse(action.ok_or("reply without an action")?, "a policy service")
 }
 
 #[cfg(test)]

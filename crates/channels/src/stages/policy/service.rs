@@ -68,7 +68,7 @@ impl<W: World> Service<W> {
         let mut alarm = Alarm::new(self.world.time().clone());
         match alarm.within(|_| deadline, exchange).await {
             Some(answer) => answer.map_err(|error| error.to_string()),
-            None => Err("no answer in time".to_owned()),
+            None => Err("timeout".to_owned()),
         }
     }
 
@@ -117,10 +117,11 @@ async fn talk<S: Stream>(stream: &mut S, request: &[u8]) -> io::Result<String> {
         }
         answer.extend_from_slice(buffer.get(..read).unwrap_or_default());
         if answer.len() > ANSWER_BYTES_MAX {
-            return Err(io::Error::new(ErrorKind::InvalidData, "the answer has no end"));
+            return Err(io::Error::new(ErrorKind::InvalidData, "unterminated reply"));
         }
     }
-    String::from_utf8(answer).map_err(|_| io::Error::new(ErrorKind::InvalidData, "no text"))
+    String::from_utf8(answer)
+        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "reply is not UTF-8"))
 }
 
 /// A request about a recipient.

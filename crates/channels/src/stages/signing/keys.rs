@@ -58,7 +58,7 @@ impl<W: World> KeyTables<W> {
                 Err(trouble) => return Answer::Now(Err(NoKey(trouble.to_string().into()))),
             };
             let Some((selector, text)) = selector_and_key(&entry) else {
-                let why = format!("the entry of {key} is no selector with a key");
+                let why = format!("the entry of {key} is not a selector with a key");
                 return Answer::Now(Err(NoKey(why.into())));
             };
             key_of(&world, kept, text).then(move |key| {

@@ -37,10 +37,10 @@ const SIGNATURES_MAX: usize = 8;
 
 /// Refusal of an unsigned message at a listener or for a tenant that requires signatures (RFC 7372 §3.1).
 const UNSIGNED: Refusal =
-    Refusal::permanent((7, 20), "Nobody signs for the author of this message");
+    Refusal::permanent((7, 20), "No DKIM signer configured for the author domain");
 /// A key is unavailable. RFC 3463 §3.8: X.7.5 is a cryptographic failure.
 const NO_KEY: Refusal =
-    Refusal::transient((7, 5), "The message cannot be signed now; try again later").with_code(451);
+    Refusal::transient((7, 5), "Signing key unavailable; try again later").with_code(451);
 
 /// The signing stage. It is needed for signers, and for listeners or tenants that refuse unsigned mail.
 pub(crate) struct Signing;
@@ -162,10 +162,7 @@ impl<W: World> Stage for SigningStage<W> {
             Answer::Now(match signed {
                 Ok(signed) => Ok(Some(signed)),
                 Err(why) => {
-                    console.error(
-                        "signing",
-                        format_args!("a report of this server is not signed: {why}"),
-                    );
+                    console.error("signing", format_args!("local report not signed: {why}"));
                     Err(NO_KEY)
                 }
             })
@@ -246,8 +243,7 @@ impl<W: World> SigningStage<W> {
             Err(why) => {
                 metrics.signing_failures.inc();
                 let id = draft.id();
-                self.console
-                    .error("signing", format_args!("not signed, and put off: {why} id={id}"));
+                self.console.error("signing", format_args!("not signed, deferred: {why} id={id}"));
                 Err(NO_KEY)
             }
         }
@@ -311,8 +307,7 @@ fn signed(
     added: &[u8],
     now: u64,
 ) -> Result<SignedFields, NoKey> {
-    let fields = sign(signers, message, added, now)
-        .map_err(|_| NoKey("the library made no signature".into()))?;
+    let fields = sign(signers, message, added, now).map_err(|_| NoKey("signing failed".into()))?;
     let name = |signer: &SigningIdentity| -> Box<str> {
         format!("{}._domainkey.{}", signer.selector, signer.domain).into()
     };

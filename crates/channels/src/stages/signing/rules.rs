@@ -70,13 +70,21 @@ impl ListenerSection for SigningRules {
     fn read(text: SigningKeysText, reader: &mut Reader<'_, '_>) -> Option<SigningRules> {
         let refuses_unsigned = text.unsigned == Unsigned::Refuse;
         if refuses_unsigned && !text.sign {
-            let help = "take out sign = false";
-            reader.error("unsigned", "nothing is signed here that may go on", help);
+            let help = "remove sign = false";
+            reader.error(
+                "unsigned",
+                "sign = false, but the listener may relay only signed mail",
+                help,
+            );
         }
         let encodes = text.encode_before_signing;
         if !text.sign && encodes != EncodeBeforeSigning::default() {
-            let help = "take out sign = false, or this";
-            reader.error("encode_before_signing", "nothing is signed here", help);
+            let help = "remove sign = false, or this";
+            reader.error(
+                "encode_before_signing",
+                "sign = false disables signing on this listener",
+                help,
+            );
         }
         Some(SigningRules { signs: text.sign, refuses_unsigned, encodes })
     }

@@ -122,7 +122,7 @@ impl fmt::Display for NoKey {
 
 impl StageSection for SignerText {
     const KEY: &'static str = "signer";
-    const SUMMARY: &'static str = "Who signs mail of which authors (DKIM).";
+    const SUMMARY: &'static str = "DKIM signers by author domain.";
     type Text = SignerText;
 
     fn read(text: SignerText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn StageSettings>> {
@@ -130,12 +130,12 @@ impl StageSection for SignerText {
         let has_table = text.keys.is_some();
         let is_all = text.domains.iter().any(|domain| domain == "*");
         if text.domains.is_empty() && !has_table {
-            let help = "say whose mail it signs, such as domains = [\"example.org\"]";
+            let help = "name the author domains, for example domains = [\"example.org\"]";
             reader.error("", "a signer without `domains`", help);
             return None;
         }
         if is_all && text.sign_as.is_none() && !has_table {
-            let help = "name a domain of yours: sign_as = \"esp.example\"";
+            let help = "name your domain, for example sign_as = \"esp.example\"";
             reader.error("domains", "a signer for all domains without `sign_as`", help);
             return None;
         }
@@ -149,7 +149,7 @@ impl StageSection for SignerText {
             match DomainPattern::parse(domain) {
                 Ok(pattern) => domains.push(pattern),
                 Err(why) => {
-                    let help = "such are wanted as \"example.org\", \"*.example.org\" or \"*\"";
+                    let help = "write, for example, \"example.org\", \"*.example.org\" or \"*\"";
                     let message = format!("\"{domain}\" is not a domain: {why}");
                     reader.error(&format!("domains[{index}]"), message, help);
                 }
@@ -170,7 +170,7 @@ impl SignerText {
         match (&self.key, &self.keys) {
             (Some(key), None) => {
                 let Some(selector) = &self.selector else {
-                    let help = "name it, such as selector = \"s2026a\"";
+                    let help = "name it, for example selector = \"s2026a\"";
                     reader.error("", "a signer without `selector`", help);
                     return None;
                 };
@@ -186,17 +186,22 @@ impl SignerText {
                     [(self.selector.is_some(), "selector"), (self.next.is_some(), "next")]
                 {
                     if is_given {
-                        reader.error(key, format!("`{key}` beside `keys`"), "the table has it");
+                        reader.error(
+                            key,
+                            format!("both `{key}` and `keys` are set"),
+                            "the table has it: leave `{key}` out",
+                        );
                     }
                 }
                 reader.table("keys.table", &table.table).map(Keys::Table)
             }
             (Some(_), Some(_)) => {
-                reader.error("keys", "`keys` beside `key`", "one of them is wanted");
+                reader.error("keys", "both `keys` and `key` are set", "use one");
                 None
             }
             (None, None) => {
-                let help = "name the file, such as key = \"/etc/postrider/s2026a.pem\"; postrider dkim new makes one";
+                let help = "name the file, for example key = \"/etc/postrider/s2026a.pem\"; \
+                 postrider dkim new creates one";
                 reader.error("", "a signer without `key`", help);
                 None
             }
@@ -207,8 +212,12 @@ impl SignerText {
 impl NextText {
     fn read(&self, before: &str, reader: &mut Reader<'_, '_>) -> Option<RolloverKey> {
         if self.selector == before {
-            let help = "while old mail is under way both keys must be in the DNS";
-            reader.error("next.selector", "the next key has the selector of the one before", help);
+            let help = "both keys must be in the DNS while old mail is in transit";
+            reader.error(
+                "next.selector",
+                "the next key has the selector of the previous key",
+                help,
+            );
             return None;
         }
         let key = own_key(reader, "next.", &self.selector, &self.key);
@@ -227,7 +236,7 @@ fn own_key(reader: &mut Reader<'_, '_>, at: &str, selector: &str, key: &str) -> 
 fn name(reader: &mut Reader<'_, '_>, key: &str, text: &str) -> Option<String> {
     let name = Domain::dns_name(text);
     if name.is_none() {
-        reader.error(key, format!("\"{text}\" is not a name for the DNS"), "");
+        reader.error(key, format!("\"{text}\" is not a DNS name"), "");
     }
     name
 }
@@ -240,11 +249,12 @@ impl StageSettings for Signer {
             Keys::Own(key, next) => {
                 let selector = &key.selector;
                 let next = next.as_ref().map_or(String::new(), |next| {
-                    format!(", from {} on by {}", next.from, next.key.selector)
+                    format!(", from {} by {}", next.from, next.key.selector)
                 });
                 let whose = self.whose();
                 format!(
-                    "{selector}._domainkey.{signs_as}, if the author is of {author}{whose}{next}"
+                    "{selector}._domainkey.{signs_as}, if the author domain is \
+                     {author}{whose}{next}"
                 )
             }
             Keys::Table(table) => {
@@ -338,7 +348,7 @@ impl OwnKey {
     pub(super) fn identity(&self, domain: String) -> Result<SigningIdentity, NoKey> {
         let key = self.key.key();
         let key = key.ok_or_else(|| {
-            NoKey(format!("nobody has read {}", self.key.path().display()).into())
+            NoKey(format!("{} has not been read", self.key.path().display()).into())
         })?;
         Ok(SigningIdentity { domain, selector: self.selector.clone(), key })
     }

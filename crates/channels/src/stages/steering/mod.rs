@@ -178,19 +178,15 @@ impl SteeringError {
     /// The refusal for an error in the field of this name.
     fn refusal(self, field: &str) -> Refusal {
         let text = match self {
-            SteeringError::Twice => "stands there more than once",
-            SteeringError::Unreadable => "is empty, too long, or no text",
-            SteeringError::NoName => {
-                "is no name: 1 to 128 printable characters but for < and > are one"
-            }
-            SteeringError::NoPool => "names no pool",
-            SteeringError::NoPriority => "is no priority: -9 to 9 are",
-            SteeringError::NoTime => "is no time: such as 2026-12-01T09:00:00+01:00 is one",
-            SteeringError::NoWindow => {
-                "is no window: such as mon-fri 09:00-17:00 Europe/Berlin is one"
-            }
-            SteeringError::TooFar => "lies more than a year ahead",
-            SteeringError::TooEarly => "lies before the time from which on the message may be sent",
+            SteeringError::Twice => "occurs more than once",
+            SteeringError::Unreadable => "is empty, too long or not UTF-8",
+            SteeringError::NoName => "is not a name: 1 to 128 printable characters",
+            SteeringError::NoPool => "is not a pool",
+            SteeringError::NoPriority => "is not a priority: -9 to 9",
+            SteeringError::NoTime => "is not a time: use 2026-12-01T09:00:00+01:00",
+            SteeringError::NoWindow => "is not a window: use mon-fri 09:00-17:00 TZ",
+            SteeringError::TooFar => "is more than a year ahead",
+            SteeringError::TooEarly => "is before the earliest delivery time",
         };
         let text = Cow::Owned(format!("{field} {text}"));
         Refusal { text, ..Refusal::permanent((6, 0), "").with_code(550) }
@@ -220,6 +216,6 @@ mod tests {
     #[test]
     fn refusals_name_the_field() {
         let reply = mail::Reply::from(SteeringError::NoPool.refusal("X-Pool"));
-        assert_eq!(reply.to_string(), "550 5.6.0 X-Pool names no pool");
+        assert_eq!(reply.to_string(), "550 5.6.0 X-Pool is not a pool");
     }
 }

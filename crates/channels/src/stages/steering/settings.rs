@@ -79,7 +79,7 @@ pub(crate) struct SteeringFields {
 
 impl Section for SteeringFields {
     const KEY: &'static str = "steering";
-    const SUMMARY: &'static str = "How clients say how a message is to be sent.";
+    const SUMMARY: &'static str = "Header fields by which clients steer delivery.";
     const BEHIND: &'static str = "dns";
     const IN_FORCE_BY: &'static str = "shards";
     type Text = SteeringText;
@@ -101,13 +101,13 @@ impl Section for SteeringFields {
             // RFC 5322 §2.2.
             let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b':';
             if name.is_empty() || name.len() > 76 || !name.bytes().all(is_name) {
-                let help = "1 to 76 printable ASCII characters without blanks and colons";
-                reader.error(key, format!("\"{name}\" is not the name of a field"), help);
+                let help = "1 to 76 printable ASCII characters without spaces and colons";
+                reader.error(key, format!("\"{name}\" is not a field name"), help);
             } else if NEEDED.iter().any(|needed| needed.eq_ignore_ascii_case(&name)) {
-                let help = "name a field of your own, such as \"X-Tenant\"";
-                reader.error(key, format!("{name} would be left out of what is sent"), help);
+                let help = "choose another name, for example \"X-Tenant\"";
+                reader.error(key, format!("{name} would be removed from sent mail"), help);
             } else if fields.iter().any(|(_, other)| other.eq_ignore_ascii_case(&name)) {
-                reader.error(key, format!("{name} says something else already"), "");
+                reader.error(key, format!("{name} is already used for another key"), "");
             } else {
                 fields.push((meaning, name.into()));
             }
@@ -120,8 +120,8 @@ impl Section for SteeringFields {
         let is_obeyed = rest.listeners.iter().any(|one| !one.steering_from.is_empty());
         if value.is_some() && !is_obeyed {
             let help =
-                "say whose fields are obeyed: steering_from = [\"127.0.0.0/8\"] in a [[listener]]";
-            reader.warn("", "nobody's steering fields are obeyed", help);
+                "name the trusted clients: steering_from = [\"127.0.0.0/8\"] in a [[listener]]";
+            reader.warn("", "no client may use steering fields", help);
         }
     }
 }

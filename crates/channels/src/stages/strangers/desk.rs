@@ -21,15 +21,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// A client from outside uses a sender of a local domain.
-const NOT_YOURS: Refusal = Refusal::permanent(
-    (7, 1),
-    "Mail from this domain does not come from outside; its users log in to send",
-);
+const NOT_YOURS: Refusal =
+    Refusal::permanent((7, 1), "Sender address rejected: authentication required for this domain");
 
 /// A local limit prevented lookups of lists.
 const NOT_ASKED: Refusal =
-    Refusal::transient((4, 3), "The lists could not be asked in time; try again later")
-        .with_code(450);
+    Refusal::transient((4, 3), "Temporary DNSBL lookup failure; try again later").with_code(450);
 
 /// The checks of one listener.
 pub(super) struct RcptChecks<W: World> {
@@ -220,17 +217,13 @@ fn object(
 }
 
 /// RFC 3463 §3.2: X.1.8, bad sender's system address.
-const NO_DOMAIN: Refusal =
-    Refusal::permanent((1, 8), "The domain of the sender does not exist, or has no mail server");
+const NO_DOMAIN: Refusal = Refusal::permanent((1, 8), "Sender address rejected: domain not found");
 /// RFC 7505 §4.2.
-const NULL_MX: Refusal =
-    Refusal::permanent((7, 27), "The domain of the sender says that it takes no mail");
+const NULL_MX: Refusal = Refusal::permanent((7, 27), "Sender domain has a null MX");
 /// RFC 3463 §3.5: X.4.3, directory server failure.
-const NO_ANSWER: Refusal = Refusal::transient(
-    (4, 3),
-    "The DNS does not answer for the domain of the sender; try again later",
-)
-.with_code(450);
+const NO_ANSWER: Refusal =
+    Refusal::transient((4, 3), "Temporary DNS failure: sender domain; try again later")
+        .with_code(450);
 
 /// State of a sender's domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,6 +102,6 @@ fn address(mailbox: &Mailbox) -> String {
 fn put_off(wait: Duration) -> Refusal {
     // Rounded up, so that the wait is over after this many seconds.
     let seconds = wait.as_millis().div_ceil(1_000);
-    let text = format!("You are new here (greylisting); try again in {seconds} seconds");
+    let text = format!("Greylisted; try again in {seconds} seconds");
     Refusal { text: Cow::Owned(text), ..Refusal::transient((7, 1), "") }
 }

@@ -126,9 +126,9 @@ impl Subject {
     fn name(&self, by: DnsblIdentity) -> String {
         match by {
             DnsblIdentity::Client => format!("[{}]", self.client.to_canonical()),
-            DnsblIdentity::Helo => format!("Your name {}", self.helo),
+            DnsblIdentity::Helo => format!("HELO name {}", self.helo),
             DnsblIdentity::Sender => {
-                format!("The domain {}", self.sender_domain.as_deref().unwrap_or(""))
+                format!("Sender domain {}", self.sender_domain.as_deref().unwrap_or(""))
             }
         }
     }
@@ -222,18 +222,18 @@ impl<W: World> Lists<W> {
             Err(DnsError::NoSuchDomain | DnsError::NoRecords) => return Ok(None),
             Err(cut @ DnsError::Lack) => return Err(cut),
             Err(why) => {
-                self.complain(list, health, format_args!("no answer: {why}"));
+                self.complain(list, health, format_args!("lookup failed: {why}"));
                 return Ok(None);
             }
         };
         let weighed = list.weigh(&answers);
         if let Some(senseless) = weighed.senseless {
-            let text = format_args!("it answered {senseless}, by which no list lists anything");
+            let text = format_args!("reply {senseless} is not a listing");
             self.complain(list, health, text);
         }
         let Some((answer, score)) = weighed.listed else { return Ok(None) };
         if self.is_dead(list, health, turn).await {
-            let text = format_args!("it has what no list has, so it has everything (RFC 5782 §5)");
+            let text = format_args!("it lists the RFC 5782 §5 test entry that must not be listed");
             self.complain(list, health, text);
             return Ok(None);
         }
@@ -275,11 +275,11 @@ impl<W: World> Lists<W> {
         let in_turn = async {
             let _place = self.parts.of_lists.join(who, Good, 1).await;
             if !health.may_be_asked(time.now()) {
-                return Err(DnsError::Transient("it has been silent for some time".into()));
+                return Err(DnsError::Transient("no reply for some time".into()));
             }
             let deadline = time.now() + self.told.timeout;
             let said = Alarm::new(time.clone()).within(|_| deadline, question).await;
-            let said = said.unwrap_or_else(|| Err(DnsError::Transient("not in time".into())));
+            let said = said.unwrap_or_else(|| Err(DnsError::Transient("timeout".into())));
             health.note(&said);
             said
         };
@@ -292,7 +292,7 @@ impl<W: World> Lists<W> {
         let now = self.parts.world.time().now();
         if health.quiet_until.get().is_none_or(|until| now >= until) {
             health.quiet_until.set(Some(now + COMPLAINTS_EVERY));
-            let text = format_args!("{}: {why}; it counts for nothing", list.zone);
+            let text = format_args!("{}: {why}; list ignored", list.zone);
             self.parts.console.warn("dnsbl", text);
         }
     }

@@ -66,7 +66,7 @@ impl Strangers {
         let greylist = self
             .greylist
             .as_ref()
-            .map(|greylist| format!("greylist puts off for {} s", greylist.rules.delay.as_secs()));
+            .map(|greylist| format!("greylist defers for {} s", greylist.rules.delay.as_secs()));
         domains.into_iter().chain([dnsbl, greylist]).flatten().collect()
     }
 }

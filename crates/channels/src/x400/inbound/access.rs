@@ -30,7 +30,7 @@ pub(super) struct Ruling {
 /// An action that can't be performed is an error, because the operator would not notice it otherwise.
 const OF_MAIL: Refusal = Refusal::transient(
     (3, 5),
-    "an access rule has an action that only internet mail can have: DISCARD, REDIRECT, BCC or PREPEND",
+    "access rule with an action for internet mail only: DISCARD, REDIRECT, BCC or PREPEND",
 );
 
 /// Applies the rules to the recipients not refused so far. Reports are exempt: they have no originator to authorize.

@@ -13,8 +13,7 @@ const ENVELOPE_BYTES_MAX: usize = 1 << 20;
 /// Maximum octets of an unreadable APDU that are held for an operator.
 pub(super) const UNREADABLE_BYTES_MAX: u64 = 1 << 20;
 
-const BROKEN_CONTENT: Refusal =
-    Refusal::permanent((5, 4), "the message is broken behind its envelope");
+const BROKEN_CONTENT: Refusal = Refusal::permanent((5, 4), "Malformed message after its envelope");
 
 /// Destination of the octets of a content.
 pub(super) trait OctetSink {

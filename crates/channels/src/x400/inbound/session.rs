@@ -40,19 +40,18 @@ const LAST_WORDS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The peer sent the same APDU again before it was durable. It will retry, and then get an acknowledgement.
 const BEING_STORED: Refusal =
-    Refusal::transient((3, 2), "the same came on another association and is being made durable");
+    Refusal::transient((3, 2), "Same APDU from another association is being stored");
 
 /// Too many unbound associations.
-const GIVES_WAY: Refusal =
-    Refusal::transient((7, 0), "X.400: others need the place of an association that did not bind");
-const UNKNOWN: Refusal = Refusal::permanent((7, 8), "X.400: name or password is wrong");
+const GIVES_WAY: Refusal = Refusal::transient((7, 0), "X.400: too many unbound associations");
+const UNKNOWN: Refusal = Refusal::permanent((7, 8), "X.400: invalid name or password");
 const TOO_MANY_WRONG: Refusal =
-    Refusal::transient((7, 0), "X.400: too many names or passwords were wrong");
+    Refusal::transient((7, 0), "X.400: too many invalid names or passwords");
 
 /// Never used: the machine completes only APDUs that it has begun.
-const NOT_BEGUN: Refusal = Refusal::transient((3, 0), "an APDU was not read");
+const NOT_BEGUN: Refusal = Refusal::transient((3, 0), "APDU not read");
 const TOO_MANY_UNREADABLE: Refusal =
-    Refusal::transient((3, 2), "X.400: too much that can't be read is held for an operator");
+    Refusal::transient((3, 2), "X.400: too many unreadable messages are held for an operator");
 
 /// An incoming association.
 pub(super) struct InboundAssociation<W: World> {
@@ -217,8 +216,8 @@ impl<W: World> InboundAssociation<W> {
     fn give_up(&mut self) {
         let address = self.connection.session().client().address;
         let text = format_args!(
-            "an association that had not bound gives way: there may be {UNBOUND_MAX}, \
-             {UNBOUND_PER_CLIENT_MAX} of one network client={address}"
+            "unbound association closed: at most {UNBOUND_MAX}, {UNBOUND_PER_CLIENT_MAX} of one \
+             network client={address}"
         );
         self.connection.warn("x400", text);
         self.connection.turn_away(Reply::from(GIVES_WAY));
@@ -295,7 +294,7 @@ impl<W: World> InboundAssociation<W> {
         let attempt = self.connection.begin_bind(name, is_its_place);
         let recognised = match &attempt {
             Some(_) => self.recognised(request),
-            None => Err("too many names or passwords were wrong within an hour"),
+            None => Err("too many invalid names or passwords within an hour"),
         };
         match (recognised, attempt) {
             (Ok(peer), mut attempt) => {
@@ -315,7 +314,7 @@ impl<W: World> InboundAssociation<W> {
                 let address = self.connection.session().client().address;
                 self.connection.introduce(&name, "P1");
                 let name = Quoted(&name);
-                let text = format_args!("refused to let {name} bind: {why} client={address}");
+                let text = format_args!("bind of {name} rejected: {why} client={address}");
                 self.connection.warn("x400", text);
                 let (refusal, error) = match attempt {
                     Some(_) => (UNKNOWN, BindError::Authentication),
@@ -349,8 +348,8 @@ impl<W: World> InboundAssociation<W> {
             return true;
         }
         let text = format_args!(
-            "the association ends: the configuration has peer {} no more, or with another name, password or address \
-             client={client}",
+            "association closed: peer {} was removed from the configuration, or its name, \
+             password or address changed client={client}",
             bound.name
         );
         self.connection.warn("x400", text);
@@ -359,17 +358,17 @@ impl<W: World> InboundAssociation<W> {
     }
 
     fn recognised(&self, request: &BindRequest) -> Result<Arc<X400Peer>, &'static str> {
-        let name = request.identity.name.as_deref().ok_or("it shows no name")?;
-        let peer = self.x400.peer_called(name.as_bytes()).ok_or("no peer has this name")?;
+        let name = request.identity.name.as_deref().ok_or("no name")?;
+        let peer = self.x400.peer_called(name.as_bytes()).ok_or("unknown name")?;
         if request.has_strong_credentials {
-            return Err("its credentials are no password");
+            return Err("credentials without a password");
         }
         if !peer.may_bind_from(self.client()) {
-            return Err("it may not bind from there");
+            return Err("address not allowed");
         }
         match is_its(&request.identity, peer) {
             true => Ok(Arc::clone(peer)),
-            false => Err("its password is another"),
+            false => Err("wrong password"),
         }
     }
 
@@ -454,12 +453,12 @@ impl<W: World> InboundAssociation<W> {
         match self.claim(&peer, &digest) {
             TransferState::BeingStored => return Err(BEING_STORED),
             TransferState::Heard(id) => {
-                let what = "came late, was sent again and acknowledged meanwhile";
+                let what = "late transfer, already resent and acknowledged";
                 self.tell_of_resend(&peer, id, what);
                 return Ok(());
             }
             TransferState::Stored(id) => {
-                self.tell_of_resend(&peer, id, "sent again what was acknowledged");
+                self.tell_of_resend(&peer, id, "resent an acknowledged APDU");
             }
             TransferState::New => {
                 let submitted = self.submit(acceptance, facts).await;

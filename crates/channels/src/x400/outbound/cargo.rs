@@ -101,7 +101,7 @@ impl Here {
             return Ok(within(&self.prefix, offset));
         }
         let offset = offset - prefix_bytes;
-        let ended = || LoadError::Disk("the body is shorter than it was".into());
+        let ended = || LoadError::Disk("the body is truncated".into());
         let message = match &self.content {
             Octets::None => return Err(ended()),
             Octets::Made(content) => return Ok(within(content, offset)),
@@ -154,7 +154,7 @@ impl Cargo {
     pub(super) fn put(&mut self, here: Option<Here>, now: Mono) -> Result<(), LoadError> {
         let is_it = |here: &Here| (here.bytes(), here.digest()) == (self.bytes, self.digest);
         let Some(here) = here.filter(is_it) else {
-            return Err(LoadError::Disk("it was made into something else before".into()));
+            return Err(LoadError::Disk("an earlier conversion gave another content".into()));
         };
         self.held.again(now);
         self.here = Some(here);
@@ -172,7 +172,7 @@ impl Cargo {
         offset: u64,
     ) -> Result<Bytes, LoadError> {
         let Some(here) = &self.here else {
-            return Err(LoadError::Disk("it was let go".into()));
+            return Err(LoadError::Disk("it was released".into()));
         };
         let piece = here.piece(slot, offset).await?;
         let piece = if here.is_lent { Bytes::copy_from_slice(&piece) } else { piece };

@@ -72,7 +72,7 @@ pub(super) async fn open<W: World>(
     }
     Err(OpenError::Later(last.unwrap_or_else(|| {
         let status = EnhancedStatus::new(4, 4, 4);
-        Failure::local(Class::Transient, status, "the peer has no host to connect to")
+        Failure::local(Class::Transient, status, "the peer has no hosts")
     })))
 }
 

@@ -8,14 +8,14 @@ use x400::association::{AssociationEnd, BindError, ExceptionReason, Refusal};
 pub(super) fn not_taken(peer: &str, reason: ExceptionReason) -> Failure {
     let why = match reason {
         ExceptionReason::Unspecified => "without a reason".to_owned(),
-        ExceptionReason::TemporarilyUnable => "it is temporarily unable".to_owned(),
-        ExceptionReason::SequenceError => "for a sequence error".to_owned(),
-        ExceptionReason::LocalError => "for an error of its own".to_owned(),
-        ExceptionReason::Unrecoverable => "for an unrecoverable error".to_owned(),
-        ExceptionReason::DemandDataToken => "it wants the turn".to_owned(),
-        ExceptionReason::Other(code) => format!("for reason {code}"),
+        ExceptionReason::TemporarilyUnable => "temporarily unable".to_owned(),
+        ExceptionReason::SequenceError => "sequence error".to_owned(),
+        ExceptionReason::LocalError => "local error of the peer".to_owned(),
+        ExceptionReason::Unrecoverable => "unrecoverable error".to_owned(),
+        ExceptionReason::DemandDataToken => "the peer requests the turn".to_owned(),
+        ExceptionReason::Other(code) => format!("reason {code}"),
     };
-    said(peer, EnhancedStatus::new(4, 3, 2), format!("it did not take the message: {why}"))
+    said(peer, EnhancedStatus::new(4, 3, 2), format!("the peer did not accept the message: {why}"))
 }
 
 /// The association ended before the peer's reply to an APDU, or during its opening.
@@ -39,11 +39,11 @@ fn refused(peer: &str, refusal: &Refusal, settings: &X400Peer) -> Failure {
     let X400Peer { name, our_name, .. } = settings;
     let why = match refusal.error {
         Some(BindError::Authentication) => format!(
-            "it does not take our name \"{our_name}\" with our password (`our_name` and `our_password` of peer \
-             \"{name}\")"
+            "authentication failed for our name \"{our_name}\" with our password (`our_name` and \
+             `our_password` of peer \"{name}\")"
         ),
-        Some(BindError::Busy) => "it is busy".to_owned(),
-        Some(BindError::DialogueMode) => "it does not take the dialogue mode".to_owned(),
+        Some(BindError::Busy) => "the peer is busy".to_owned(),
+        Some(BindError::DialogueMode) => "the peer does not support the dialogue mode".to_owned(),
         Some(
             BindError::CannotRecover
             | BindError::SecurityContext
@@ -52,7 +52,7 @@ fn refused(peer: &str, refusal: &Refusal, settings: &X400Peer) -> Failure {
         )
         | None => format!("{}: {}", refusal.layer, refusal.text),
     };
-    said(peer, EnhancedStatus::new(4, 4, 1), format!("it refused the association: {why}"))
+    said(peer, EnhancedStatus::new(4, 4, 1), format!("association rejected: {why}"))
 }
 
 /// Another MTA than the peer answers.
@@ -62,8 +62,8 @@ pub(super) fn stranger(peer: &str, shown: Option<&str>, settings: &X400Peer) -> 
     let is_shown = |c: &char| c.is_ascii_graphic() || *c == ' ';
     let shown: String = shown.unwrap_or_default().chars().filter(is_shown).take(64).collect();
     let text = format!(
-        "it answers as \"{shown}\" or with another password, not as \"{their_name}\" (`their_name` and \
-         `their_password` of peer \"{name}\")"
+        "the peer identifies as \"{shown}\" or with another password, not as \"{their_name}\" \
+         (`their_name` and `their_password` of peer \"{name}\")"
     );
     said(peer, EnhancedStatus::new(4, 7, 8), text)
 }

@@ -16,7 +16,7 @@ const PORT: u16 = 102;
 
 impl Section for X400 {
     const KEY: &'static str = "x400";
-    const SUMMARY: &'static str = "Who we are among MTAs of X.400, and who our peers are.";
+    const SUMMARY: &'static str = "This MTA's X.400 identity and its peers.";
     const BEHIND: &'static str = "tenant";
     const IN_FORCE_BY: &'static str = "shards";
     type Text = X400Text;
@@ -33,7 +33,7 @@ impl Section for X400 {
                 mta.as_str()
             }
             None => {
-                let help = "name this MTA, such as mta = \"relay\"";
+                let help = "name this MTA, for example mta = \"relay\"";
                 reader.error("", "[x400] without `mta`", help);
                 ""
             }
@@ -54,8 +54,9 @@ impl Section for X400 {
     fn review(value: Option<&Arc<X400>>, rest: &Rest<'_>, reader: &mut Reader<'_, '_>) {
         let Some(gateway) = value.and_then(|x400| x400.gateway.as_ref()) else { return };
         if !rest.has_route(&gateway.domain) {
-            let message = format!("no route takes {}", gateway.domain);
-            let help = "answers to what comes from X.400 are refused: add a route with this domain to a peer";
+            let message = format!("no route for {}", gateway.domain);
+            let help = "replies to mail from X.400 would be rejected: add a route with this \
+             domain to a peer";
             reader.warn("gateway.domain", message, help);
         }
     }
@@ -90,7 +91,7 @@ fn read_gateway(text: &X400GatewayText, reader: &mut Reader<'_, '_>) -> Option<X
 
 /// A global domain identifier (X.411 §8.2.1.1): country, ADMD and perhaps PRMD.
 fn own_domain(written: Option<&str>, reader: &mut Reader<'_, '_>) -> OrAddress {
-    let help = "a management domain is wanted, such as \"/PRMD=Example/ADMD= /C=GB/\"";
+    let help = "write a management domain, for example \"/PRMD=Example/ADMD= /C=GB/\"";
     let Some(text) = written else {
         reader.error("", "[x400] without `domain`", help);
         return OrAddress::default();
@@ -118,8 +119,8 @@ fn peer(
     reader.printable("their_name", &text.their_name, MTA_NAME_BYTES_MAX);
     let other = before.iter().find(|peer| *peer.their_name == *text.their_name);
     if let Some(other) = other.filter(|peer| !peer.their_name.is_empty()) {
-        let message = format!("peer \"{}\" binds as \"{}\", too", other.name, text.their_name);
-        let help = format!("on line {}; who binds is known by its name", other.line);
+        let message = format!("peer \"{}\" also binds as \"{}\"", other.name, text.their_name);
+        let help = format!("on line {}; a binding peer is identified by its name", other.line);
         reader.error("their_name", message, &help);
     }
     let our_name = text.our_name.as_deref().unwrap_or(mta);
@@ -164,7 +165,7 @@ fn hosts(written: &[String], reader: &mut Reader<'_, '_>) -> Vec<HostPort> {
         let path = format!("hosts[{index}]");
         match HostPort::parse(text, PORT) {
             Ok(HostPort { host: Host::Socket(_), .. }) => {
-                reader.error(&path, "X.400 is not spoken over Unix sockets", "");
+                reader.error(&path, "X.400 is not supported over Unix sockets", "");
             }
             Ok(host) if hosts.contains(&host) => {
                 reader.error(&path, format!("{host} is listed twice"), "");
@@ -188,13 +189,13 @@ fn selector(key: &str, text: &str, max: usize, reader: &mut Reader<'_, '_>) -> B
         None => Some(text.as_bytes().to_vec()),
     };
     let Some(octets) = octets else {
-        let help = "behind hex: pairs of hexadecimal digits are wanted, such as \"hex:00ff\"";
+        let help = "write pairs of hexadecimal digits after hex:, for example \"hex:00ff\"";
         reader.error(key, format!("\"{text}\" is not a selector"), help);
         return Box::default();
     };
     if octets.len() > max {
         let message = format!("a selector of {} octets", octets.len());
-        reader.error(key, message, &format!("it may have {max}"));
+        reader.error(key, message, &format!("at most {max}"));
     }
     octets.into()
 }
@@ -204,16 +205,16 @@ fn their_password(text: &X400PeerText, reader: &mut Reader<'_, '_>) -> PeerPassw
     let has_one = !text.their_password.is_empty() || text.their_password_file.is_some();
     if !has_one && !text.allow_no_password {
         let message = format!("peer \"{}\" without a password", text.name);
-        let help = "give it `their_password` or `their_password_file`; if it has none, say \
-                        allow_no_password = true, and from where it may bind: from = [\"192.0.2.7\"]";
+        let help = "add `their_password` or `their_password_file`; if it has none, add \
+         allow_no_password = true and its addresses: from = [\"192.0.2.7\"]";
         reader.error("", message, help);
     }
     if has_one && text.allow_no_password {
-        let message = "`allow_no_password` beside a password";
-        reader.error("allow_no_password", message, "leave one of them out");
+        let message = "both `allow_no_password` and a password are set";
+        reader.error("allow_no_password", message, "leave one out");
     } else if text.allow_no_password && text.from.is_empty() {
-        let message = format!("whoever knows its name may send as peer \"{}\"", text.name);
-        let help = "say from where it may bind: from = [\"192.0.2.7\"]";
+        let message = format!("any client that knows its name can send as peer \"{}\"", text.name);
+        let help = "add its addresses: from = [\"192.0.2.7\"]";
         reader.warn("allow_no_password", message, help);
     }
     let file = text.their_password_file.as_deref();
@@ -228,12 +229,12 @@ fn password(
 ) -> PeerPassword {
     let file_key = format!("{key}_file");
     if file.is_some() && !text.is_empty() {
-        let message = "a password, and a file with another";
-        reader.error(&file_key, message, "leave one of them out");
+        let message = "both a password and a password file are set";
+        reader.error(&file_key, message, "leave one out");
     }
     let file = file.map(|file| reader.file_path(&file_key, file));
     if text.len() > PASSWORD_BYTES_MAX || !text.bytes().all(|b| (0x20..0x7f).contains(&b)) {
-        let message = format!("at most {PASSWORD_BYTES_MAX} printable ASCII characters are wanted");
+        let message = format!("at most {PASSWORD_BYTES_MAX} printable ASCII characters");
         reader.error(key, message, "");
     }
     PeerPassword::new(Secret(text.as_bytes().into()), file)
@@ -252,7 +253,7 @@ pub(super) fn peer_named(
     };
     match x400.peers.iter().find(|peer| *peer.name == *name) {
         Some(peer) if peer.hosts.is_empty() => {
-            let help = format!("give it hosts = [\"host:port\"]: on line {}", peer.line);
+            let help = format!("add hosts = [\"host:port\"] on line {}", peer.line);
             reader.error(key, format!("peer \"{name}\" has no `hosts`"), &help);
             None
         }
@@ -262,7 +263,7 @@ pub(super) fn peer_named(
         }
         None => {
             let names: Vec<&str> = x400.peers.iter().map(|peer| &*peer.name).collect();
-            let help = format!("there are: {}", names.join(", "));
+            let help = format!("known peers: {}", names.join(", "));
             reader.error(key, format!("no peer of X.400 is named \"{name}\""), &help);
             None
         }

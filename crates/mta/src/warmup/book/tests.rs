@@ -32,7 +32,7 @@ fn before_the_start_nothing_goes_and_nothing_is_kept() {
     let mut book = WarmupLedger::default();
     let early = asking("google", Wall(at(0).0 - 1));
     let Allowance::Closed { why, until } = ask(&mut book, &early) else { panic!() };
-    assert_eq!((&*why, until), ("warm-up of source ip-1: it has not begun", at(0)));
+    assert_eq!((&*why, until), ("warm-up of source ip-1 has not begun", at(0)));
     assert!(book.take_changes().is_empty() && book.courses().next().is_none());
     assert!(matches!(ask(&mut book, &asking("google", at(0))), Allowance::Granted { .. }));
 }

@@ -80,7 +80,7 @@ fn a_directory_is_asked_for_no_longer_and_no_more_than_is_bearable() {
     let failing = reached(|_, _| answer("502 Bad Gateway", "", "<html>"));
     assert_eq!(failing, Err("it answers 502 Bad Gateway".to_owned()));
     let moved = reached(|_, _| answer("302 Found", "Location: http://127.0.0.1/\r\n", ""));
-    assert_eq!(moved, Err("its directory answers 302 Found".to_owned()));
+    assert_eq!(moved, Err("its directory returned 302 Found".to_owned()));
     assert!(reached(|_, _| Some("garbage\r\n\r\n".to_owned())).is_err());
     assert!(
         reached(|_, _| Some(format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(1 << 20)))).is_err()
@@ -114,7 +114,7 @@ fn what_an_authority_says_is_told_and_believed_nothing() {
     assert!(deep.contains("JSON"), "{deep}");
     let elsewhere =
         no_account(|_, _| answer("200 OK", "", &DIRECTORY.replace("{url}", "http://127.0.0.1:1")));
-    assert_eq!(elsewhere, "it leads to what is no https URL");
+    assert_eq!(elsewhere, "it has a URL that is not https");
     let no_nonce = no_account(|number, _| match number {
         0 => answer("200 OK", "", DIRECTORY),
         _ => answer("200 OK", "", ""),

@@ -71,7 +71,7 @@ pub(crate) struct FailArgs {
     #[command(flatten)]
     pub(crate) select: SelectArgs,
     /// The reason for the sender, in the bounce.
-    #[arg(long, value_name = "TEXT", default_value = "given up by an operator")]
+    #[arg(long, value_name = "TEXT", default_value = "failed by an operator")]
     pub(crate) reason: String,
     /// The enhanced status code in the bounce (RFC 3463), beginning with 5.
     #[arg(long, value_name = "5.X.Y", default_value = "5.0.0")]

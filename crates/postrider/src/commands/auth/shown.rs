@@ -112,7 +112,7 @@ impl fmt::Display for AuthReport {
                         writeln!(f, "  {kind:<4} {name}: {}", clean(record))?;
                     }
                 }
-                Err(trouble) => writeln!(f, "  {kind:<4} {name}: no answer: {trouble}")?,
+                Err(trouble) => writeln!(f, "  {kind:<4} {name}: lookup failed: {trouble}")?,
             }
         }
         writeln!(f, "\n{}", lines(&self.server, verdicts).join("\n    "))

@@ -99,7 +99,7 @@ fn cut<T>(
     findings: &mut Vec<Finding>,
 ) {
     if items.len() > max {
-        let text = format!("{} of {} {noun} are not looked at", items.len() - max, items.len());
+        let text = format!("{} of {} {noun} are not checked", items.len() - max, items.len());
         findings.push(Finding::new(Severity::Note, check, noun, text));
         items.truncate(max);
     }
@@ -135,11 +135,11 @@ fn keys(config: &Config) -> (Vec<SigningName<'_>>, Vec<Finding>) {
         let whose = scope.others.join(", ");
         let note = match scope.table {
             Some(table) => Some(format!(
-                "domains and keys in table \"{table}\" are not looked at: name some by --domain"
+                "domains and keys in table \"{table}\" are not checked: name some by --domain"
             )),
-            None if !whose.is_empty() => Some(format!(
-                "which domains {whose} stands for nobody knows here: name some by --domain"
-            )),
+            None if !whose.is_empty() => {
+                Some(format!("the domains of {whose} are unknown here: name some by --domain"))
+            }
             None => None,
         };
         notes.extend(note.map(|text| Finding::new(Severity::Note, "dmarc", "signer", text)));
@@ -156,9 +156,9 @@ fn keys(config: &Config) -> (Vec<SigningName<'_>>, Vec<Finding>) {
 async fn of_key<R: Records>(records: &R, key: &SigningName<'_>, now: Wall) -> Finding {
     let seen = look(records, key).await;
     let later = key.from.filter(|from| *from > now);
-    let from = later.map_or(String::new(), |from| format!("signs from {from} on: "));
+    let from = later.map_or(String::new(), |from| format!("signs from {from}: "));
     let (severity, text) = match (seen.right, later) {
-        (true, _) => (Severity::Ok, "right".to_owned()),
+        (true, _) => (Severity::Ok, "matches".to_owned()),
         (false, None) => (Severity::Error, seen.findings.join("; ")),
         (false, Some(_)) => (Severity::Warn, seen.findings.join("; ")),
     };

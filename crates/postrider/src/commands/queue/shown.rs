@@ -102,12 +102,12 @@ fn recipient_lines(text: &mut String, recipient: &QueueRecipient, now: Wall) {
     }
     match recipient.expires_at {
         Some(at) if at <= now => {
-            let _ = writeln!(text, "    expired    {at}, given up after one more try");
+            let _ = writeln!(text, "    expired    {at}, fails after one more attempt");
         }
         Some(at) => {
             let _ = writeln!(text, "    expires    {at} ({})", distance(at, now));
         }
-        None => text.push_str("    expires    never as things are\n"),
+        None => text.push_str("    expires    never (no expiry configured)\n"),
     }
     if let Some(route) = &recipient.route {
         let _ = writeln!(text, "    route      {}", clean(route));
@@ -144,7 +144,7 @@ pub(super) fn why(item: &QueueItem, now: Wall) -> String {
             (None, None) => {}
         }
         match recipient.expires_at {
-            Some(at) if at <= now => text.push_str("; too old, given up after one more try"),
+            Some(at) if at <= now => text.push_str("; expired, fails after one more attempt"),
             Some(at) => {
                 let _ = write!(text, "; expires {}", from_now(at, now));
             }
@@ -262,9 +262,9 @@ fn state(state: RecipientState) -> &'static str {
     match state {
         RecipientState::Scheduled => "scheduled",
         RecipientState::Ready => "ready",
-        RecipientState::InFlight => "being tried",
+        RecipientState::InFlight => "in delivery",
         RecipientState::Held => "held",
-        RecipientState::Unreported => "given up, not yet reported",
+        RecipientState::Unreported => "failed, DSN pending",
     }
 }
 
@@ -385,7 +385,7 @@ mod tests {
         assert!(text.ends_with("resume the domain example.com, until 12:04:11Z (in 3m 2s)\n"));
         assert!(list(&[item.clone()], 1, NOW).lines().nth(1).unwrap().ends_with(" -"));
         item.recipients[0].expires_at = Some(NOW);
-        assert!(why(&item, NOW).contains("; too old, given up after one more try"));
+        assert!(why(&item, NOW).contains("; expired, fails after one more attempt"));
     }
 
     #[test]

@@ -128,7 +128,8 @@ fn refuse_others(target: &Path) -> Result<(), String> {
         Err(error) => Err(format!("cannot replace {}: {error}", target.display())),
         Ok(_) if begin.is_empty() || database::is_database(&begin) => Ok(()),
         Ok(_) => Err(format!(
-            "{} exists and is no database of Postrider: remove it, or give --to another name",
+            "{} exists and is not a Postrider database: remove it, or choose another name for \
+             --to",
             target.display()
         )),
     }
@@ -161,7 +162,7 @@ fn check(path: &Path, summary: &DatabaseSummary) -> Result<(), String> {
     let bytes = file_content::open(path).map_err(|error| error.to_string())?;
     let database = Database::open("it", bytes).map_err(|error| error.to_string())?;
     if database.keys_count() != Some(summary.keys_count) {
-        return Err("it has not the keys that were written".to_owned());
+        return Err("verification failed: keys are missing".to_owned());
     }
     Ok(())
 }
@@ -174,12 +175,12 @@ fn tell(args: &BuildArgs, outcome: &Result<Built, BuildError>) {
             let DatabaseSummary { keys_count, duplicates_count, file_bytes } = built.summary;
             for (line, DuplicateKey { key, first_line }) in &built.duplicates {
                 let key = clean(key);
-                eprintln!("{from}:{line}: warning: \"{key}\" stands on line {first_line} already");
+                eprintln!("{from}:{line}: warning: \"{key}\" is already on line {first_line}");
             }
             tell_rest(duplicates_count, built.duplicates.len(), "duplicates");
             let left_out = match duplicates_count {
                 0 => String::new(),
-                count => format!(", {count} duplicates left out"),
+                count => format!(", {count} duplicates skipped"),
             };
             let to = args.to.display();
             let seconds = built.took.as_secs_f64();
@@ -229,7 +230,7 @@ fn json(args: &BuildArgs, outcome: &Result<Built, BuildError>) -> serde_json::Va
         Err(BuildError::Wrong(mistakes)) => serde_json::json!({
             "from": from,
             "to": to,
-            "error": "the source has mistakes",
+            "error": "the source has errors",
             "mistakes": mistakes.count,
             "first_mistakes": mistakes.first.iter().map(|MalformedLine { line, text }| {
                 serde_json::json!({ "line": line, "message": text })

@@ -57,7 +57,8 @@ fn ten_million_keys() {
     let on_cpu = (on_cpu_ns() - on_cpu) as f64 / 1e9;
     assert_eq!(built.summary.keys_count, KEYS);
     println!(
-        "build: {:.1} s, {on_cpu:.1} of them on a CPU, {:.1} MiB at the peak ({before:.1} before), a file of {} bytes",
+        "build: {:.1} s, {on_cpu:.1} s on a CPU, {:.1} MiB at the peak ({before:.1} before), a \
+         file of {} bytes",
         took.as_secs_f64(),
         status("VmHWM:"),
         built.summary.file_bytes

@@ -135,8 +135,8 @@ impl<R: BufRead> Iterator for PairReader<R> {
 }
 
 fn tab_separated(line: &[u8]) -> Result<(&str, &str), String> {
-    let text = std::str::from_utf8(line).map_err(|_| "this is not UTF-8".to_owned())?;
-    text.split_once('\t').ok_or_else(|| format!("a tab and a value are missing behind \"{text}\""))
+    let text = std::str::from_utf8(line).map_err(|_| "not UTF-8".to_owned())?;
+    text.split_once('\t').ok_or_else(|| format!("tab and value missing after \"{text}\""))
 }
 
 #[cfg(test)]
@@ -173,10 +173,10 @@ mod tests {
     fn what_says_nothing_is_told_and_the_rest_is_read() {
         let text = b"  x y\na\nb \nc\xff d\ne f\n";
         let expected = [
-            mistake(1, "it begins with white space, and continues no other"),
+            mistake(1, "it begins with white space, but continues no line"),
             mistake(2, "\"a\" has no value"),
             mistake(3, "\"b\" has no value"),
-            mistake(4, "this is not UTF-8"),
+            mistake(4, "not UTF-8"),
             pair(5, "e", "f"),
         ];
         assert_eq!(read(text, Format::Postfix), expected);
@@ -188,7 +188,7 @@ mod tests {
         let expected = [
             pair(1, "a b", "c d"),
             pair(2, "#x", "y\tz"),
-            mistake(4, "a tab and a value are missing behind \"no tab\""),
+            mistake(4, "tab and value missing after \"no tab\""),
             pair(5, "", "empty key"),
             pair(6, "empty value", ""),
         ];

@@ -68,7 +68,7 @@ fn addresses(host: &HostPort) -> Result<Vec<SocketAddr>, String> {
             let found = (name.as_str(), host.port).to_socket_addrs();
             found.map(Iterator::collect).map_err(|error| error.to_string())
         }
-        Host::Socket(_) => Err("X.400 is not spoken over Unix sockets".to_owned()),
+        Host::Socket(_) => Err("X.400 is not supported over Unix sockets".to_owned()),
     }
 }
 
@@ -132,7 +132,7 @@ fn accepted(binding: Binding, peer: &X400Peer, took: Duration) -> Result<String,
     if !channels::is_peer(&binding, peer) {
         let shown = binding.identity.name.unwrap_or_default();
         return Err(format!(
-            "it answers as \"{}\" or with another password, not as \"{}\"",
+            "the peer identifies as \"{}\" or with another password, not as \"{}\"",
             shown.escape_debug(),
             peer.their_name
         ));

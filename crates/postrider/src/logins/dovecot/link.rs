@@ -98,13 +98,13 @@ impl DovecotDriver {
             if let Some(event) = answers.poll_event() {
                 return match event {
                     DovecotEvent::Ready(offered) => Ok((wire, answers, offered)),
-                    DovecotEvent::Answer(..) => Err("an answer to nothing".to_owned()),
+                    DovecotEvent::Answer(..) => Err("unsolicited reply".to_owned()),
                 };
             }
             input.clear();
             let read = wire.read_buf(&mut input).await.map_err(|error| error.to_string())?;
             if read == 0 {
-                return Err("closed the connection in its handshake".to_owned());
+                return Err("closed the connection during the handshake".to_owned());
             }
             answers.handle_input(&input).map_err(|why| why.0.to_owned())?;
         }
@@ -137,7 +137,7 @@ impl DovecotDriver {
                     heard
                 }
                 written = writer.write(&link.out), if !link.out.is_empty() => match written {
-                    Ok(0) => Err(lost("it takes nothing")),
+                    Ok(0) => Err(lost("it does not read")),
                     Ok(count) => { link.out.drain(..count); Ok(()) }
                     Err(error) => Err(lost(&error.to_string())),
                 },
@@ -185,7 +185,7 @@ impl DovecotConnection {
             DovecotCommand::Connect => {}
             DovecotCommand::Say { id, line, is_first, answer } => {
                 if !is_first && !self.open.remove(&id) {
-                    let _ = answer.send(Err(lost("the connection was lost in between")));
+                    let _ = answer.send(Err(lost("the connection was lost during the exchange")));
                     return Ok(());
                 }
                 let first = self.said.as_ref().map_or(id, |said| *said.start());
@@ -196,7 +196,7 @@ impl DovecotConnection {
             DovecotCommand::Cancel(id) => self.give_up(id),
             DovecotCommand::Silent { id, waited } => {
                 if self.heard.elapsed() >= waited {
-                    let text = format!("nothing was heard for {waited:?}");
+                    let text = format!("no data for {waited:?}");
                     return Err(LookupError::new(LookupErrorKind::Timeout, text));
                 }
                 self.give_up(id);
@@ -228,7 +228,7 @@ impl DovecotConnection {
                 let was_said = self.said.as_ref().is_some_and(|said| said.contains(&id));
                 match was_said && !self.open.contains(&id) {
                     true => continue,
-                    false => return Err(wrong("it answers what it was not asked")),
+                    false => return Err(wrong("unsolicited reply")),
                 }
             };
             if matches!(answer, Answer::Continue(_)) {

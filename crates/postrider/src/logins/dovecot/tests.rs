@@ -192,7 +192,7 @@ fn a_connection_that_ends_is_opened_again() {
         let mut peer = server.greet().await;
         let id = peer.begun().await;
         let lost = talk.go_on(Vec::new()).await;
-        assert!(lost.is_err_and(|trouble| trouble.text.contains("lost in between")));
+        assert!(lost.is_err_and(|trouble| trouble.text.contains("lost during the exchange")));
         peer.say(&format!("OK\t{id}\tuser=al\n")).await;
         assert_eq!(al.await.unwrap(), Ok(Some("al".into())));
         // Nobody listens any more.
@@ -247,7 +247,7 @@ fn who_never_answers_is_left() {
             (trouble.kind, &*trouble.text),
             (LookupErrorKind::Timeout, "no answer within 2s")
         );
-        assert_eq!(peer.line().await, "", "the connection was given up");
+        assert_eq!(peer.line().await, "", "the connection was abandoned");
         // A handshake that has no end.
         let jo = checked(&dovecot, "jo");
         let silent = server.accept().await;

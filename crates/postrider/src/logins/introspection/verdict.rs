@@ -25,16 +25,16 @@ impl IntrospectionResult {
         claim: &str,
         scope: Option<&str>,
     ) -> Result<IntrospectionResult, &'static str> {
-        let answer: Value = serde_json::from_slice(text).map_err(|_| "its answer is not JSON")?;
+        let answer: Value = serde_json::from_slice(text).map_err(|_| "its reply is not JSON")?;
         let active = answer.get("active").and_then(Value::as_bool);
-        if !active.ok_or("its answer does not say whether the token is active")? {
+        if !active.ok_or("its reply has no `active`")? {
             return Ok(IntrospectionResult::Nobody);
         }
         let left = match answer.get("exp") {
             None | Some(Value::Null) => None,
             Some(ends) => {
                 let ends = ends.as_f64().filter(|ends| *ends >= 0.0);
-                let ends = ends.ok_or("its answer says no time in `exp`")?;
+                let ends = ends.ok_or("`exp` of its reply is not a time")?;
                 let left = ends - Duration::from_millis(now.0).as_secs_f64();
                 match Duration::try_from_secs_f64(left) {
                     Ok(left) if !left.is_zero() => Some(left),
@@ -49,8 +49,8 @@ impl IntrospectionResult {
             return Ok(IntrospectionResult::Nobody);
         }
         let name = answer.get(claim).and_then(Value::as_str);
-        let name = name.ok_or("its answer lacks the claim with the user's name")?;
-        let name = user_of(name.as_bytes()).ok_or("the user's name can't be one")?;
+        let name = name.ok_or("its reply lacks the claim with the user name")?;
+        let name = user_of(name.as_bytes()).ok_or("the user name is invalid")?;
         Ok(IntrospectionResult::User { name, left })
     }
 }

@@ -199,7 +199,7 @@ fn zones_of_silent_web_servers_make_way_and_are_asked_again_for_all_their_time()
     with_fetches(4, &[], |test| async move {
         let slow: Vec<_> = ZONES.iter().map(|domain| test.ask(domain, Some("a"))).collect();
         let asked = || ZONES.iter().map(|domain| test.web.asked(domain)).sum::<u32>();
-        until("all places are taken", || asked() == 4).await;
+        until("all are in use", || asked() == 4).await;
         for domain in ["far.test", "near.test"] {
             let soon = tokio::time::timeout(SILENCE * 5, test.has(domain, Some("a"))).await;
             assert_eq!(soon, Ok(Ok(true)), "{domain}");

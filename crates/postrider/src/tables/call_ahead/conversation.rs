@@ -96,7 +96,7 @@ impl Conversation {
         recipient: Mailbox,
     ) -> Result<bool, connections::RequestError> {
         if self.is_gone().await {
-            let text = "closed the connection, or said more than was asked";
+            let text = "closed the connection, or sent unsolicited data";
             return Err(connections::RequestError::Gone(LookupError::new(
                 LookupErrorKind::Unreachable,
                 text,

@@ -82,7 +82,7 @@ impl AskedHop {
     }
 
     async fn open_host(&self, host: &HostPort) -> Result<Conversation, String> {
-        let relay: &Relay = self.channel.of().ok_or("the route is none of SMTP")?;
+        let relay: &Relay = self.channel.of().ok_or("the route is not an SMTP route")?;
         let server = TableServer::at(host.clone());
         let mut config = relay.client_config(&self.hostname, &server.to_string());
         let (first, then) = match (relay.peer.tls, &host.host) {
@@ -93,7 +93,7 @@ impl AskedHop {
             (RouteTls::Required | RouteTls::Verified, _) => (StartTls::Required, None),
             // The configuration rejects these routes.
             (RouteTls::Dane | RouteTls::MtaSts, _) => {
-                return Err("the route asks the DNS how it is encrypted".to_owned());
+                return Err("the route takes its TLS policy from the DNS".to_owned());
             }
         };
         config.starttls = first;
@@ -126,7 +126,7 @@ impl AskedHop {
                 Opening::Ready(conversation) => return Ok(conversation),
                 Opening::StartTls(begun) => {
                     let begun = begun.encrypt(|wire| self.encrypt(wire, host, trust)).await;
-                    let text = |error| format!("{server}: the TLS handshake failed: {error}");
+                    let text = |error| format!("{server}: TLS handshake failed: {error}");
                     begun
                         .map_err(|error| NoGreeting::NotEncrypted(words(text(error).as_bytes())))?
                 }

@@ -366,11 +366,11 @@ fn mistakes_in_the_file_are_told_with_their_places() {
     let lmtp = "lmtp = { hosts = [\"127.0.0.1:24\"] }";
     for (route, table, message) in [
         (lmtp, "", "a call-ahead without `route`"),
-        (lmtp, "route = \"box\"", "no route is named \"box\""),
-        (lmtp, "route = \"else\"", "route \"else\" has no hosts that could be asked"),
-        ("discard = {}", "route = \"boxes\"", "route \"boxes\" has no hosts that could be asked"),
+        (lmtp, "route = \"box\"", "unknown route \"box\""),
+        (lmtp, "route = \"else\"", "route \"else\" has no fixed hosts"),
+        ("discard = {}", "route = \"boxes\"", "route \"boxes\" has no fixed hosts"),
         (lmtp, "route = \"boxes\", sender = \"jo\"", "\"jo\" is not an address"),
-        (lmtp, "route = \"boxes\", connect_timeout = \"0s\"", "longer than nothing"),
+        (lmtp, "route = \"boxes\", connect_timeout = \"0s\"", "longer than 0"),
     ] {
         let errors = config(route, table).expect_err("a mistake");
         let problems = errors.problems();

@@ -45,7 +45,7 @@ impl LdapBackend {
             if base.has_parts() {
                 return Ok(None);
             }
-            let text = format!("the directory has no entry \"{name}\", where searches begin");
+            let text = format!("the directory has no base entry \"{name}\"");
             return Err(LookupError::new(LookupErrorKind::Wrong, text));
         };
         let leaves = if members.is_empty() {

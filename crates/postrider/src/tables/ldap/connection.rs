@@ -146,7 +146,7 @@ impl LdapConnection {
         self.shared.wake.notify_one();
         let _abandon = SearchGuard { shared: &self.shared, id };
         answered.await.unwrap_or_else(|_| {
-            let text = "the connection was given up";
+            let text = "the connection was abandoned";
             Err(SearchError::Lost(LookupError::new(LookupErrorKind::Unreachable, text)))
         })
     }

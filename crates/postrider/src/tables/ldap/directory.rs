@@ -156,7 +156,7 @@ impl LdapDirectory {
 
     fn too_many(&self) -> LookupError {
         let text = format!(
-            "the key finds more than {} entries, or more than the server gives",
+            "the key finds more than {} entries, or more than the server's limit",
             self.settings.results_max
         );
         LookupError::new(LookupErrorKind::Key, text)

@@ -74,7 +74,7 @@ impl Groups {
                 continue;
             }
             if depth >= directory.settings.depth_max {
-                let text = format!("{}: more than {depth} groups in each other", entry.dn);
+                let text = format!("{}: more than {depth} nested groups", entry.dn);
                 return Err(LookupError::new(LookupErrorKind::Key, text));
             }
             self.ahead.push_back((name.to_owned(), depth + 1));
@@ -103,7 +103,7 @@ impl Groups {
         let mut read = Vec::with_capacity(count);
         while let Some(done) = reads.join_next().await {
             let gone =
-                |_| LookupError::new(LookupErrorKind::Unreachable, "the search was given up");
+                |_| LookupError::new(LookupErrorKind::Unreachable, "the search was abandoned");
             let (place, name, depth, found) = done.map_err(gone)?;
             if let Some(entry) = found?.and_then(|found| found.into_iter().next()) {
                 read.push((place, (name, depth, entry)));

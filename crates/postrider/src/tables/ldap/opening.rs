@@ -56,7 +56,7 @@ async fn open_unnamed(
             match within(wait, "StartTLS", asked).await? {
                 Op::Extended(outcome) if outcome.is_success() => {}
                 Op::Extended(outcome) => return Err(refused("StartTLS", &outcome)),
-                _ => return Err(nonsense("its answer to StartTLS is none")),
+                _ => return Err(nonsense("invalid reply to StartTLS")),
             }
             Box::new(encrypt(settings, at, plain).await?)
         }
@@ -109,10 +109,10 @@ async fn bind(
     Ok(match exchange(stream, &request, 2).await? {
         Op::Bind(outcome) if outcome.is_success() => Ok(()),
         Op::Bind(outcome) if outcome.code == code::INVALID_CREDENTIALS => {
-            Err(refused(&format!("{what}: name or password is wrong"), &outcome))
+            Err(refused(&format!("{what}: invalid name or password"), &outcome))
         }
         Op::Bind(outcome) | Op::Extended(outcome) => Err(refused(&what, &outcome)),
-        _ => Err(nonsense("its answer to the bind is none")),
+        _ => Err(nonsense("invalid reply to the bind")),
     })
 }
 
@@ -144,12 +144,12 @@ pub(super) async fn exchange<S: Stream>(stream: &mut S, request: &[u8], id: i32)
     };
     // Extra bytes before TLS may come from an attacker (RFC 4513 §3.1.1).
     if bytes.len() > frame {
-        return Err(wrong("it says more than it was asked"));
+        return Err(wrong("unsolicited data"));
     }
     let response = Response::read(&bytes).map_err(|error| wrong(error.0))?;
     // Farewell has no number.
     if response.id != id && response.id != 0 {
-        return Err(wrong("it answers what it was not asked"));
+        return Err(wrong("unsolicited reply"));
     }
     Ok(response.op)
 }

@@ -36,23 +36,24 @@ impl LdapServer {
     pub(super) fn parse(url: &str) -> Result<LdapServer, &'static str> {
         let (scheme, rest) = url.split_once("://").ok_or("it has no scheme")?;
         if scheme.eq_ignore_ascii_case("ldapi") {
-            let path = percent_decoded(rest).ok_or("% begins two hexadecimal digits")?;
+            let path =
+                percent_decoded(rest).ok_or("% must be followed by two hexadecimal digits")?;
             return match &*path {
                 "" | "/" => Ok(LdapServer::Unix(SOCKET.into())),
                 path if path.starts_with('/') => Ok(LdapServer::Unix(path.into())),
-                _ => Err("the path of a socket begins with /"),
+                _ => Err("a socket path must begin with /"),
             };
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains(['/', '?', '#', '@']) {
-            return Err("nothing may follow host and port");
+            return Err("no text is allowed after host and port");
         }
         if scheme.eq_ignore_ascii_case("ldap") {
             HostPort::parse(rest, PORT).map(LdapServer::Plain)
         } else if scheme.eq_ignore_ascii_case("ldaps") {
             HostPort::parse(rest, TLS_PORT).map(LdapServer::Tls)
         } else {
-            Err("its scheme is none of ldap, ldaps, ldapi")
+            Err("its scheme is not ldap, ldaps or ldapi")
         }
     }
 
@@ -74,13 +75,13 @@ impl HostPort {
             Some(rest) => {
                 let (host, port) = rest.split_once(']').ok_or("] is missing")?;
                 if host.parse::<IpAddr>().is_err() {
-                    return Err("between [ and ] stands no IP address");
+                    return Err("no IP address between [ and ]");
                 }
                 (host, port.strip_prefix(':').or(port.is_empty().then_some("")))
             }
             None => match text.split_once(':') {
                 Some((_, port)) if port.contains(':') => {
-                    return Err("an IPv6 address stands between [ and ]");
+                    return Err("put an IPv6 address between [ and ]");
                 }
                 Some((host, port)) => (host, Some(port)),
                 None => (text, Some("")),
@@ -88,11 +89,11 @@ impl HostPort {
         };
         let is_host = !host.is_empty()
             && host.chars().all(|c| c.is_ascii_alphanumeric() || "-._:".contains(c));
-        let port = match port.ok_or("after ] stands no port")? {
+        let port = match port.ok_or("no port after ]")? {
             "" => default_port,
-            port => port.parse().map_err(|_| "its port is no number up to 65535")?,
+            port => port.parse().map_err(|_| "its port is not a number up to 65535")?,
         };
-        if is_host { Ok(HostPort { host: host.into(), port }) } else { Err("its host is no name") }
+        if is_host { Ok(HostPort { host: host.into(), port }) } else { Err("invalid host name") }
     }
 }
 

@@ -61,7 +61,7 @@ impl TlsSettings {
         let own = self.own.iter().flat_map(|(certificate, key)| [certificate, key]);
         let files = self.ca_file.iter().chain(own).map(|path| path.display().to_string());
         match files.collect::<Vec<_>>() {
-            none if none.is_empty() => "the certificates of this machine's authorities".to_owned(),
+            none if none.is_empty() => "the root certificates of this machine".to_owned(),
             files => files.join(" or "),
         }
     }

@@ -161,7 +161,7 @@ struct LdapBindText {
 
 impl TableSection for LdapText {
     const KEY: &'static str = "ldap";
-    const SUMMARY: &'static str = "A directory, asked by LDAP.";
+    const SUMMARY: &'static str = "An LDAP directory.";
     const EXAMPLE: &'static str = "[[table]]\nldap = { servers = [\"ldap://127.0.0.1\"], … }";
     const IS_REMOTE: bool = true;
     const REQUESTS_MAX: u32 = 64;
@@ -177,12 +177,12 @@ impl TableSection for LdapText {
             && !base.has_parts()
             && !filter.has_parts()
         {
-            let help = "put %s where the key belongs, such as \"(mail=%s)\"";
-            reader.error("filter", "the same is asked for every key", help);
+            let help = "put %s in place of the key, for example \"(mail=%s)\"";
+            reader.error("filter", "the query does not depend on the key", help);
         }
         let attributes = names("attributes", &text.attributes, reader);
         if text.attributes.is_empty() {
-            let help = "say whose values are the answer, such as attributes = [\"mail\"]";
+            let help = "name the result attributes, for example attributes = [\"mail\"]";
             reader.error("", "a directory without `attributes`", help);
         }
         let members = names("members", &text.members, reader);
@@ -220,7 +220,7 @@ impl TableSection for LdapText {
 impl LdapText {
     fn servers(&self, reader: &mut Reader<'_, '_>) -> Vec<LdapServer> {
         if self.servers.is_empty() {
-            let help = "say where it is, such as servers = [\"ldap://127.0.0.1\"]";
+            let help = "name the servers, for example servers = [\"ldap://127.0.0.1\"]";
             reader.error("", "a directory without `servers`", help);
         }
         let mut servers = Vec::with_capacity(self.servers.len());
@@ -239,13 +239,13 @@ impl LdapText {
 
     fn base(&self, reader: &mut Reader<'_, '_>) -> Option<DnTemplate> {
         let Some(base) = &self.base else {
-            let help = "say where searches begin, such as base = \"ou=people,dc=example,dc=org\"";
+            let help = "name the search base, for example base = \"ou=people,dc=example,dc=org\"";
             reader.error("", "a directory without `base`", help);
             return None;
         };
         let parsed = DnTemplate::parse(base);
         if let Err(error) = &parsed {
-            let help = "such as \"ou=people,dc=example,dc=org\" (RFC 4514)";
+            let help = "for example \"ou=people,dc=example,dc=org\" (RFC 4514)";
             reader.error("base", format!("\"{base}\" is not a name: {error}"), help);
         }
         parsed.ok()
@@ -253,14 +253,14 @@ impl LdapText {
 
     fn filter(&self, reader: &mut Reader<'_, '_>) -> Option<Filter> {
         if self.filter.is_empty() {
-            let help = "say what is looked for, such as filter = \"(mail=%s)\"";
+            let help = "add a filter, for example filter = \"(mail=%s)\"";
             reader.error("", "a directory without `filter`", help);
             return None;
         }
         let parsed = Filter::parse(&self.filter);
         if let Err(error) = &parsed {
             let message = format!("\"{}\" is not a filter: {error}", self.filter);
-            reader.error("filter", message, "such as \"(mail=%s)\" (RFC 4515)");
+            reader.error("filter", message, "for example \"(mail=%s)\" (RFC 4515)");
         }
         parsed.ok()
     }
@@ -300,13 +300,13 @@ impl LdapText {
         let bind = self.bind.as_ref()?;
         if bind.external {
             if bind.dn.is_some() || bind.password.is_some() || bind.password_file.is_some() {
-                let help = "the connection says who it is: leave name and password out";
-                reader.error("bind.external", "`external` goes with no name and password", help);
+                let help = "the connection identifies the client: leave name and password out";
+                reader.error("bind.external", "`external` excludes name and password", help);
             }
             return Some(BindSettings::External);
         }
         let Some(dn) = bind.dn.clone().filter(|dn| !dn.is_empty()) else {
-            reader.error("bind", "a bind without `dn`", "give it one, or external = true");
+            reader.error("bind", "a bind without `dn`", "add `dn`, or external = true");
             return None;
         };
         // An empty password is an anonymous bind, which succeeds (RFC 4513 §5.1.2).
@@ -314,19 +314,19 @@ impl LdapText {
             (Some(password), None) if !password.is_empty() => Secret::Here(password.clone()),
             (None, Some(file)) => Secret::File(file.clone()),
             (Some(_), Some(_)) => {
-                let help = "keep one of them";
-                reader.error("bind.password", "`password` and `password_file`", help);
+                let help = "keep one";
+                reader.error("bind.password", "both `password` and `password_file` are set", help);
                 return None;
             }
             _ => {
-                let help = "give it `password` or `password_file`";
+                let help = "add `password` or `password_file`";
                 reader.error("bind", "a bind without a password", help);
                 return None;
             }
         };
         let plain = servers.iter().find(|server| server.is_readable_by_others());
         if let Some(server) = plain.filter(|_| !self.start_tls) {
-            let message = format!("the password goes to {server} in plain text");
+            let message = format!("the password would be sent to {server} unencrypted");
             reader.warn("bind", message, "set start_tls = true, or use ldaps://");
         }
         Some(BindSettings::Simple { dn, password })
@@ -342,27 +342,27 @@ impl LdapText {
         if self.mode == ModeText::Live {
             if self.snapshot_path.is_some() {
                 let help = "set mode = \"snapshot\", or leave it out";
-                reader.error("snapshot_path", "a file for a snapshot, and no snapshot", help);
+                reader.error("snapshot_path", "a snapshot file without a snapshot", help);
             }
             return None;
         }
         let refresh = self.refresh.get();
         if !refresh.is_zero() && refresh < REFRESH_MIN {
-            let message = format!("less than {REFRESH_MIN:?} between two readings");
+            let message = format!("less than {REFRESH_MIN:?} between two reads");
             reader.error("refresh", message, "minutes are usual");
         }
         if base.is_some_and(DnTemplate::has_parts) {
-            let help = "put the key into the filter alone, or set mode = \"live\"";
+            let help = "use the key only in the filter, or set mode = \"live\"";
             reader.error("base", "the base of a snapshot depends on the key", help);
         }
         if !self.members.is_empty() {
-            let help = "make a table of their own for groups, with mode = \"live\"";
-            reader.error("members", "a snapshot has no groups", help);
+            let help = "add a separate table for groups, with mode = \"live\"";
+            reader.error("members", "groups are not supported in a snapshot", help);
         }
         let keyed = Keyed::new(filter?).map_err(|why| {
-            let message = format!("a snapshot can't be searched by this filter: {why}");
-            let help = "attributes are compared with the key, such as \"(|(mail=%s)(alias=%s))\"; \
-                        for others there is mode = \"live\"";
+            let message = format!("unsupported filter for a snapshot: {why}");
+            let help = "compare attributes with the key, for example \"(|(mail=%s)(alias=%s))\", \
+             or set mode = \"live\"";
             reader.error("filter", message, help);
         });
         let path = self.snapshot_path.clone();
@@ -372,8 +372,8 @@ impl LdapText {
     fn check_start_tls(&self, reader: &mut Reader<'_, '_>, servers: &[LdapServer]) {
         let plain = servers.iter().any(|server| matches!(server, LdapServer::Plain(_)));
         if self.start_tls && !plain && !servers.is_empty() {
-            let help = "ldaps:// begins with TLS, and a Unix socket has none: leave it out";
-            reader.error("start_tls", "no server is asked by `ldap://`", help);
+            let help = "ldaps:// already uses TLS, and a Unix socket has none: leave it out";
+            reader.error("start_tls", "no server has an `ldap://` URL", help);
         }
     }
 }
@@ -384,8 +384,8 @@ fn names(key: &str, written: &[String], reader: &mut Reader<'_, '_>) -> Vec<Box<
         let is_name = name.starts_with(|c: char| c.is_ascii_alphanumeric())
             && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.;".contains(c));
         if !is_name {
-            let message = format!("\"{name}\" is not the name of an attribute");
-            reader.error(&format!("{key}[{n}]"), message, "such as \"mail\"");
+            let message = format!("\"{name}\" is not an attribute name");
+            reader.error(&format!("{key}[{n}]"), message, "for example \"mail\"");
         }
     }
     written.iter().map(|name| name.as_str().into()).collect()

@@ -113,21 +113,21 @@ impl Verifier {
                 }
                 Err(none) if none.is_empty() => return Ok(None),
                 Err(several) => {
-                    let text = format!("{} entries are found for user {user:?}", several.len());
+                    let text = format!("{} entries for user {user:?}", several.len());
                     return Err(LookupError::new(LookupErrorKind::Key, text));
                 }
             }
         };
         // A bind without a name is anonymous, too (RFC 4513 §5.1.1).
         match found.0.is_empty() {
-            true => Err(LookupError::new(LookupErrorKind::Wrong, "the user's entry has no name")),
+            true => Err(LookupError::new(LookupErrorKind::Wrong, "the user's entry has no DN")),
             false => Ok(Some(found)),
         }
     }
 
     async fn bind(&self, dn: &str, password: &[u8]) -> Result<bool, LookupError> {
         let closed =
-            |_| LookupError::new(LookupErrorKind::Busy, "the directory is no longer asked");
+            |_| LookupError::new(LookupErrorKind::Busy, "the directory is no longer in use");
         let _permit = self.binds.acquire().await.map_err(closed)?;
         // An idle connection may have been closed, which is no failure of its server.
         if let Some(idle) = self.take_idle()
@@ -199,11 +199,11 @@ impl Verifier {
         let op = match timeout(wait, answer).await {
             Ok(Ok(op)) => op,
             Ok(Err(error)) => {
-                let text = format!("the bind of a user: {error}");
+                let text = format!("user bind: {error}");
                 return Err(LookupError::new(LookupErrorKind::Unreachable, text));
             }
             Err(_) => {
-                let text = format!("the bind of a user: no answer within {wait:?}");
+                let text = format!("user bind: no answer within {wait:?}");
                 return Err(LookupError::new(LookupErrorKind::Timeout, text));
             }
         };
@@ -212,10 +212,7 @@ impl Verifier {
             // Farewell (RFC 4511 §4.4.1).
             Op::Extended(outcome) => return Err(refused(&outcome)),
             _ => {
-                return Err(LookupError::new(
-                    LookupErrorKind::Wrong,
-                    "its answer to a bind is none",
-                ));
+                return Err(LookupError::new(LookupErrorKind::Wrong, "invalid reply to a bind"));
             }
         };
         idle.since = Instant::now();
@@ -255,5 +252,5 @@ fn judge(outcome: &Outcome) -> Result<bool, LookupError> {
 }
 
 fn refused(outcome: &Outcome) -> LookupError {
-    LookupError::new(LookupErrorKind::Wrong, format!("the bind of a user: {outcome}"))
+    LookupError::new(LookupErrorKind::Wrong, format!("user bind: {outcome}"))
 }

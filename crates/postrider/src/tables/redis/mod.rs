@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 /// Keys of one request: they are sent together, and answered together.
 const KEYS_MAX: usize = 100;
 
-const NOT_ASKED_FOR: &str = "the answer is of a kind that was not asked for";
+const NOT_ASKED_FOR: &str = "unexpected type of reply";
 
 struct RedisDriver {
     settings: Redis,

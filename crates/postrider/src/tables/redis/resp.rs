@@ -66,7 +66,7 @@ impl RespSession {
     pub(super) async fn send(&mut self, commands: &[u8]) -> Result<(), RequestError> {
         let is_used = std::mem::replace(&mut self.is_used, true);
         if is_used && (!self.wire.buffer().is_empty() || has_news(self.wire.get_mut()).await) {
-            return Err(gone(&"closed the connection, or said more than was asked"));
+            return Err(gone(&"closed the connection, or sent unsolicited data"));
         }
         self.wire.write_all(commands).await.map_err(|error| gone(&error))
     }
@@ -78,7 +78,7 @@ impl RespSession {
         is_first: bool,
     ) -> Result<Reply, RequestError> {
         if is_first && self.wire.fill_buf().await.map_err(|error| gone(&error))?.is_empty() {
-            return Err(gone(&"closed the connection without an answer"));
+            return Err(gone(&"closed the connection without a reply"));
         }
         let line = self.line().await?;
         Ok(match line.split_first() {
@@ -114,7 +114,7 @@ impl RespSession {
         self.wire.read_exact(&mut value).await.map_err(|error| broken_off(&error))?;
         match value.strip_suffix(LINE_END) {
             Some(value) => Ok(Some(value.into())),
-            None => Err(wrong("a value in the answer does not end where it should")),
+            None => Err(wrong("a value in the reply has a wrong length")),
         }
     }
 
@@ -126,7 +126,7 @@ impl RespSession {
         match line.strip_suffix(LINE_END) {
             Some(whole) => Ok(whole.to_vec()),
             None if line.ends_with(b"\n") || line.len() == LINE_BYTES_MAX => Err(no_reply(&line)),
-            None => Err(wrong("closed the connection in the middle of its answer")),
+            None => Err(wrong("closed the connection during its reply")),
         }
     }
 }
@@ -146,13 +146,13 @@ fn gone(error: &dyn fmt::Display) -> RequestError {
 
 fn broken_off(error: &io::Error) -> RequestError {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => wrong("closed the connection in the middle of its answer"),
+        io::ErrorKind::UnexpectedEof => wrong("closed the connection during its reply"),
         _ => wrong(&words(error.to_string().as_bytes())),
     }
 }
 
 fn no_reply(line: &[u8]) -> RequestError {
-    wrong(&format!("the answer is no reply: {}", words(line)))
+    wrong(&format!("invalid reply: {}", words(line)))
 }
 
 fn wrong(text: &str) -> RequestError {
@@ -160,7 +160,7 @@ fn wrong(text: &str) -> RequestError {
 }
 
 fn too_much() -> LookupError {
-    let text = format!("the answer has a value of more than {VALUE_BYTES_MAX} bytes");
+    let text = format!("the reply has a value of more than {VALUE_BYTES_MAX} bytes");
     LookupError::new(LookupErrorKind::Key, text)
 }
 
@@ -223,18 +223,18 @@ mod tests {
     #[test]
     fn what_is_no_reply_is_told() {
         for (said, expected) in [
-            (&b"220 mail.test ESMTP\r\n"[..], "Wrong: the answer is no reply: 220 mail.test ESMTP"),
-            (b"\r\n", "Wrong: the answer is no reply: "),
-            (b"$x\r\n", "Wrong: the answer is no reply: x"),
-            (b"$-2\r\n", "Wrong: the answer is no reply: -2"),
-            (b"$1\r\nabc", "Wrong: a value in the answer does not end where it should"),
-            (b"$4\r\nab", "Wrong: closed the connection in the middle of its answer"),
-            (b"$4", "Wrong: closed the connection in the middle of its answer"),
-            (b"*3\r\n", "Wrong: the answer is no reply: *3"),
-            (b"*99999999999999999999\r\n", "Wrong: the answer is no reply: *99999999999999999999"),
-            (b"*1\r\n*1\r\n", "Wrong: the answer is no reply: *1"),
-            (b"+OK\n", "Wrong: the answer is no reply: +OK"),
-            (b"$100001\r\n", "Key: the answer has a value of more than 100000 bytes"),
+            (&b"220 mail.test ESMTP\r\n"[..], "Wrong: invalid reply: 220 mail.test ESMTP"),
+            (b"\r\n", "Wrong: invalid reply: "),
+            (b"$x\r\n", "Wrong: invalid reply: x"),
+            (b"$-2\r\n", "Wrong: invalid reply: -2"),
+            (b"$1\r\nabc", "Wrong: a value in the reply has a wrong length"),
+            (b"$4\r\nab", "Wrong: closed the connection during its reply"),
+            (b"$4", "Wrong: closed the connection during its reply"),
+            (b"*3\r\n", "Wrong: invalid reply: *3"),
+            (b"*99999999999999999999\r\n", "Wrong: invalid reply: *99999999999999999999"),
+            (b"*1\r\n*1\r\n", "Wrong: invalid reply: *1"),
+            (b"+OK\n", "Wrong: invalid reply: +OK"),
+            (b"$100001\r\n", "Key: the reply has a value of more than 100000 bytes"),
         ] {
             assert_eq!(trouble(said), expected);
         }
@@ -245,8 +245,6 @@ mod tests {
     fn the_longest_line_is_one_and_a_longer_one_is_not() {
         let line = |length: usize| [b"-", &vec![b'x'; length - 3][..], LINE_END].concat();
         assert!(matches!(replies(&line(LINE_BYTES_MAX), 1)[0], Ok(Reply::Error(_))));
-        assert!(
-            trouble(&line(LINE_BYTES_MAX + 1)).starts_with("Wrong: the answer is no reply: -xx")
-        );
+        assert!(trouble(&line(LINE_BYTES_MAX + 1)).starts_with("Wrong: invalid reply: -xx"));
     }
 }

@@ -79,10 +79,10 @@ impl TableSection for RedisText {
         let place = place(&text, reader);
         check_fields(&text, reader);
         if text.user.is_some() && text.password_file.is_none() {
-            reader.error("user", "a user without `password_file`", "a password is needed with it");
+            reader.error("user", "a user without `password_file`", "add `password_file`");
         }
         if text.key.is_empty() {
-            let help = "the key in the server, such as key = \"user:%s\"";
+            let help = "name the key in the server, for example key = \"user:%s\"";
             reader.error("", "a redis table without `key`", help);
             return None;
         }
@@ -93,8 +93,8 @@ impl TableSection for RedisText {
         };
         let (key, (server, database)) = (key?, place?);
         if !key.has_parts() && !field.as_ref().is_some_and(Template::has_parts) {
-            let help = "write %s where the key stands, here or in `field`";
-            reader.error("key", "the same is asked for whatever the key is", help);
+            let help = "write %s in place of the key, here or in `field`";
+            reader.error("key", "the query does not depend on the key", help);
             return None;
         }
         Some(Arc::new(Redis {
@@ -114,13 +114,13 @@ impl TableSection for RedisText {
 fn place(text: &RedisText, reader: &mut Reader<'_, '_>) -> Option<(TableServer, u16)> {
     if text.server.starts_with("rediss:") {
         let help = "use a Unix socket, or a tunnel";
-        reader.error("server", "there is no TLS to Redis servers", help);
+        reader.error("server", "TLS to Redis servers is not supported", help);
         return None;
     }
     let rest = ["redis://", "valkey://"].iter().find_map(|scheme| text.server.strip_prefix(scheme));
     if rest.unwrap_or(&text.server).contains('@') && !text.server.starts_with("unix:") {
-        let help = "they stand in `user` and in the file of `password_file`";
-        reader.error("server", "user and password don't stand in `server`", help);
+        let help = "set `user` and `password_file`";
+        reader.error("server", "user and password in `server`", help);
         return None;
     }
     let (address, path) = match rest {
@@ -131,14 +131,14 @@ fn place(text: &RedisText, reader: &mut Reader<'_, '_>) -> Option<(TableServer, 
     let database = match (path, text.database) {
         ("", database) => database.unwrap_or_default(),
         (_, Some(_)) => {
-            let help = "leave one of them out";
-            reader.error("database", "the database stands in `server` already", help);
+            let help = "leave one out";
+            reader.error("database", "`server` already has a database", help);
             return None;
         }
         (path, None) => match path.parse() {
             Ok(database) => database,
             Err(_) => {
-                let message = format!("\"{path}\" is not the number of a database");
+                let message = format!("\"{path}\" is not a database number");
                 reader.error("server", message, "");
                 return None;
             }
@@ -149,7 +149,7 @@ fn place(text: &RedisText, reader: &mut Reader<'_, '_>) -> Option<(TableServer, 
 
 fn check_fields(text: &RedisText, reader: &mut Reader<'_, '_>) {
     if text.field.is_some() && !text.fields.is_empty() {
-        reader.error("field", "`field` and `fields` exclude each other", "leave one of them out");
+        reader.error("field", "`field` and `fields` exclude each other", "leave one out");
     }
     if text.fields.len() > FIELDS_MAX {
         reader.error("fields", format!("more than {FIELDS_MAX} fields"), "");
@@ -159,7 +159,7 @@ fn check_fields(text: &RedisText, reader: &mut Reader<'_, '_>) {
         if name.is_empty() {
             reader.error(&format!("fields[{index}]"), "a field without a name", "");
         } else if before.into_iter().any(|other| other.eq_ignore_ascii_case(name)) {
-            let message = format!("the field \"{name}\" is there twice");
+            let message = format!("the field \"{name}\" is listed twice");
             reader.error(&format!("fields[{index}]"), message, "");
         }
     }

@@ -130,7 +130,7 @@ fn what_one_key_has_too_much_of_is_no_trouble_of_the_others() {
     ]);
     run(async {
         let driver = settings(&format!("{}, key = \"%s\"", server.keys())).backend();
-        let too_much = "the answer has a value of more than 100000 bytes";
+        let too_much = "the reply has a value of more than 100000 bytes";
         let wrong_type = "WRONGTYPE Operation against a key holding the wrong kind of value";
         let keys = ["good", "longest", "longer", "list", "lines", "bytes", "none"];
         let answers = ask(&*driver, &keys).await;
@@ -138,7 +138,7 @@ fn what_one_key_has_too_much_of_is_no_trouble_of_the_others() {
         assert_eq!(answers[..3], [text("yes"), text(&longest), key(too_much)]);
         assert_eq!(answers[3], key(wrong_type));
         assert_eq!(answers[4], key("the answer has a control character (U+000D)"));
-        assert_eq!(answers[5..], [key("the answer is not UTF-8"), Ok(None)]);
+        assert_eq!(answers[5..], [key("the value is not UTF-8"), Ok(None)]);
         // More than the whole request may have.
         let answers = ask(&*driver, &["good", "huge", "none"]).await;
         assert_eq!(answers, [text("yes"), key(too_much), Ok(None)]);
@@ -285,23 +285,23 @@ fn mistakes_in_the_file_are_told_with_their_places() {
     for (keys, message) in [
         ("key = \"%s\"", "11:1: a table without `server`"),
         ("server = \"h\"", "11:1: a redis table without `key`"),
-        ("server = \"redis://h:6379/x\", key = \"%s\"", "11:20: \"x\" is not the number"),
+        ("server = \"redis://h:6379/x\", key = \"%s\"", "11:20: \"x\" is not a database number"),
         ("server = \"redis://h/1\", database = 2, key = \"%s\"", "11:46: the database stands"),
         ("server = \"redis://u:p@h/1\", key = \"%s\"", "11:20: user and password don't stand"),
-        ("server = \"rediss://h/1\", key = \"%s\"", "11:20: there is no TLS"),
+        ("server = \"rediss://h/1\", key = \"%s\"", "11:20: TLS to Redis"),
         ("server = \"redis://:x/1\", key = \"%s\"", "11:20: \":x\" is not a server"),
-        ("server = \"h\", key = \"user\"", "the same is asked for whatever the key is"),
+        ("server = \"h\", key = \"user\"", "the query does not depend on the key"),
         (
             "server = \"h\", key = \"%x\"",
-            "after % comes s, u, d, a digit from 1 to 9, or %, at character 2",
+            "after % use s, u, d, a digit from 1 to 9, or %, at character 2",
         ),
         (
             "server = \"h\", key = \"k\", field = \"100%\"",
-            "after % comes s, u, d, a digit from 1 to 9, or %, at character 5",
+            "after % use s, u, d, a digit from 1 to 9, or %, at character 5",
         ),
         ("server = \"h\", key = \"%s\", user = \"u\"", "a user without `password_file`"),
         ("server = \"h\", key = \"%s\", field = \"f\", fields = [\"g\"]", "exclude each other"),
-        ("server = \"h\", key = \"%s\", fields = [\"a\", \"A\"]", "the field \"A\" is there twice"),
+        ("server = \"h\", key = \"%s\", fields = [\"a\", \"A\"]", "the field \"A\" occurs twice"),
         ("server = \"h\", key = \"%s\", fields = [\"\"]", "a field without a name"),
         (&many, "more than 64 fields"),
     ] {

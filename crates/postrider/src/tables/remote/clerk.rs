@@ -201,9 +201,10 @@ impl TableWorker {
             let name = &self.shared.name;
             let text = match is_doubted {
                 true => {
-                    "the server finds nothing of what it found within a minute: that a key is not there does not count"
+                    "the server no longer finds keys found within the last minute: missing keys \
+                     are not believed"
                 }
-                false => "it counts again that a key is not there",
+                false => "missing keys are believed again",
             };
             self.console.line(console::Level::Error, "table", format_args!("{name}: {text}"));
         }
@@ -215,13 +216,11 @@ impl TableWorker {
             Some(why) => self.console.line(
                 console::Level::Warn,
                 "table",
-                format_args!("{name}: no answers, what is cached serves: {why}"),
+                format_args!("{name}: no answers, cached answers are used: {why}"),
             ),
-            None => self.console.line(
-                console::Level::Warn,
-                "table",
-                format_args!("{name}: answers again"),
-            ),
+            None => {
+                self.console.line(console::Level::Warn, "table", format_args!("{name}: recovered"))
+            }
         }
     }
 }

@@ -334,8 +334,8 @@ fn a_server_that_dies_leaves_stale_answers_and_comes_back_without_a_restart() {
     assert_eq!(
         lines,
         [
-            "warn table: users: no answers, what is cached serves: connection refused",
-            "warn table: users: answers again",
+            "warn table: users: no answers, cached answers are used: connection refused",
+            "warn table: users: recovered",
         ]
     );
 }
@@ -540,12 +540,12 @@ fn a_server_that_comes_back_without_its_data_refuses_nobody() {
             assert_eq!(kind(&said(&stand.remote, key)), LookupErrorKind::Wrong, "{key}");
         }
         let lines = stand.lines();
-        assert!(lines.iter().any(|line| line.contains("does not count")), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("not believed")), "{lines:?}");
         server.set(Mode::Well);
         assert_eq!(text(&said(&stand.remote, "nobody")), None);
         assert_eq!(text(&said(&stand.remote, "jo")), Some("jo"));
         stand.until("it is believed", |stand| {
-            stand.lines().iter().any(|l| l.contains("counts again"))
+            stand.lines().iter().any(|l| l.contains("believed again"))
         });
     }
 }

@@ -144,7 +144,7 @@ fn a_reply_of_100000_bytes_is_taken_and_none_that_is_longer() {
     run(async {
         let long = find(&*backend, "long").await.unwrap().unwrap();
         assert_eq!(long.text.len(), REPLY_BYTES_MAX - 3);
-        let words = "the reply has 100001 bytes; 100000 are taken";
+        let words = "the reply has 100001 bytes: at most 100000";
         assert_eq!(find(&*backend, "longer").await, trouble(LookupErrorKind::Key, port, words));
         assert_eq!(find(&*backend, "empty").await, text(""));
     });
@@ -182,8 +182,8 @@ fn a_server_that_closes_comes_back_or_stays_away() {
 
 #[test]
 fn what_is_no_answer_is_told_and_ends_the_connection() {
-    let half = "closed the connection in the middle of its answer";
-    let silent = "closed the connection without an answer";
+    let half = "closed the connection during its reply";
+    let silent = "closed the connection without a reply";
     for (reply, closes, kind, words) in [
         ("", true, LookupErrorKind::Unreachable, silent),
         ("8:OK x", true, LookupErrorKind::Wrong, half),
@@ -192,22 +192,22 @@ fn what_is_no_answer_is_told_and_ends_the_connection() {
             "220 mail.test ESMTP\r\n",
             false,
             LookupErrorKind::Wrong,
-            "the reply is no netstring: 220 mail.test ESMTP",
+            "the reply is not a netstring: 220 mail.test ESMTP",
         ),
-        (":OK x,", false, LookupErrorKind::Wrong, "the reply is no netstring: :OK x,"),
+        (":OK x,", false, LookupErrorKind::Wrong, "the reply is not a netstring: :OK x,"),
         (
             "4:OK x;",
             false,
             LookupErrorKind::Wrong,
-            "the reply is no netstring: no comma at its end",
+            "the reply is not a netstring: no comma at its end",
         ),
-        ("4:OK x,4:OK y,", false, LookupErrorKind::Wrong, "there is more than one reply"),
-        ("9999999999:", false, LookupErrorKind::Wrong, "the reply is no netstring: 9999999999:"),
+        ("4:OK x,4:OK y,", false, LookupErrorKind::Wrong, "more than one reply"),
+        ("9999999999:", false, LookupErrorKind::Wrong, "the reply is not a netstring: 9999999999:"),
         (
             "999999999:",
             false,
             LookupErrorKind::Key,
-            "the reply has 999999999 bytes; 100000 are taken",
+            "the reply has 999999999 bytes: at most 100000",
         ),
         ("2:OK,", false, LookupErrorKind::Wrong, "OK"),
         ("0:,", false, LookupErrorKind::Wrong, ""),
@@ -314,11 +314,8 @@ fn mistakes_in_the_file_are_told_with_their_places() {
         ("server = \"127.0.0.1:1\"", "11:1: a socketmap without `map`"),
         ("server = \"127.0.0.1\", map = \"m\"", "11:24: \"127.0.0.1\" has no port"),
         ("server = \"a b:1\", map = \"m\"", "11:24: \"a b:1\" is not a server: "),
-        (
-            "server = \"unix:x\", map = \"m\"",
-            "11:24: \"unix:x\" is not a server: the path of a socket",
-        ),
-        ("server = \"h:1\", map = \"a b\"", "11:37: \"a b\" is not the name of a map"),
+        ("server = \"unix:x\", map = \"m\"", "11:24: \"unix:x\" is not a server: a socket path"),
+        ("server = \"h:1\", map = \"a b\"", "11:37: \"a b\" is not a map name"),
         ("server = \"h:1\", map = \"m\", connect_timeout = \"0s\"", "a timeout must be longer"),
         ("server = \"h:1\", map = \"m\", sever = 1", "sever"),
     ] {

@@ -67,7 +67,7 @@ where
 }
 
 fn no_text(kind: &str) -> Result<Bytes, String> {
-    Err(format!("a value of type {kind} is no text: cast it in the query"))
+    Err(format!("a value of type {kind} is not text: cast it in the query"))
 }
 
 fn shown(value: impl ToString) -> Result<Bytes, String> {

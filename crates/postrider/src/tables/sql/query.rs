@@ -29,14 +29,14 @@ pub(super) struct QueryError {
     pub(super) help: &'static str,
 }
 
-const NO_TEXT: &str = "a key is sent beside the query and never becomes part of its text: it stands \
-                       where a value may stand";
-const NO_QUOTES: &str =
-    "write it without quotes: it stands for the whole value; join texts with ||";
-const PLACES: &str = "there are %s, %u, %d, %1 to %9, and %% for a percent sign";
-const ONE_STATEMENT: &str = "a table has one statement";
+const NO_TEXT: &str =
+    "a key is a query parameter, never part of the query text: put %s in place of a value";
+const NO_QUOTES: &str = "write it without quotes, as a whole value; concatenate with ||";
+const PLACES: &str = "use %s, %u, %d, %1 to %9, or %% for a percent sign";
+const ONE_STATEMENT: &str = "a table allows one statement";
 
-const NO_PATTERN: &str = "compare it with =, such as lower(address) = lower(%s); the other way round, %s LIKE pattern, it may stand";
+const NO_PATTERN: &str =
+    "compare it with =, for example lower(address) = lower(%s); %s LIKE pattern is allowed";
 
 /// Keywords before a pattern, in which `%` and `_` of a key would match other keys.
 const BEFORE_PATTERNS: [&str; 7] = ["like", "ilike", "rlike", "regexp", "glob", "match", "similar"];
@@ -67,8 +67,8 @@ impl Query {
             }
         }
         if reading.parameters.is_empty() {
-            let message = "the query has no place for the key";
-            return mistake(message, "write %s where its value stands: WHERE address = %s");
+            let message = "the query does not use the key";
+            return mistake(message, "write %s in place of the key: WHERE address = %s");
         }
         let sql = reading.sql.trim().into();
         Ok(Query { sql, parameters: reading.parameters.into() })
@@ -143,13 +143,13 @@ impl QueryParser<'_> {
             (';', _) => {
                 let rest = self.text.get(at + 1..).unwrap_or_default();
                 if !rest.trim().is_empty() {
-                    return mistake("the query goes on after a semicolon", ONE_STATEMENT);
+                    return mistake("text after a semicolon in the query", ONE_STATEMENT);
                 }
                 return Ok(false);
             }
             _ if self.is_parameter(c, next) => {
-                let message = format!("\"{c}\" stands for a parameter of its own");
-                return mistake(message, "write %s where the key stands");
+                let message = format!("\"{c}\" is a parameter placeholder");
+                return mistake(message, "write %s in place of the key");
             }
             _ => self.sql.push(c),
         }
@@ -176,7 +176,7 @@ impl QueryParser<'_> {
                 self.sql.push('%');
                 return Ok(());
             }
-            return mistake(format!("\"{shown}\" is no place for a key"), PLACES);
+            return mistake(format!("\"{shown}\" is not a key placeholder"), PLACES);
         };
         let before = self.text.get(..at).unwrap_or_default();
         let next = self.chars.peek().map(|(_, next)| *next);
@@ -186,10 +186,10 @@ impl QueryParser<'_> {
                 && BEFORE_NAMES.iter().any(|name| name.eq_ignore_ascii_case(word))
         });
         if is_in_pattern(before) {
-            return mistake(format!("\"{shown}\" stands where a pattern stands"), NO_PATTERN);
+            return mistake(format!("\"{shown}\" is in place of a pattern"), NO_PATTERN);
         }
         if before.ends_with(is_of_name) || next.is_some_and(is_of_name) || is_after_name_word {
-            return mistake(format!("\"{shown}\" stands where no value can stand"), NO_TEXT);
+            return mistake(format!("\"{shown}\" is not in place of a value"), NO_TEXT);
         }
         self.parameters.push(part);
         match self.flavour {
@@ -223,14 +223,14 @@ impl QueryParser<'_> {
                     self.chars.next();
                 }
                 ('%', Some(letter)) if KeyComponent::of_letter(letter).is_some() => {
-                    return mistake(format!("\"%{letter}\" stands in quotes"), NO_QUOTES);
+                    return mistake(format!("\"%{letter}\" is in quotes"), NO_QUOTES);
                 }
-                ('%', _) => return mistake("a single percent sign stands in quotes", PLACES),
+                ('%', _) => return mistake("a single percent sign is in quotes", PLACES),
                 (c, _) if c == end => return Ok(()),
                 _ => {}
             }
         }
-        mistake("a quote has no end", "")
+        mistake("quote not closed", "")
     }
 
     /// Leaves out a comment.
@@ -289,13 +289,13 @@ mod tests {
     #[test]
     fn what_would_need_text_is_a_mistake() {
         for (text, flavour, message) in [
-            ("SELECT 1", Postgres, "no place for the key"),
-            ("SELECT '%%s'", Postgres, "no place for the key"),
-            ("SELECT a FROM t WHERE k = '%s'", Postgres, "\"%s\" stands in quotes"),
-            ("SELECT a FROM t WHERE k LIKE '%s%%'", Mysql, "\"%s\" stands in quotes"),
-            ("SELECT a FROM t WHERE k = \"%u\"", Mysql, "\"%u\" stands in quotes"),
-            ("SELECT a FROM `%d` WHERE k = %s", Mysql, "\"%d\" stands in quotes"),
-            ("SELECT a FROM [%d] WHERE k = %s", Sqlite, "\"%d\" stands in quotes"),
+            ("SELECT 1", Postgres, "does not use the key"),
+            ("SELECT '%%s'", Postgres, "does not use the key"),
+            ("SELECT a FROM t WHERE k = '%s'", Postgres, "\"%s\" is in quotes"),
+            ("SELECT a FROM t WHERE k LIKE '%s%%'", Mysql, "\"%s\" is in quotes"),
+            ("SELECT a FROM t WHERE k = \"%u\"", Mysql, "\"%u\" is in quotes"),
+            ("SELECT a FROM `%d` WHERE k = %s", Mysql, "\"%d\" is in quotes"),
+            ("SELECT a FROM [%d] WHERE k = %s", Sqlite, "\"%d\" is in quotes"),
             ("SELECT '100%' WHERE k = %s", Sqlite, "a single percent sign"),
             ("SELECT a WHERE k LIKE %s", Mysql, "\"%s\" stands where a pattern"),
             ("SELECT a WHERE k NOT ilike\n%u", Postgres, "\"%u\" stands where a pattern"),
@@ -318,16 +318,16 @@ mod tests {
             ("SELECT a AS %u WHERE k = %s", Postgres, "\"%u\" stands where no value"),
             ("SELECT a FROM t ORDER BY %s", Postgres, "\"%s\" stands where no value"),
             ("SELECT %s%s", Postgres, "\"%s\" stands where no value"),
-            ("SELECT a % 2 WHERE k = %s", Postgres, "\"% \" is no place"),
-            ("SELECT %S", Postgres, "\"%S\" is no place"),
-            ("SELECT a WHERE k = %", Postgres, "\"%\" is no place"),
-            ("SELECT a WHERE k = $1", Postgres, "\"$\" stands for a parameter"),
-            ("SELECT $$it's$$, %s", Postgres, "\"$\" stands for a parameter"),
-            ("SELECT a WHERE k = ?", Mysql, "\"?\" stands for a parameter"),
-            ("SELECT a WHERE k = :k", Sqlite, "\":\" stands for a parameter"),
-            ("SELECT a WHERE k = @k", Sqlite, "\"@\" stands for a parameter"),
-            ("SELECT %s; DROP TABLE t", Sqlite, "goes on after a semicolon"),
-            ("SELECT %s, 'open", Postgres, "a quote has no end"),
+            ("SELECT a % 2 WHERE k = %s", Postgres, "\"% \" is not a key placeholder"),
+            ("SELECT %S", Postgres, "\"%S\" is not a key placeholder"),
+            ("SELECT a WHERE k = %", Postgres, "\"%\" is not a key placeholder"),
+            ("SELECT a WHERE k = $1", Postgres, "\"$\" is a parameter"),
+            ("SELECT $$it's$$, %s", Postgres, "\"$\" is a parameter"),
+            ("SELECT a WHERE k = ?", Mysql, "\"?\" is a parameter"),
+            ("SELECT a WHERE k = :k", Sqlite, "\":\" is a parameter"),
+            ("SELECT a WHERE k = @k", Sqlite, "\"@\" is a parameter"),
+            ("SELECT %s; DROP TABLE t", Sqlite, "after a semicolon"),
+            ("SELECT %s, 'open", Postgres, "quote not closed"),
         ] {
             let mistake = Query::parse(text, flavour).unwrap_err();
             assert!(mistake.message.contains(message), "{text}: {mistake:?}");

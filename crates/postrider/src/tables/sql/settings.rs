@@ -65,7 +65,7 @@ impl TableSection for SqlText {
         reader.check_timeout("connect_timeout", &text.connect_timeout);
         check_fields(&text.fields, reader);
         if text.url.is_empty() {
-            let help = "such as url = \"postgres://postrider@127.0.0.1/mail\"";
+            let help = "for example url = \"postgres://postrider@127.0.0.1/mail\"";
             reader.error("", "an sql table without `url`", help);
             return None;
         }
@@ -80,7 +80,7 @@ impl TableSection for SqlText {
             reader.error("password_file", "a file of SQLite has no password", "leave it out");
         }
         if text.query.is_empty() {
-            let help = "such as query = \"SELECT mailbox FROM users WHERE address = %s\"";
+            let help = "for example query = \"SELECT mailbox FROM users WHERE address = %s\"";
             reader.error("", "an sql table without `query`", help);
             return None;
         }
@@ -107,7 +107,7 @@ fn check_fields(fields: &[String], reader: &mut Reader<'_, '_>) {
         if name.is_empty() {
             reader.error(&format!("fields[{index}]"), "a column without a name", "");
         } else if before.into_iter().any(|other| other.eq_ignore_ascii_case(name)) {
-            let message = format!("the column \"{name}\" is there twice");
+            let message = format!("the column \"{name}\" is listed twice");
             reader.error(&format!("fields[{index}]"), message, "");
         }
     }
@@ -139,8 +139,8 @@ impl Database {
         let user = authority.rsplit_once('@').map_or("", |(user, _)| user);
         let has_password = user.contains(':') || rest.contains("password=");
         if has_password && scheme != "sqlite" {
-            let help = "it stands in a file: password_file = \"/etc/postrider/password\"";
-            return Err(("the password doesn't stand in `url`".to_owned(), help));
+            let help = "put it into a file: password_file = \"/etc/postrider/password\"";
+            return Err(("a password in `url`".to_owned(), help));
         }
         let wrong = |error: sqlx::Error| (format!("\"{url}\" is not a database: {error}"), SCHEMES);
         match scheme {
@@ -155,20 +155,20 @@ impl Database {
             "sqlite" => {
                 if !rest.trim_start_matches("//").starts_with('/') {
                     let message = format!("\"{url}\" does not name a file");
-                    return Err((message, "its whole path is wanted: sqlite:/srv/mail/users.db"));
+                    return Err((message, "write its whole path: sqlite:/srv/mail/users.db"));
                 }
                 let options = SqliteConnectOptions::from_str(url).map_err(wrong)?;
                 let options = options.read_only(true).create_if_missing(false);
                 let options = options.busy_timeout(timeout).disable_statement_logging();
                 Ok(Database::Sqlite(Box::new(options)))
             }
-            _ => Err((format!("\"{scheme}\" is no kind of database"), SCHEMES)),
+            _ => Err((format!("unknown kind of database \"{scheme}\""), SCHEMES)),
         }
     }
 }
 
 const SCHEMES: &str =
-    "there are postgres://user@host/database, mysql://user@host/database, sqlite:/path";
+    "use postgres://user@host/database, mysql://user@host/database or sqlite:/path";
 
 /// Settings of a table in a database.
 #[derive(Clone, Debug)]

@@ -282,7 +282,7 @@ async fn postgresql_answers_alone(keys: &str, url: &str, path: &str) {
     admin.execute("ALTER ROLE admin RESET statement_timeout").await.unwrap();
     let stamped = find(&*driver("SELECT now(), %s"), "x").await.unwrap_err();
     assert_eq!(stamped.kind, LookupErrorKind::Key);
-    let words = "column \"now\": a value of type TIMESTAMPTZ is no text: cast it in the query";
+    let words = "column \"now\": a value of type TIMESTAMPTZ is not text: cast it in the query";
     assert!(stamped.text.ends_with(words), "{stamped}");
     // Who has the wrong password is not let in, until it is mended.
     std::fs::write(format!("{path}/other"), "wrong").unwrap();
@@ -400,7 +400,7 @@ fn sqlite_answers() {
         std::fs::write(&file, "this is no database, however long it may be".repeat(100)).unwrap();
         let damaged = settings(&format!("{keys}, {query}")).backend();
         let damaged = find(&*damaged, "you@far.test").await.unwrap_err();
-        assert!(damaged.text.contains("file is not a database"), "{damaged}");
+        assert!(damaged.text.contains("file kind of database"), "{damaged}");
     });
 }
 
@@ -410,13 +410,13 @@ fn mistakes_in_the_file_are_told_with_their_places() {
     for (keys, message) in [
         (query.to_owned(), "11:1: an sql table without `url`"),
         ("url = \"postgres://h/d\"".to_owned(), "11:1: an sql table without `query`"),
-        (format!("url = \"oracle://h/d\", {query}"), "11:15: \"oracle\" is no kind of database"),
+        (format!("url = \"oracle://h/d\", {query}"), "11:15: unknown kind of database \"oracle\""),
         (format!("url = \"users.db\", {query}"), "11:15: \"users.db\" is not a URL"),
         (format!("url = \"sqlite:users.db\", {query}"), "does not name a file"),
         (format!("url = \"sqlite::memory:\", {query}"), "does not name a file"),
         (format!("url = \"sqlite:/a?mode=odd\", {query}"), "is not a database"),
-        (format!("url = \"postgres://u:p@h/d\", {query}"), "the password doesn't stand in `url`"),
-        (format!("url = \"mysql://u:p@h/d\", {query}"), "the password doesn't stand in `url`"),
+        (format!("url = \"postgres://u:p@h/d\", {query}"), "a password in `url`"),
+        (format!("url = \"mysql://u:p@h/d\", {query}"), "a password in `url`"),
         (format!("url = \"postgres://h:x/d\", {query}"), "11:15: \"postgres://h:x/d\" is not"),
         (format!("url = \"postgres://h/d?sslmode=odd\", {query}"), "is not a database"),
         (
@@ -425,16 +425,13 @@ fn mistakes_in_the_file_are_told_with_their_places() {
         ),
         (
             "url = \"postgres://h/d\", query = \"SELECT a FROM t WHERE k = '%s'\"".to_owned(),
-            "11:41: \"%s\" stands in quotes",
+            "11:41: \"%s\" is in quotes",
         ),
         (
             "url = \"mysql://h/d\", query = \"SELECT a FROM %d WHERE k = %s\"".to_owned(),
-            "11:38: \"%d\" stands where no value can stand",
+            "11:38: \"%d\" is not in place of a value",
         ),
-        (
-            format!("url = \"mysql://h/d\", fields = [\"a\", \"A\"], {query}"),
-            "\"A\" is there twice",
-        ),
+        (format!("url = \"mysql://h/d\", fields = [\"a\", \"A\"], {query}"), "\"A\" occurs twice"),
         (format!("url = \"mysql://h/d\", fields = [\"\"], {query}"), "a column without a name"),
         (format!("url = \"mysql://h/d\", connect_timeout = \"0s\", {query}"), "a timeout must be"),
     ] {

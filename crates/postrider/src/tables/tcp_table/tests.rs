@@ -139,16 +139,16 @@ fn a_line_has_4096_bytes_there_and_back() {
 
 #[test]
 fn what_is_no_answer_is_told_and_ends_the_connection() {
-    let half = "closed the connection in the middle of its answer";
-    let silent = "closed the connection without an answer";
+    let half = "closed the connection during its reply";
+    let silent = "closed the connection without a reply";
     for (reply, closes, kind, words) in [
         ("", true, LookupErrorKind::Unreachable, silent),
         ("200 bo", true, LookupErrorKind::Wrong, half),
-        ("200 a\n200 b\n", false, LookupErrorKind::Wrong, "there is more than one reply"),
+        ("200 a\n200 b\n", false, LookupErrorKind::Wrong, "more than one reply"),
         ("200\n", false, LookupErrorKind::Wrong, "200"),
         ("250 2.0.0 Ok\r\n", false, LookupErrorKind::Wrong, "250 2.0.0 Ok"),
         ("\n", false, LookupErrorKind::Wrong, ""),
-        ("200 %ff\n", false, LookupErrorKind::Key, "the answer is not UTF-8"),
+        ("200 %ff\n", false, LookupErrorKind::Key, "the value is not UTF-8"),
         ("200 a%0Ab\n", false, LookupErrorKind::Key, "the answer has a control character (U+000A)"),
         ("200 %+1\n", false, LookupErrorKind::Wrong, "200 %+1"),
     ] {

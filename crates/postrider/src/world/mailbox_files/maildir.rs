@@ -56,7 +56,7 @@ impl Maildir {
         while let Some(part) = parts.next() {
             let Component::Normal(name) = part else {
                 let part = part.as_os_str().to_string_lossy().into_owned();
-                return Err(MailboxError::Untrusted(format!("`{part}` stands in its path")));
+                return Err(MailboxError::Untrusted(format!("`{part}` in its path")));
             };
             let makes = if parts.peek().is_some() { above } else { makes };
             top = makes.enter(&top, name)?;

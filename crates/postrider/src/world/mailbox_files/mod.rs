@@ -142,11 +142,9 @@ impl ProblemKind for HangingMailboxes {
     fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         for (root, time) in self.0.hanging() {
             let (root, seconds) = (root.display().to_string(), time.as_secs());
-            let text = format!("a delivery to a mailbox in {root} has not ended for {seconds} s");
-            found(
-                DetectedProblem::warning(root, text)
-                    .next_step("look at the disk; mail for it waits"),
-            );
+            let text =
+                format!("a delivery to a mailbox in {root} has been running for {seconds} s");
+            found(DetectedProblem::warning(root, text).next_step("check the disk; its mail waits"));
         }
     }
 }

@@ -88,8 +88,8 @@ fn check_one(RouteKeeping { route, keeping, by_entry }: &RouteKeeping<'_>) -> Re
         written.find_map(|(key, it)| Some(format!("{key} = \"{}\"", it.as_ref()?.name)))
     });
     Err(format!(
-        "route {route}: `{}`: only root can give mailboxes to others: start as root or as that \
-             user, or leave the key out",
+        "route {route}: `{}`: only root can change the owner of mailboxes: start as root or as \
+         that user, or leave the key out",
         named.unwrap_or_default()
     ))
 }
@@ -129,8 +129,8 @@ fn user_of(name: &str) -> Result<(u32, u32), String> {
     match (found, number) {
         (Ok(Some(user)), _) => Ok((user.uid.as_raw(), user.gid.as_raw())),
         (_, Some(number)) => Ok((number, own().group)),
-        (Ok(None), None) => Err(format!("there is no user \"{name}\"")),
-        (Err(error), None) => Err(format!("user \"{name}\" can't be looked up: {error}")),
+        (Ok(None), None) => Err(format!("unknown user \"{name}\"")),
+        (Err(error), None) => Err(format!("cannot look up user \"{name}\": {error}")),
     }
 }
 
@@ -140,8 +140,8 @@ fn group_of(name: &str) -> Result<u32, String> {
     }
     match Group::from_name(name) {
         Ok(Some(group)) => Ok(group.gid.as_raw()),
-        Ok(None) => Err(format!("there is no group \"{name}\"")),
-        Err(error) => Err(format!("group \"{name}\" can't be looked up: {error}")),
+        Ok(None) => Err(format!("unknown group \"{name}\"")),
+        Err(error) => Err(format!("cannot look up group \"{name}\": {error}")),
     }
 }
 
@@ -190,16 +190,13 @@ mod tests {
         assert_eq!(of(Some("root"), None), Ok(Owner { user: 0, group: 0 }));
         assert_eq!(of(Some("0"), Some("12345")), Ok(Owner { user: 0, group: 12_345 }));
         assert_eq!(of(Some("4000000000"), None), Ok(Owner { user: 4_000_000_000, ..own() }));
-        assert_eq!(
-            of(Some("no-such-user"), None),
-            Err("there is no user \"no-such-user\"".to_owned())
-        );
+        assert_eq!(of(Some("no-such-user"), None), Err("unknown user \"no-such-user\"".to_owned()));
         let error = of(None, Some("no-such-group"));
-        assert_eq!(error, Err("there is no group \"no-such-group\"".to_owned()));
+        assert_eq!(error, Err("unknown group \"no-such-group\"".to_owned()));
         assert!(of(Some("4294967294"), None).is_ok());
         assert_eq!(
             of(Some("4294967295"), None),
-            Err("there is no user \"4294967295\"".to_owned()),
+            Err("unknown user \"4294967295\"".to_owned()),
             "for chown it means that nothing changes"
         );
         assert!(of(None, Some("4294967295")).is_err());

@@ -181,7 +181,7 @@ fn no_link_is_followed_below_the_root() {
         assert_eq!(told, format!("`{part}` in its path is a symbolic link"));
     }
     let told = untrusted(place.deliver(&place.mailbox("domain/../../x"), "1", "x"));
-    assert_eq!(told, "`..` stands in its path");
+    assert_eq!(told, "`..` in its path");
     assert_eq!(names(outside.path()), [] as [String; 0]);
 }
 
@@ -563,6 +563,6 @@ mod of_others {
         let keeping = Arc::new(Keeping { user, ..Keeping::default() });
         let mailbox = MailboxPlace { keeping, ..place.mailbox("user") };
         let told = untrusted(place.deliver(&mailbox, "1", "x"));
-        assert_eq!(told, "there is no user \"no-such-user\"");
+        assert_eq!(told, "unknown user \"no-such-user\"");
     }
 }

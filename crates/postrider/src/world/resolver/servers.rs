@@ -150,7 +150,7 @@ impl Servers {
         let well = &self.each[answered];
         let before = std::mem::take(&mut *lock(&well.standing));
         if before.failures >= FAILURES_TOLD {
-            self.warn(format_args!("name server {} answers again", well.address));
+            self.warn(format_args!("name server {} recovered", well.address));
         }
         let now = Instant::now();
         for (number, why) in failed.iter().filter(|(number, _)| *number != answered) {
@@ -162,9 +162,7 @@ impl Servers {
             drop(standing);
             if is_news {
                 let address = &server.address;
-                self.warn(format_args!(
-                    "name server {address} fails, others are asked first reason={why:?}"
-                ));
+                self.warn(format_args!("name server {address} fails, used last reason={why:?}"));
             }
         }
     }

@@ -109,9 +109,9 @@ impl ResolverFileWatch {
         let is_same_list = *resolv_conf == former;
         let system = System::read(&self.places);
         let text = match (&system.servers, is_same_list) {
-            (Ok(_), true) => format!("{} read anew", self.places.hosts.display()),
-            (Ok(_), false) => format!("{} read anew", self.places.resolv_conf.display()),
-            (Err(why), _) => format!("the former name servers are asked: {why}"),
+            (Ok(_), true) => format!("{} reloaded", self.places.hosts.display()),
+            (Ok(_), false) => format!("{} reloaded", self.places.resolv_conf.display()),
+            (Err(why), _) => format!("the previous name servers are used: {why}"),
         };
         inner.info(format_args!("{text}"));
         inner.adopt_system(system);

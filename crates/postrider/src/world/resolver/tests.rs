@@ -300,7 +300,7 @@ fn files_of_the_system_are_followed() {
     let console = Arc::new(ConsoleLog::stderr(Level::Error));
     let watch = FileWatch::start().unwrap();
     let resolver = Resolver::following_at(&config, &places, &watch, &console);
-    assert!(resolver.ways().is_err(), "there is no such file yet");
+    assert!(resolver.ways().is_err(), "no such file yet");
     let servers = || {
         let state = lock(&resolver.0.state);
         state.system.servers.as_ref().map_or_else(

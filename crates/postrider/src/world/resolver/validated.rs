@@ -37,7 +37,7 @@ impl ValidatingResolver {
             Some(true) => None,
             Some(false) => Some("`validating` of [dns] is false"),
             // A server on this machine is not trusted by default: many only forward.
-            None => Some("[dns] does not say `validating = true`"),
+            None => Some("`validating = true` is not set in [dns]"),
         };
         ValidatingResolver { servers, request, why_insecure }
     }

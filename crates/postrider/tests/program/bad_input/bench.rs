@@ -59,7 +59,7 @@ const RELAY: &str = "relay_from = [\"127.0.0.0/8\"]";
 /// Errors on the console that rows are about: configurations that are wrong, and lookups in the copy of a
 /// directory of which there is none yet.
 const EXPECTED: [&str; 2] =
-    ["Z error reload: ", ": the directory has never been read to its end yet"];
+    ["Z error reload: ", ": the directory has not been read completely yet"];
 
 /// What the listener `access` says of recipients. Tables stand before routes: they are put where the
 /// text ends, which is all the same.

@@ -71,7 +71,7 @@ fn seen(row: &Row, said: &str, code: i32) -> Vec<String> {
 
 /// One line for each mistake, as the log of a reload has them.
 fn mistakes(answer: &Answer) -> String {
-    let stays = "the old configuration stays: ";
+    let stays = "reload failed, the old configuration stays in force: ";
     let (before, list) = answer.err.split_once(stays).unwrap_or_else(|| panic!("{answer:?}"));
     assert!(answer.out.is_empty() && before.starts_with("postrider: "), "{answer:?}");
     list.replace("; postrider.toml:", "\npostrider.toml:")

@@ -55,7 +55,7 @@ pub(super) fn postfix_comes_again_and_is_remembered() {
     std::fs::write(file(&files), turned).expect("a file");
     let server = Server::start_again(&files);
     server.wait_console("damage", |line| {
-        line.contains("greylist.records is damaged") && line.contains("all strangers are new")
+        line.contains("greylist.records is damaged") && line.contains("all clients are new")
     });
     send(4);
     assert!(files.events_of("refused").len() > count);
@@ -65,7 +65,7 @@ pub(super) fn postfix_comes_again_and_is_remembered() {
     std::fs::remove_file(file(&files)).expect("a file");
     std::fs::create_dir(file(&files)).expect("a directory");
     let server = Server::start_again(&files);
-    server.wait_console("no file", |line| line.contains("is remembered until the next start only"));
+    server.wait_console("no file", |line| line.contains("remembered only until the next start"));
     send(5);
     server.stop();
 }

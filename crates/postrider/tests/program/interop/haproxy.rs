@@ -115,5 +115,5 @@ pub(crate) fn clients_are_known_behind_it() {
     // Who does not come by way of HAProxy announces nobody: this address is no proxy's.
     let mut forger = Client::from("127.0.0.19".parse().expect("an address"), server.addresses[0]);
     forger.send(format!("PROXY TCP4 {FRIEND} 127.0.0.1 4711 25\r\n"));
-    forger.expect("554 5.5.1 mx.here.test You spoke before you were greeted");
+    forger.expect("554 5.5.1 mx.here.test Protocol error: command before greeting");
 }

@@ -266,7 +266,7 @@ fn dovecot_is_asked_for_its_users() {
     };
     asks("a", "250");
     asks("a+tag", "250");
-    asks("nobody", "550 5.1.1 No such recipient here");
+    asks("nobody", "550 5.1.1 Recipient unknown");
     // Over quota for good: Dovecot says 552 5.2.2 at the end of the content only.
     asks("full", "250");
     assert!(dovecot.mail("a").is_empty(), "it was asked, and given nothing");
@@ -278,7 +278,7 @@ fn dovecot_is_asked_for_its_users() {
     dovecot.end();
     std::thread::sleep(std::time::Duration::from_secs(3));
     asks("a", "250");
-    asks("nobody", "550 5.1.1 No such recipient here");
+    asks("nobody", "550 5.1.1 Recipient unknown");
     asks("b", "451 4.4.3");
     dovecot.start_again();
     wait_until("it is asked again", || {

@@ -128,7 +128,7 @@ pub(crate) fn clients_behind_it_stay_who_they_are() {
     stranger.mail("me@source.test", &["you@here.test"], "Subject: x\r\n\r\nBody.\r\n");
     is_refused_xclient(&mut stranger);
     stranger.say("MAIL FROM:<me@source.test>", "250");
-    stranger.say("RCPT TO:<you@elsewhere.test>", "550 5.7.1 relay access denied");
+    stranger.say("RCPT TO:<you@elsewhere.test>", "550 5.7.1 Relay access denied");
     // The right of the announced client is its own.
     let mut friend = client_of(mx, "127.0.0.17");
     friend.say("MAIL FROM:<me@source.test>", "250");

@@ -85,7 +85,7 @@ pub(crate) fn a_source_whose_proxy_is_dead_is_out() {
     send(&near, 20);
     near_files.wait_events("relayed", 40);
     near.wait_console("it is told", |line| {
-        line.contains(&format!("source: socks is out: its proxy {proxy} cannot be connected to"))
+        line.contains(&format!("source: socks is out: its proxy {proxy} cannot be reached"))
     });
     assert_eq!(near_files.events_of("failed").len(), 0);
     near.stop();

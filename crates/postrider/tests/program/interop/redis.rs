@@ -113,7 +113,7 @@ fn explained(files: &Files, port: u16) {
     let nobody = explain(&["nobody@box.test"]);
     has(&nobody, &["nobody@box.test from <>: refused"]);
     has(&nobody, &["table \"users\" @box.test: no such key"]);
-    has(&nobody, &["acceptance refused to a stranger: 550 5.1.1 No such recipient here"]);
+    has(&nobody, &["acceptance refused to a stranger: 550 5.1.1 Recipient unknown"]);
     let offline = explain(&["jo@box.test", "--offline"]);
     has(&offline, &["path mail/{domain}/{home}"]);
     has(&offline, &["quota `quota` of the recipient's entry"]);

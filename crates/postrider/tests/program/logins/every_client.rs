@@ -170,7 +170,7 @@ fn scram_is_bound_to_its_channel() {
          print(c.docmd('AUTH SCRAM-SHA-256 ' + base64.b64encode(b'y,,n=jo,r=x').decode())[1].decode(), end='')\n",
         &[&server.addresses[1].port().to_string()],
     );
-    assert_eq!(said, "5.7.8 Your connection does not end where ours begins");
+    assert_eq!(said, "5.7.8 TLS channel binding does not match");
 }
 
 #[test]

@@ -216,7 +216,7 @@ fn mail_whose_route_has_gone_waits_for_one() {
     wait_until("it waits for a route", || {
         let answer = server.command(&["queue", "why", &a]);
         answer.out.contains(
-            "waiting for a next hop for far.test; the lookup failed: no route leads to far.test",
+            "waiting for a next hop for far.test; the lookup failed: no route to far.test",
         )
     });
     let mut client = Client::connect(server.address());
@@ -290,7 +290,7 @@ fn a_hold_does_not_end_by_itself_and_tells_why() {
     let retried = server.command(&["queue", "retry", &a]);
     assert_eq!(
         retried.out,
-        "nothing made due; 1 recipient on hold left there (release them first)\n"
+        "nothing scheduled; 1 recipient on hold left there (release them first)\n"
     );
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(ids(&server.queue()), [&a], "it is too old and stays");
@@ -356,7 +356,7 @@ fn an_operator_gives_mail_up_and_its_sender_is_told_once() {
     let words = ["queue", "fail", "--sender", "many@one.test", "--domain", "far.test"];
     let given_up = [&words[..], &["--status", "5.7.1", "--reason", "not this way"]].concat();
     let answer = server.command(&given_up);
-    assert_eq!(answer.out, "2 recipients of 1 message given up, their senders are told\n");
+    assert_eq!(answer.out, "2 recipients of 1 message failed, DSNs sent to their senders\n");
     assert!(server.command(&[&words[..], &["--status", "4.0.0"]].concat()).code != 0);
     let failed = files.wait_events("failed", 2);
     assert!(failed.iter().all(|event| event["id"] == *id && event["status"] == "5.7.1"));

@@ -70,9 +70,9 @@ fn a_move_to_what_is_not_there_is_refused_by_its_name() {
     let files = Files::new();
     let (server, _, [x, _]) = waiting(&files);
     for (words, told) in [
-        (["--to-route", "nowhere"], "no route is named \"nowhere\""),
-        (["--to-pool", "none"], "no pool is named \"none\""),
-        (["--to-campaign", "<a>"], "\"<a>\" is no name of a campaign"),
+        (["--to-route", "nowhere"], "unknown route \"nowhere\""),
+        (["--to-pool", "none"], "unknown pool \"none\""),
+        (["--to-campaign", "<a>"], "\"<a>\" is not a campaign name"),
     ] {
         let answer = server.command(&[&["queue", "move", &*x], &words[..]].concat());
         assert!(answer.code == 2 && answer.err.contains(told), "{answer:?}");
@@ -89,7 +89,7 @@ fn what_is_failed_silently_is_gone_after_a_restart_and_nobody_is_told() {
     let (server, [far, _], [x, y]) = waiting(&files);
     let words = ["queue", "fail", "--domain", "far.test", "--silent", "--reason", "a mistake"];
     let failed = server.command(&words);
-    assert_eq!(failed.out, "1 message given up, nobody is told\n", "{failed:?}");
+    assert_eq!(failed.out, "1 message failed, no DSN sent\n", "{failed:?}");
     let events = files.wait_events("failed", 1);
     assert_eq!((&events[0]["id"], &events[0]["reason"]), (&(*x).into(), &"a mistake".into()));
     assert_eq!(files.wait_events("dsn_suppressed", 1)[0]["why"], "operator");

@@ -306,7 +306,7 @@ fn what_is_stopped_stays_so_over_a_crash_until_it_is_lifted() {
     for ended in place.files.wait_events("unshaped", 2) {
         assert_eq!(word(&ended, "why"), "lifted");
     }
-    assert!(place.shaping(&["list"]).out.contains("No rule has anything in force."));
+    assert!(place.shaping(&["list"]).out.contains("No shaping rule is in effect."));
     // Behind the list stands its checksum.
     wait_until("that is kept, too", || kept().split_whitespace().take(2).eq(["[", "]"]));
 }
@@ -331,11 +331,11 @@ fn rules_are_explained_and_checked() {
         ),
         (
             BIG.replace("\"reputation\"", "\"reputed\""),
-            "shaping.toml:11: error: there is no class `reputed`",
+            "shaping.toml:11: error: unknown class `reputed`",
         ),
         (
             BIG.replace("\"suspend\"", "\"stop\""),
-            "shaping.toml:12:10: error: \"stop\" is no action",
+            "shaping.toml:12:10: error: \"stop\" is not an action",
         ),
         (
             BIG.replace("\nbackoff", "\n# backoff"),

@@ -155,7 +155,7 @@ const WAITS: &[(&str, &[&str])] = &[
     ("late.verified.plain.test", &["late.plain.test", "4.7.5"]),
     ("old.verified.plain.test", &["old.plain.test", "expired", "4.7.5"]),
     ("self.verified.plain.test", &["self.plain.test", "4.7.5"]),
-    ("to-wrong.dane.test", &["wrong.dane.test", "no TLSA record is about", "4.7.5"]),
+    ("to-wrong.dane.test", &["wrong.dane.test", "no TLSA record matches", "4.7.5"]),
     ("to-clear.dane.test", &["clear.dane.test", "4.7.4"]),
     ("false.plain.test", &["by the MTA-STS policy of the domain: ", "self.plain.test", "4.7.5"]),
     ("naked.plain.test", &["by the MTA-STS policy of the domain: ", "clear.plain.test", "4.7.4"]),

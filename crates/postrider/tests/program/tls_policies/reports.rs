@@ -234,7 +234,7 @@ fn domains_hear_whether_hosts_are_as_their_signed_records_say() {
         (&"127.0.0.1".into(), &"127.0.0.1".into())
     );
     let reason = wrong["failure-reason-code"].as_str().expect("a reason");
-    assert!(reason.contains("no TLSA record is about the certificate"), "{reason}");
+    assert!(reason.contains("no TLSA record matches the certificate"), "{reason}");
     near.stop();
 }
 

@@ -33,7 +33,7 @@ fn a_message_in_a_file_is_checked_and_the_records_shown() {
     files.write("message.eml", &message.replace("\r\n", "\n"));
     let text = check(&[]);
     for wanted in [
-        "spf    none       the client is not known\n",
+        "spf    none       the client address is unknown\n",
         "dkim   pass       good.test, one, rsa-sha256\n",
         "dmarc  pass       good.test: DKIM passed for good.test\n",
         "TXT  _dmarc.good.test: v=DMARC1; p=reject\n",

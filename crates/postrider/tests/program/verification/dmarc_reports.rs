@@ -143,8 +143,8 @@ fn domains_hear_of_mail_in_their_name_if_they_want_to() {
         strict.iter().map(|row| row["identifiers"]["header_from"].as_str().unwrap()).collect();
     assert!(headers.contains(&"sub.strict.test") && headers.len() == 2, "{headers:?}");
     for (domain, why) in [
-        ("good.test for small@here.test", "it is larger than wanted"),
-        ("mild.test for dmarc@here.test", "its domain does not say that it wants any"),
+        ("good.test for small@here.test", "larger than its size limit"),
+        ("mild.test for dmarc@here.test", "its domain does not permit them"),
     ] {
         server.wait_console("no report", |line| line.contains(domain) && line.contains(why));
     }

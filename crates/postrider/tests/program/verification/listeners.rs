@@ -113,10 +113,7 @@ fn signed_mail_is_marked_and_forged_results_renamed() {
     assert_eq!(words, ["fail", "pass", "pass", "none"]);
     // The same, changed: nothing speaks for the author any more.
     let said = send(&String::from_utf8(signed).unwrap().replace("Dear", "Deer").into_bytes());
-    assert!(
-        said.contains("<** 550 5.7.1 DMARC: not accepted by the policy of good.test"),
-        "{said}"
-    );
+    assert!(said.contains("<** 550 5.7.1 Rejected by the DMARC policy of good.test"), "{said}");
     let metrics = get(&admin(&server), "/metrics");
     for line in [
         "postrider_checked_total{check=\"dkim\",verdict=\"pass\"} 1\n",
@@ -146,10 +143,10 @@ fn the_authors_domain_decides_what_becomes_of_mail_that_is_not_its_own() {
     }
     let several = "From: jo@good.test\r\nFrom: jo@strict.test\r\n\r\nbody";
     let said = mail(&server, "jo@good.test", several);
-    assert!(said.starts_with("550 5.7.1 DMARC: there are several From fields"), "{said}");
+    assert!(said.starts_with("550 5.7.1 DMARC validation failed: several From fields"), "{said}");
     // The quarantine.
     let held = files.wait_events("held", 1).remove(0);
-    assert_eq!(held["reason"], "DMARC: not accepted by the policy of mild.test");
+    assert_eq!(held["reason"], "Rejected by the DMARC policy of mild.test");
     files.wait_maildir("mail/al", 3);
     assert_eq!(server.queue().len(), 1);
     server.stop();
@@ -166,10 +163,13 @@ fn spf_refuses_or_puts_off_where_it_may() {
     let content = "From: jo@good.test\r\n\r\nbody";
     for (from, reply) in [
         ("jo@good.test", "250"),
-        ("jo@strict.test", "550 5.7.23 SPF: strict.test does not let this client send for it"),
+        (
+            "jo@strict.test",
+            "550 5.7.23 SPF validation failed: client not authorized for strict.test",
+        ),
         (
             "jo@loud.test",
-            "550 5.7.23 SPF: loud.test does not let this client send for it; it says: 127.0.0.1 is none of ours",
+            "550 5.7.23 SPF validation failed: client not authorized for loud.test; explanation: 127.0.0.1 is none of ours",
         ),
         ("jo@dead.test", "451 4.7.24"),
         ("", "250"),

@@ -144,7 +144,7 @@ fn reports_are_signed_and_keys_follow_each_other() {
     assert_eq!(signers(&files.wait_maildir("mail/after", 1)[0]), ["s2 example.org"]);
     // A key that is none any more: that which was read stays.
     fs::write(files.path("s2.pem"), "nothing").unwrap();
-    server.wait_console("signing", |line| line.contains("s2.pem stays as it was"));
+    server.wait_console("signing", |line| line.contains("s2.pem unchanged"));
     assert!(hand_in(&server, 0, "still", "From: jo@example.org\r\n").starts_with("250 "));
     assert_eq!(signers(&files.wait_maildir("mail/still", 1)[0]), ["s2 example.org"]);
     let reloaded = server.command(&["reload"]);
@@ -162,11 +162,7 @@ fn the_dns_is_held_against_keys() {
     files.write(CONFIG, &text);
     let check = || crate::support::server::command(files.dir(), &["dkim", "check", "example.org"]);
     let missing = check();
-    assert_eq!(
-        (missing.code, missing.out.matches("there is no record").count()),
-        (1, 2),
-        "{missing:?}"
-    );
+    assert_eq!((missing.code, missing.out.matches("no record").count()), (1, 2), "{missing:?}");
     assert!(missing.out.contains("s2._domainkey.example.org (from 2099-01-01T00:00:00.000Z on)"));
     names.txt("s1._domainkey.example.org", &[&format!("{record}; t=y")]);
     names.txt("s2._domainkey.example.org", &[&record]);

@@ -182,7 +182,7 @@ fn who_shows_a_wrong_password_is_refused_and_named() {
     let relay = Server::start(&files, &wrong);
     let refused = client(&relay, &[]);
     assert!(!refused.status.success());
-    let line = relay.wait_console("a refusal", |line| line.contains("refused to let"));
+    let line = relay.wait_console("a refusal", |line| line.contains("bind of"));
     assert!(line.contains("\"client.test\"") && line.contains("password"), "{line}");
     assert!(!line.contains("secretc"), "{line}");
     relay.stop();
@@ -291,7 +291,7 @@ fn passwords_of_peers_are_read_from_files() {
     files.write("theirs", "another\n");
     assert_eq!(relay.command(&["reload"]).code, 0);
     assert!(!client(&relay, &["-n", "1"]).status.success());
-    relay.wait_console("a refusal", |line| line.contains("its password is another"));
+    relay.wait_console("a refusal", |line| line.contains("wrong password"));
     files.write("theirs", "secretc\n");
     assert_eq!(relay.command(&["reload"]).code, 0);
     transfer(&relay, &["-n", "1"]);

@@ -125,7 +125,7 @@ fn witness(number: usize) -> Vec<u8> {
 }
 
 /// `without-TAG`, `twice-TAG`, `broken-TAG`, `rubbish-TAG`: a field of the envelope, by its first octet, is left out,
-/// is there twice, has no contents, or has contents that make no sense; `probe-…`, `report-…` likewise.
+/// occurs twice, has no contents, or has contents that make no sense; `probe-…`, `report-…` likewise.
 fn altered(name: &str) -> Vec<u8> {
     let (kind, name) = match name.split_once('-') {
         Some((kind @ ("probe" | "report"), rest)) => (kind, rest),

@@ -284,8 +284,7 @@ fn a_key_that_alone_has_no_answer_stops_nobody() {
     let questions = one.each();
     one.now = one.now + SECOND;
     assert_eq!(one.at(&questions[1], "b1"), [Action::Open(READY)]);
-    let recorded =
-        one.answer(&questions[0], HopLookupResult::Silence(failure("no answer in time")));
+    let recorded = one.answer(&questions[0], HopLookupResult::Silence(failure("timeout")));
     assert_eq!(recorded[0].map(|deferred| deferred.attempts), Some(1));
     assert!(matches!(one.queue.why(one.now, ids[0]), Some(Blocker::Scheduled { .. })));
     one.push(3);

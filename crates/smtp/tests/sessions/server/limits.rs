@@ -150,7 +150,10 @@ fn input_behind_a_need_waits() {
     session.end_early_content();
     let progress = session.handle_input(START, b"MAIL FROM:<>\r\n", &mut Nowhere);
     assert!(matches!(progress.need, Need::Close));
-    assert_eq!(said(&mut session), "421 4.7.0 localhost Input came behind a refused DATA\r\n");
+    assert_eq!(
+        said(&mut session),
+        "421 4.7.0 localhost Protocol error: input after a rejected DATA\r\n"
+    );
 }
 
 #[test]
@@ -178,7 +181,7 @@ fn shutdown_while_an_answer_is_owed() {
     session.output().clear();
     session.handle_shutdown();
     session.handle_shutdown();
-    assert_eq!(said(&mut session), "421 4.3.2 localhost Service is stopping\r\n");
+    assert_eq!(said(&mut session), "421 4.3.2 localhost Server shutting down\r\n");
     session.answer_message(START, reply("250 2.0.0 Queued"));
     assert_eq!(said(&mut session), "", "the 421 was the reply");
     assert!(!session.in_transaction());
@@ -351,7 +354,11 @@ fn whoever_has_to_log_in_has_so_long_for_that_whatever_it_says() {
         let last = driver.trace.iter().rev().find(|line| line.starts_with("S: ")).cloned();
         let last = last.unwrap_or_default();
         assert_eq!(driver.closed, !logs_in, "{last}");
-        assert_eq!(last.contains("421 4.4.2 localhost No login in time"), !logs_in, "{last}");
+        assert_eq!(
+            last.contains("421 4.4.2 localhost Authentication time limit exceeded"),
+            !logs_in,
+            "{last}"
+        );
         // Who is in has the usual time for each command.
         driver.advance(Duration::from_secs(298));
         assert_eq!(driver.closed, !logs_in);

@@ -1,4 +1,4 @@
-//! Bodies in files of their own.
+//! Bodies in separate files.
 
 use super::log::{open, run, small, submit, with_blob};
 use bytes::Bytes;

@@ -327,7 +327,7 @@ impl<W: World> OutboundConnection<W> {
         let id = message.id;
         self.slot.console().info(
             "doubtful",
-            format_args!("the reply to the final dot was lost, a duplicate may follow id={id}"),
+            format_args!("reply to the final dot lost, a duplicate may follow id={id}"),
         );
     }
 }
@@ -346,7 +346,7 @@ fn lost(failure: &Option<Failure>, count: usize) -> Vec<Result<mail::Reply, Fail
         Failure::local(
             Class::Transient,
             EnhancedStatus::new(4, 4, 2),
-            "the session ended before the transaction",
+            "the session ended during the transaction",
         )
     });
     vec![Err(failure); count]

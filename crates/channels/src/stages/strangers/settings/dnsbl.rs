@@ -126,13 +126,13 @@ impl DnsblText {
         }
         let lists = DnsList::of(entries);
         if lists.len() > LISTS_MAX {
-            let message = format!("no more than {LISTS_MAX} lists are asked about one client");
+            let message = format!("at most {LISTS_MAX} lists");
             reader.error("checks.dnsbl", message, "");
         }
         reader.check_timeout("checks.dnsbl.timeout", &table.timeout);
         if table.timeout.get() > TIMEOUT_MAX {
-            let message = "no list is waited for longer than 30 seconds";
-            reader.error("checks.dnsbl.timeout", message, "the client waits meanwhile");
+            let message = "longer than 30 seconds";
+            reader.error("checks.dnsbl.timeout", message, "the client waits for this time");
         }
         let threshold = i32::try_from(table.threshold).unwrap_or(i32::MAX);
         let (power, timeout) = (table.action.power(), table.timeout.get());
@@ -142,5 +142,5 @@ impl DnsblText {
 }
 
 /// Correct forms of entries.
-const HELP: &str = "a list is written \"zen.example\", \"zen.example=127.0.0.[2..11]\" or \
-                    \"zen.example=127.0.0.4*2\"";
+const HELP: &str = "write a list as \"zen.example\", \"zen.example=127.0.0.[2..11]\" or \
+ \"zen.example=127.0.0.4*2\"";

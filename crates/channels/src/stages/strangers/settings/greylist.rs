@@ -131,11 +131,11 @@ impl GreylistText {
             clients_after: table.clients_after,
         };
         if rules.delay > DELAY_MAX {
-            let message = "nobody is put off for longer than a day";
-            reader.error(&format!("{at}.delay"), message, "the usual is \"5m\"");
+            let message = "longer than a day";
+            reader.error(&format!("{at}.delay"), message, "\"5m\" is usual");
         } else if rules.retry_window <= rules.delay {
-            let help = "it counts from the first time, as `delay` does";
-            let message = "whoever has waited would be too late";
+            let help = "it starts with the first attempt, as `delay` does";
+            let message = "it ends before `delay`: no retry would be in time";
             reader.error(&format!("{at}.retry_window"), message, help);
         }
         let exempt: ExemptText<'_> = (&table.exempt_clients, &table.exempt_recipients);

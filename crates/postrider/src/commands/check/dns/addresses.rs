@@ -29,7 +29,7 @@ pub(super) async fn sending<R: Records>(
         let ehlo = source.ehlo.as_ref().map_or_else(|| own.clone(), ascii);
         let addresses = addresses_of(source);
         if addresses.is_empty() {
-            let text = "its proxy chooses the address, which nobody knows here: say it, and it is looked at";
+            let text = "its proxy chooses the address, unknown here: set `address` to check it";
             findings.push(Finding::new(Severity::Note, "ptr", &*source.name, text));
         }
         let of = format!("source {}", source.name);
@@ -65,17 +65,13 @@ async fn of_name<R: Records>(records: &R, name: &str) -> Result<Vec<SendingAddre
     let mut found = Vec::new();
     for family in [Family::V4, Family::V6] {
         let trouble = |why| {
-            Finding::new(
-                Severity::Error,
-                "ptr",
-                name,
-                format!("no answer about its addresses: {why}"),
-            )
+            Finding::new(Severity::Error, "ptr", name, format!("address lookup failed: {why}"))
         };
         found.extend(records.addresses(name, family).await.map_err(trouble)?);
     }
     if found.is_empty() {
-        let text = "this server's name has no address: publish the one that mail goes from, or name it in a [[source]]";
+        let text = "this server's name has no address: publish the address that sends mail, or \
+         set it in a [[source]]";
         return Err(Finding::new(Severity::Error, "ptr", name, text));
     }
     let of =
@@ -118,19 +114,19 @@ impl SendingAddress {
         let (subject, ehlo) = (self.shown(), &self.ehlo);
         let finding = |severity, text: String| Finding::new(severity, "ptr", &*subject, text);
         if self.is_private() {
-            let text = "a private address: what others see in its place nobody knows here";
+            let text = "a private address: its public address is unknown here";
             return finding(Severity::Note, text.to_owned());
         }
         let names = match records.names(self.address).await {
             Ok(names) => names,
             Err(why) => {
-                return finding(Severity::Error, format!("no answer about its name: {why}"));
+                return finding(Severity::Error, format!("PTR lookup failed: {why}"));
             }
         };
         let back = match records.addresses(ehlo, Family::of(self.address)).await {
             Ok(addresses) => addresses.contains(&self.address),
             Err(why) => {
-                let text = format!("no answer about the addresses of {ehlo}: {why}");
+                let text = format!("address lookup of {ehlo} failed: {why}");
                 return finding(Severity::Error, text);
             }
         };
@@ -142,17 +138,19 @@ impl SendingAddress {
         let is_said = names.iter().any(|name| name.eq_ignore_ascii_case(ehlo));
         match (names.len(), is_said, back) {
             (0, ..) => {
-                let none = finding(Severity::Error, "it has no name".to_owned());
+                let none = finding(Severity::Error, "no PTR record".to_owned());
                 mended(none, vec![self.ptr()])
             }
-            (1, true, true) => finding(Severity::Ok, format!("{ehlo}, and back")),
+            (1, true, true) => finding(Severity::Ok, format!("{ehlo}, forward-confirmed")),
             (count, true, true) => {
-                let text =
-                    format!("{ehlo}, and back; but it has {count} names, and some look at one");
+                let text = format!(
+                    "{ehlo}, forward-confirmed; but it has {count} names, and some \
+                     receivers check only one"
+                );
                 finding(Severity::Warn, text).publish(self.ptr())
             }
             (_, true, false) => {
-                let text = format!("its name is {ehlo}, which does not lead back to it");
+                let text = format!("its name {ehlo} does not resolve to it");
                 mended(finding(Severity::Error, text), Vec::new())
             }
             (_, false, _) => {
@@ -160,10 +158,10 @@ impl SendingAddress {
                 let is_confirmed =
                     iprev::check(records, self.address).await.verdict == iprev::IprevResult::Pass;
                 let (severity, back) = match is_confirmed {
-                    true => (Severity::Warn, "which leads back"),
-                    false => (Severity::Error, "which does not lead back to it"),
+                    true => (Severity::Warn, "forward-confirmed"),
+                    false => (Severity::Error, "not forward-confirmed"),
                 };
-                let text = format!("its name is {others}, {back}; it says that it is {ehlo}");
+                let text = format!("its name is {others}, {back}; its EHLO name is {ehlo}");
                 mended(finding(severity, text), vec![self.ptr()])
             }
         }

@@ -25,7 +25,7 @@ impl<R> DnsProber<R> {
     /// The answer to a query, unless too many before it had none.
     async fn ask<T>(&self, question: impl AsyncFnOnce(&R) -> DnsAnswer<T>) -> DnsAnswer<T> {
         if self.unanswered.get() >= SILENCE_MAX {
-            return Err(Unanswered::NoAnswer("not asked: the name servers do not answer".into()));
+            return Err(Unanswered::NoAnswer("skipped: the name servers do not respond".into()));
         }
         let answer = question(&self.dns).await;
         self.unanswered.set(if answer.is_err() { self.unanswered.get() + 1 } else { 0 });

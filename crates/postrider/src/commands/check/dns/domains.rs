@@ -30,7 +30,7 @@ pub(super) async fn of_domain<R: Records>(
     let mut findings = senders(records, asker, identity, addresses).await;
     if named.is_author {
         if named.signers.is_empty() {
-            let text = "nobody signs for it: a [[signer]] with this domain is wanted";
+            let text = "no signer: add a [[signer]] with this domain";
             findings.push(Finding::new(Severity::Error, "dkim", &*named.domain, text));
         }
         findings.push(policy(records, named).await);
@@ -62,9 +62,9 @@ async fn policy<R: Records>(records: &R, named: &AuditedDomain) -> Finding {
         true => String::new(),
         false => format!(" by {}", published.of()),
     };
-    let reports = if published.is_reported() { "" } else { ", reports to nobody" };
+    let reports = if published.is_reported() { "" } else { ", no reports" };
     let mistakes = match published.has_mistakes() {
-        true => ", something in the record is no tag or stands twice: others may see no policy",
+        true => ", the record has an invalid or repeated tag: receivers may ignore the policy",
         false => "",
     };
     let policy = format!("p={}{of}{reports}{mistakes}", published.wish().as_str());
@@ -72,19 +72,20 @@ async fn policy<R: Records>(records: &R, named: &AuditedDomain) -> Finding {
         match published.is_aligned(records, signer).await {
             Ok(true) => return finding(Severity::Ok, format!("{policy}; aligned with d={signer}")),
             Ok(false) => {}
-            Err(why) => return finding(Severity::Error, format!("{policy}; no answer: {why}")),
+            Err(why) => return finding(Severity::Error, format!("{policy}; lookup failed: {why}")),
         }
     }
     if signers.is_empty() {
-        return finding(Severity::Error, format!("{policy}; there is no signature to be aligned"));
+        return finding(Severity::Error, format!("{policy}; no signature to align"));
     }
     let strict = match published.is_strict() {
-        true => format!(" (adkim=s: only d={domain} is)"),
+        true => format!(" (adkim=s: only d={domain} aligns)"),
         false => String::new(),
     };
     let signers = signers.join(", ");
     let text = format!(
-        "{policy}; no signature is aligned with it: d={signers}{strict}; a [[signer]] with domains = [\"{domain}\"] is wanted"
+        "{policy}; no aligned signature: d={signers}{strict}; add a [[signer]] with domains = \
+         [\"{domain}\"]"
     );
     finding(Severity::Error, text)
 }
@@ -92,21 +93,22 @@ async fn policy<R: Records>(records: &R, named: &AuditedDomain) -> Finding {
 /// Checks that the domain accepts replies and reports (RFC 5321 §5.1, RFC 7505).
 async fn mail_hosts<R: Records>(records: &R, server: &str, domain: &str) -> Finding {
     let finding = |severity, text: String| Finding::new(severity, "mx", domain, text);
-    let unanswered = |why| finding(Severity::Error, format!("no answer: {why}"));
+    let unanswered = |why| finding(Severity::Error, format!("lookup failed: {why}"));
     let mx = format!("{domain}. IN MX 10 {server}.");
     let hosts = match records.mail_hosts(domain).await {
         Ok(hosts) => hosts,
         Err(why) => return unanswered(why),
     };
     if hosts.iter().any(|host| host.is_empty() || host == ".") {
-        let text = "it takes no mail (MX 0 .): replies and reports have nowhere to go, and some refuse its mail";
+        let text = "it accepts no mail (MX 0 .): replies and reports cannot be delivered, and \
+         some servers reject its mail";
         return finding(Severity::Error, text.to_owned()).publish(mx);
     }
     if hosts.is_empty() {
         return match has_address(records, domain).await {
-            Ok(true) => finding(Severity::Ok, "no MX; its own address takes mail".to_owned()),
+            Ok(true) => finding(Severity::Ok, "no MX; its address receives mail".to_owned()),
             Ok(false) => {
-                let text = "neither MX nor address: replies and reports have nowhere to go";
+                let text = "neither MX nor address: replies and reports cannot be delivered";
                 finding(Severity::Error, text.to_owned()).publish(mx)
             }
             Err(why) => unanswered(why),

@@ -84,12 +84,12 @@ async fn told<R: Records>(
     let addresses = addresses.join(", ");
     let whose = match identity {
         Identity::Domain(_) => "",
-        Identity::Ehlo(_) => " (as the name in EHLO, for mail without a sender)",
+        Identity::Ehlo(_) => " (as EHLO name, for mail with a null sender)",
     };
     let is_none = verdict == SpfResult::None.as_str();
     let text = match (group.severity, is_none) {
         (Severity::Ok, _) => format!("pass for {addresses}{whose}"),
-        (_, true) => format!("there is no record{whose}"),
+        (_, true) => format!("no record{whose}"),
         (_, false) => format!("{verdict} for {addresses}{whose}: {}", group.reason),
     };
     let finding = Finding::new(group.severity, "spf", name, text);

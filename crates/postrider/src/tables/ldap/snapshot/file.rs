@@ -101,7 +101,7 @@ impl SnapshotFile {
         let database = Database::open(&*name, content).map_err(|why| wrong(&why))?;
         let about = database.find(ABOUT).map_err(|trouble| wrong(&trouble))?;
         let about = about.as_ref().and_then(SnapshotHeader::from_entry);
-        let about = about.ok_or_else(|| wrong(&"it is no snapshot of a directory"))?;
+        let about = about.ok_or_else(|| wrong(&"not a directory snapshot"))?;
         let touched = std::fs::metadata(path).and_then(|meta| meta.modified()).ok();
         let since = touched.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
         let since = since.and_then(|since| u64::try_from(since.as_millis()).ok());
@@ -157,7 +157,7 @@ impl SnapshotFile {
     fn read(&self, text: &str) -> Result<Id, LookupError> {
         let id = unhex(text).and_then(|bytes| Id::try_from(bytes).ok());
         id.ok_or_else(|| {
-            let text = "the snapshot has a record that no snapshot has";
+            let text = "the snapshot has an unknown record";
             LookupError::new(lookup::LookupErrorKind::Wrong, text)
         })
     }

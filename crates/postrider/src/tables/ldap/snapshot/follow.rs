@@ -203,7 +203,7 @@ impl SnapshotRefresher {
         }
         view.set_cookie(cookie);
         if count > 0 {
-            self.shared.note_change(format!("{count} entries, {after} are there now"));
+            self.shared.note_change(format!("{count} entries, now {after}"));
         }
         self.confirm();
         if count > 0 { RefreshOutcome::Taken } else { RefreshOutcome::Unchanged }
@@ -234,7 +234,7 @@ impl SnapshotRefresher {
             }
             let now = Instant::now();
             if pulse.is_some_and(|(_, until)| until <= now) {
-                return SyncEnd::Failed(talk.trouble(LookupErrorKind::Timeout, "it is silent"));
+                return SyncEnd::Failed(talk.trouble(LookupErrorKind::Timeout, "no reply"));
             }
             if pulse.is_none() && next_pulse <= now {
                 match talk.ask_root(&["1.1".into()]).await {

@@ -77,8 +77,8 @@ impl SnapshotRefresher {
             Ok(stored) if stored.about.fingerprint == self.shared.question.fingerprint() => {
                 return self.shared.publish(View::new(stored));
             }
-            Ok(_) => format!("{} answers another question", path.display()),
-            Err(_) if !is_there => "there is no snapshot".to_owned(),
+            Ok(_) => format!("{} is for another query", path.display()),
+            Err(_) if !is_there => "no snapshot".to_owned(),
             Err(why) => why,
         };
         lock(&self.shared.seen).unusable = is_there.then(|| (wall_now(), why.clone()));
@@ -132,7 +132,7 @@ impl SnapshotRefresher {
                     if let Some(view) = shared.view() {
                         view.forget_cookie();
                     }
-                    let text = "the server can't tell what has changed since: all is read anew";
+                    let text = "the server cannot report changes: reading all entries again";
                     return Err(talk.trouble(LookupErrorKind::Wrong, text));
                 }
                 Err(SyncEnd::Unable) => {}
@@ -156,7 +156,7 @@ impl SnapshotRefresher {
         };
         match fs::DirBuilder::new().mode(0o700).create(parent) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(format!("cannot make {}: {error}", parent.display()))
+                Err(format!("cannot create {}: {error}", parent.display()))
             }
             _ => Ok(()),
         }
@@ -171,7 +171,7 @@ impl SnapshotRefresher {
     ) -> Result<RefreshOutcome, LookupError> {
         if builder.entries == 0 && builder.bare > 0 {
             let text = format!(
-                "{} entries were found, and none shows its key: may it be read?",
+                "{} entries found, none with a readable key: check the access rights",
                 builder.bare
             );
             return Err(LookupError::new(LookupErrorKind::Wrong, text));
@@ -216,9 +216,7 @@ impl SnapshotRefresher {
             self.doubts = false;
             return None;
         }
-        let text = format!(
-            "{after} entries where there were {before}: not believed until it says so again"
-        );
+        let text = format!("{after} entries instead of {before}: ignored until confirmed");
         Some(RefreshOutcome::Doubted(LookupError::new(LookupErrorKind::Wrong, text)))
     }
 
@@ -266,10 +264,10 @@ impl SnapshotRefresher {
         if seen.trouble.is_none() {
             let name = &self.shared.name;
             let text = match seen.confirmed {
-                Some(at) => format!("the snapshot of {at} serves"),
-                None => "there are no answers".to_owned(),
+                Some(at) => format!("using the snapshot of {at}"),
+                None => "no answers".to_owned(),
             };
-            let text = format_args!("{name}: the directory can't be read, {text}: {trouble}");
+            let text = format_args!("{name}: cannot read the directory, {text}: {trouble}");
             self.console.line(Level::Warn, "table", text);
         }
         let since = seen.trouble.take().map_or_else(wall_now, |(since, _)| since);

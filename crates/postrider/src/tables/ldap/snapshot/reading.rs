@@ -51,9 +51,9 @@ pub(super) async fn read(
 pub(super) fn refused(talk: &SyncConnection, outcome: &Outcome) -> LookupError {
     let more = match outcome.code {
         code::SIZE_LIMIT_EXCEEDED | code::ADMIN_LIMIT_EXCEEDED => {
-            "; it must give all entries to whom the table binds as (OpenLDAP: `limits`)"
+            "; it must return all entries to the bind user of the table (OpenLDAP: `limits`)"
         }
-        code::NO_SUCH_OBJECT => "; it has no entry where searches begin",
+        code::NO_SUCH_OBJECT => "; it has no base entry",
         _ => "",
     };
     talk.trouble(LookupErrorKind::Wrong, &format!("{outcome}{more}"))

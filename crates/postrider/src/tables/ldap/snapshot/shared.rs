@@ -15,10 +15,10 @@ mta::metric_set! {
     /// Of one table with a snapshot.
     SnapshotMetrics:
 
-    age: Gauge = "table_snapshot_age_seconds" {} "Since the directory was last seen to be as the snapshot of a table has it.";
+    age: Gauge = "table_snapshot_age_seconds" {} "Age of the snapshot of a table: time since it last matched the directory.";
     entries: Gauge = "table_snapshot_entries" {} "Entries in the snapshot of a table.";
-    reads: Counter = "table_snapshot_reads" {} "Times that the directory of a table was read from beginning to end.";
-    failures: Counter = "table_snapshot_failures" {} "Times that the directory of a table could not be read, or not to its end.";
+    reads: Counter = "table_snapshot_reads" {} "Complete reads of the directory of a table.";
+    failures: Counter = "table_snapshot_failures" {} "Failed or incomplete reads of the directory of a table.";
 }
 
 /// What who looks up and who keeps a snapshot have in common.
@@ -83,7 +83,7 @@ impl SnapshotShared {
                 }
             }),
             None => {
-                let text = "the directory has never been read to its end yet";
+                let text = "the directory has not been read completely yet";
                 Err(LookupError::new(LookupErrorKind::Unreachable, text))
             }
         }

@@ -157,7 +157,7 @@ fn groups_come_to_their_leaves() {
 
         assert_eq!(text(&groups(", max_depth = 6"), "deep0").await, "/srv/mail/joe");
         let answer = text(&groups(", max_depth = 5"), "deep0").await;
-        let wanted = "Key: cn=deep5,ou=groups,dc=example,dc=test: more than 5 groups in each other";
+        let wanted = "Key: cn=deep5,ou=groups,dc=example,dc=test: more than 5 nested groups";
         assert_eq!(answer, wanted);
 
         // The group counts, too.

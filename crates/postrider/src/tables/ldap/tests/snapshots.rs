@@ -174,13 +174,13 @@ fn before_the_first_reading_there_is_no_answer() {
             format!("ldap://127.0.0.1:{}", crate::tables::testing::unprivileged::free_port());
         let users = stand.open(&[&nobody], "(mail=%s)", "");
         let answer = text(&users, "joe");
-        assert_eq!(answer, "Unreachable: the directory has never been read to its end yet");
+        assert_eq!(answer, "Unreachable: the directory has not been read completely yet");
         assert_eq!(users.status().age_s, None);
         until("it is told", || users.trouble().is_some()).await;
         let said = stand.console.lines();
-        let none = "users: there is no snapshot: no answers until the directory has been read";
+        let none = "users: no snapshot: no answers until the directory has been read";
         assert!(said[0].contains(none), "{said:#?}");
-        assert!(said[1].contains("can't be read, there are no answers: ldap://"), "{said:#?}");
+        assert!(said[1].contains("cannot read the directory, no answers: ldap://"), "{said:#?}");
     });
 }
 
@@ -271,18 +271,20 @@ fn what_loses_more_than_half_is_believed_the_second_time() {
         becomes(&users, "user9@a.test", "here").await;
         // Half is not more than half.
         becomes(&users, "user9@a.test", "-").await;
-        let doubt = |why: String| why.contains("2 entries where there were 5: not believed");
+        let doubt =
+            |why: String| why.contains("2 entries where there were 5: ignored until confirmed");
         until("it is doubted", || users.trouble().is_some_and(doubt)).await;
         assert_eq!(text(&users, "user4@a.test"), "here");
         becomes(&users, "user9@a.test", "here").await;
-        let doubt = |why: String| why.contains("0 entries where there were 10: not believed");
+        let doubt =
+            |why: String| why.contains("0 entries where there were 10: ignored until confirmed");
         until("it is doubted", || users.trouble().is_some_and(doubt)).await;
         assert_eq!(text(&users, "user4@a.test"), "here");
         becomes(&users, "user4@a.test", "-").await;
         assert_eq!((users.trouble(), users.status().entries), (None, 0));
         let said = stand.console.lines();
         assert_eq!(
-            said.iter().filter(|line| line.contains("not believed")).count(),
+            said.iter().filter(|line| line.contains("ignored until confirmed")).count(),
             2,
             "{said:#?}"
         );
@@ -316,13 +318,13 @@ fn a_file_serves_its_own_question_and_only_when_it_is_whole() {
             assert!(answer.starts_with("Unreachable: "), "{filter} {more}: {answer}");
         }
         let said = stand.console.lines();
-        assert!(said.iter().any(|line| line.contains("answers another question")), "{said:#?}");
+        assert!(said.iter().any(|line| line.contains("is for another query")), "{said:#?}");
         let mut bytes = std::fs::read(stand.path()).unwrap();
         bytes.pop();
         std::fs::write(stand.path(), &bytes).unwrap();
         assert!(open("(mail=%s)", "").starts_with("Unreachable: "));
         let said = stand.console.lines();
-        assert!(said.iter().any(|line| line.contains("it was cut off")), "{said:#?}");
+        assert!(said.iter().any(|line| line.contains("truncated")), "{said:#?}");
     });
 }
 
