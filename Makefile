@@ -10,7 +10,7 @@ FEATURES ?= --features postrider/sql
 # Tests at once: more than cores, for most of them wait.
 TEST_THREADS ?= 6
 
-.PHONY: run test test-peers check bench fuzz clean packages
+.PHONY: run test test-peers check docs bench fuzz clean packages
 
 # The relay on its embedded default: 127.0.0.1:2525, mail kept in ./postrider-data.
 run:
@@ -32,13 +32,17 @@ check:
 	$(CARGO) clippy --profile test --workspace --exclude postrider-fuzz --all-targets $(FEATURES) --quiet -- -D warnings
 	$(CARGO) clippy --profile test --workspace --test sim $(FEATURES) --quiet -- -D warnings
 
+# The catalogues of bad input and bad peers, as pages in target/docs.
+docs:
+	$(CARGO) test -p postrider --test program $(FEATURES) --locked --quiet the_page_is_rendered
+
 # Postrider against Postfix and the bare relay on this machine; BENCH='all --minutes 60' for all of
 # docs/benchmarks.md.
 bench: packages
 	$(CARGO) build --release --quiet
 	target/release/postrider-lab bench $(BENCH)
 
-# Coverage-guided fuzzing (docs/fuzzing.md), then random input and random histories: many more of
+# Coverage-guided fuzzing (docs/internals/fuzzing.md), then random input and random histories: many more of
 # them than `test` tries.
 fuzz:
 	scripts/fuzz --seconds $(FUZZ_SECONDS)

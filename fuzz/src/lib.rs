@@ -1,5 +1,5 @@
 //! What is fuzzed, a module for each target: `run` takes the fuzzer's bytes and panics if anything
-//! does not hold. `fuzz_targets/` only calls it. See `docs/fuzzing.md`.
+//! does not hold. `fuzz_targets/` only calls it. See `docs/internals/fuzzing.md`.
 
 // Nothing of it stands where scripts/fuzz doesn't build it: editors look at the whole workspace.
 #![cfg(fuzzing)]

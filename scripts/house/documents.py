@@ -1,4 +1,4 @@
-"""Files that documents name are in the tree, and each name means one file; so are functions named with their file."""
+"""Files and functions named by documents exist, each name means one file, and each link leads to a file and a heading."""
 
 import os
 import pathlib
@@ -10,14 +10,19 @@ FUNCTIONS_OF = re.compile(r"`([\w./-]+\.rs)`\s+\(((?:`\w+!?`(?:,\s+)?)+)\)")
 FUNCTION_IN = re.compile(r"(`\w+`)\s+in\s+`([\w./-]+\.rs)`")
 # Where a name that begins so leads to, whether it is a file or a folder.
 TOPS = ("crates", "docs", "examples", "fuzz", "scripts")
-# Made by whoever fuzzes, and in no repository.
-MADE = ("fuzz/artifacts", "fuzz/corpus", "fuzz/target")
+# Made by a run of the fuzzer or of the tests, and in no repository.
+MADE = ("fuzz/artifacts", "fuzz/corpus", "fuzz/target", "target/docs")
 FENCE = re.compile(r"^\s*```")
+LINK = re.compile(r"\]\(([^()\s]+)\)")
+HEADING = re.compile(r"^#+\s+(.*)$")
+CODE = re.compile(r"`[^`]*`")
+# Names of files in a history may be those of its time.
+HISTORY = "docs/history/"
 
 
 def documents(root):
-    """Those whose names of files are checked."""
-    return [root / "ARCHITECTURE.md", root / "CONTRIBUTING.md", *sorted((root / "docs").glob("*.md"))]
+    """All documents, in their order."""
+    return [*sorted(root.glob("*.md")), *sorted((root / "docs").rglob("*.md"))]
 
 
 def short(name):
@@ -82,14 +87,53 @@ def check_functions(text, tree, breach):
             breach(at, f"{file} has no {name}")
 
 
+def lines_of_prose(text):
+    """(number, line) of each line outside fences."""
+    fenced = False
+    for number, line in enumerate(text.split("\n"), 1):
+        if FENCE.match(line):
+            fenced = not fenced
+        elif not fenced:
+            yield number, line
+
+
+def anchors(text):
+    """Anchors of a document's headings, as GitHub makes them."""
+    found, times = set(), {}
+    for _, line in lines_of_prose(text):
+        if (heading := HEADING.match(line)) is None:
+            continue
+        title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading.group(1)).replace("`", "")
+        anchor = re.sub(r"[^\w\- ]", "", title.strip().lower()).replace(" ", "-")
+        count = times.get(anchor, 0)
+        times[anchor] = count + 1
+        found.add(f"{anchor}-{count}" if count else anchor)
+    return found
+
+
+def check_links(document, text, breach):
+    """Each relative link leads to a file, and to a heading if it has an anchor."""
+    for number, line in lines_of_prose(text):
+        for link in LINK.findall(CODE.sub("", line)):
+            if re.match(r"[a-z]+:", link):
+                continue
+            name, _, anchor = link.partition("#")
+            target = document.parent / name if name else document
+            if not target.exists():
+                breach(number, f"link {link} leads to no file")
+            elif anchor and anchor not in anchors(target.read_text(encoding="utf-8")):
+                breach(number, f"link {link} leads to no heading")
+
+
 def check_documents(root, breach):
-    """Each file that a document names is there; one that ends like others is named with its crate."""
+    """Each file named by a document exists; one that ends like others is named with its crate; links lead somewhere."""
     tree = Tree(root)
     for document in documents(root):
-        if not document.exists():
-            continue
         name_of = document.relative_to(root).as_posix()
         text = document.read_text(encoding="utf-8")
+        check_links(document, text, lambda number, what: breach(name_of, number, what))
+        if name_of.startswith(HISTORY) or name_of in ("CHANGELOG.md", "README.md"):
+            continue
         check_functions(text, tree, lambda at, what: breach(name_of, text.count("\n", 0, at) + 1, what))
         is_code = False
         for number, line in enumerate(text.split("\n"), 1):

@@ -160,7 +160,7 @@ def text_sentences(name, source):
 
 OF_TESTS = re.compile(r"(?:^|/)(?:tests?|testing|benches|fuzz)/|(?:^|[/_])(?:tests?|testing)\.rs$")
 TEST_MODULE = re.compile(r"\n#\[cfg\(test\)\]\n(?:#\[[^\]]*\]\n)*(?:pub(?:\([^)]*\))? )?mod \w+ \{.*", re.DOTALL)
-GENERATED = {"docs/bad-input.md", "docs/bad-peers.md", "docs/bad-peers-steps.md"}
+GENERATED = {"docs/internals/bad-peers-steps.md"}
 
 
 def areas(root):

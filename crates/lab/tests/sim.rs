@@ -14,7 +14,7 @@ const TWICE_EVERY: u64 = 16;
 /// Within so many seeds a planted fault must show.
 const PLANTED_SEEDS_MAX: u64 = 128;
 
-/// Seeds that once found something, with what it was: see `docs/bugs-found.md` for what the node
+/// Seeds that once found something, with what it was: see `docs/history/bugs-found.md` for what the node
 /// did wrong; now and then it was the judge. All found it before hosts of two, mute peers, hanging zones
 /// and disks, and echoed words were added, and are played without these.
 const FOUND: [(u64, &str); 21] = [

@@ -1,5 +1,5 @@
 //! Entry points for the fuzzer behind the checksums, which it could never guess. Compiled with `--cfg fuzzing` only:
-//! see `docs/fuzzing.md`.
+//! see `docs/internals/fuzzing.md`.
 
 use crate::batch::{BATCH_HEADER_BYTES, BatchBuilder, BatchHeader};
 use crate::block::{SECTOR_BYTES, VERSION};

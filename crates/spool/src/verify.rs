@@ -170,7 +170,7 @@ impl Verifier {
         legal
     }
 
-    /// Checks the transitions of docs/spool.md. A message without its accept, already freed, is no error.
+    /// Checks the transitions of docs/internals/spool-format.md. A message without its accept, already freed, is no error.
     fn check_transition(&self, record: &SmallRecord) -> Result<(), String> {
         let id = record.id();
         let Some(entry) = self.live.index.get(id.0) else {

@@ -1,5 +1,5 @@
 //! A door for the fuzzer, past the checksums that it could never guess. Compiled only for it
-//! (`--cfg fuzzing`): see `docs/fuzzing.md`.
+//! (`--cfg fuzzing`): see `docs/internals/fuzzing.md`.
 
 use super::format::{BUCKET_BYTES, HEADER_BYTES, Salted, u32_at, u64_at};
 use super::record;

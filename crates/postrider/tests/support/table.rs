@@ -1,5 +1,5 @@
-//! A catalogue: a page of `docs` whose rows are tests. Its tables are files of rows, each with what is
-//! done and what must come of it.
+//! A catalogue: tables of rows that are tests, each with input and expected output, and a page rendered from them into
+//! `target/docs`.
 //!
 //! A file begins with `# Title` and some lines about it. A row is `[id] What it is.` and lines
 //! `K: …` whose letter says what it is: something that is done, or something that was observed.
@@ -79,7 +79,7 @@ impl Catalogue {
         }
     }
 
-    /// Whether observations are to be written into the tables and the page.
+    /// Returns true if observations are to be written into the tables.
     pub fn is_writing(&self) -> bool {
         matches!(self.wanted(), Wanted::Write)
     }
@@ -127,32 +127,30 @@ impl Catalogue {
                 std::fs::write(&table.path, fresh.text()).expect("a writable table");
             }
         }
-        if self.is_writing() {
-            self.write_page();
-        } else {
-            assert!(wrong.is_empty(), "{}:\n{wrong}", self.folder);
+        assert!(self.is_writing() || wrong.is_empty(), "{}:\n{wrong}", self.folder);
+    }
+
+    /// Renders the page into `target/docs`, and asserts that it has each row once and a heading for each link of its contents.
+    pub fn render_page(&self) {
+        let tables = self.tables();
+        let page = self.render.expect("a page")(&tables);
+        for row in tables.iter().flat_map(|table| &table.rows) {
+            assert_eq!(page.matches(&format!("\n| `{}` |", row.id)).count(), 1, "{}", row.id);
         }
-    }
-
-    fn path(&self) -> PathBuf {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
-        docs.join(format!("{}.md", self.folder.replace('_', "-")))
-    }
-
-    fn write_page(&self) {
-        let Some(render) = self.render else { return };
-        std::fs::write(self.path(), render(&self.tables())).expect("a writable page");
-    }
-
-    /// Asserts that the page is what the tables say, or writes it.
-    pub fn check_page(&self) {
-        if self.is_writing() {
-            return self.write_page();
-        }
-        let stored = std::fs::read_to_string(self.path()).unwrap_or_default();
-        let (variable, test) = (self.variable, self.folder);
-        let advice = format!("run: {variable}=write cargo test --workspace --test program {test}");
-        assert!(self.render.is_some_and(|render| stored == render(&self.tables())), "{advice}");
+        let headings: BTreeSet<String> = page
+            .lines()
+            .filter_map(|line| Some(format!("#{}", anchor(line.strip_prefix("## ")?))))
+            .collect();
+        let links: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("- [")?.split_once("](")?.1.split(')').next())
+            .collect();
+        assert_eq!(links.len(), tables.len());
+        assert!(links.iter().all(|link| headings.contains(*link)), "{links:?}, {headings:?}");
+        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/docs");
+        std::fs::create_dir_all(&docs).expect("a writable target");
+        let name = format!("{}.md", self.folder.replace('_', "-"));
+        std::fs::write(docs.join(name), page).expect("a writable page");
     }
 
     /// Asserts that each row is complete and has a name of its own, and that there are so many.
@@ -171,10 +169,16 @@ pub fn contents(tables: &[Table]) -> String {
     let count: usize = tables.iter().map(|table| table.rows.len()).sum();
     let mut text = format!("\n{count} rows:\n\n");
     for table in tables {
-        let anchor = table.title.to_lowercase().replace(' ', "-").replace([',', ':', '.'], "");
-        text.push_str(&format!("- [{}](#{anchor}): {}\n", table.title, table.rows.len()));
+        let (title, rows) = (&table.title, table.rows.len());
+        text.push_str(&format!("- [{title}](#{}): {rows}\n", anchor(title)));
     }
     text
+}
+
+/// The anchor of a heading.
+fn anchor(title: &str) -> String {
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    title.to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
 }
 
 /// Text as code in a cell of a table.

@@ -1,4 +1,4 @@
-//! `docs/bad-input.md`, rendered from the tables.
+//! `target/docs/bad-input.md`, rendered from the tables.
 
 use super::table::{CATALOGUE, Row};
 use crate::support::table::{Table, code, contents};
@@ -7,7 +7,7 @@ const HEAD: &str = "\
 # Bad input
 
 <!-- Generated from the tables in crates/postrider/tests/program/bad_input/rows; edit those, then run
-     `BAD_INPUT=write cargo test -p postrider --test program bad_input`. -->
+     `make docs`. -->
 
 What Postrider does with input that is wrong. Each row is a test that is played against the running
 program: `BAD_INPUT=ROW cargo test -p postrider --test program bad_input` plays one alone.
@@ -101,8 +101,8 @@ fn state(after: &str) -> &str {
 }
 
 #[test]
-fn the_page_is_fresh() {
-    CATALOGUE.check_page();
+fn the_page_is_rendered() {
+    CATALOGUE.render_page();
 }
 
 #[test]

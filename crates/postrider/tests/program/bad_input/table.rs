@@ -3,7 +3,7 @@
 use crate::support::table::Catalogue;
 pub(crate) use crate::support::table::{Row, step};
 
-/// Rows in `rows`, the page `docs/bad-input.md`.
+/// Rows in `rows`, the page `target/docs/bad-input.md`.
 pub(crate) const CATALOGUE: Catalogue = Catalogue {
     folder: "bad_input",
     variable: "BAD_INPUT",
@@ -36,7 +36,7 @@ pub(crate) const CATALOGUE: Catalogue = Catalogue {
     render: Some(super::page::render),
 };
 
-/// Whether observations are to be written into the tables and the page.
+/// Returns true if observations are to be written into the tables.
 pub(crate) fn is_writing() -> bool {
     CATALOGUE.is_writing()
 }

@@ -1,12 +1,12 @@
 //! The catalogue of bad peers: next hops that misbehave, played against the real program.
 //!
 //! The tables in `rows` are the one place where it stands: each row says what the next hop does,
-//! what became of the message, and what the next hop saw of us; `docs/bad-peers.md` is rendered
-//! from them. All rows are played at once, against one server, each with a route and peers of its
+//! what became of the message, and what the next hop saw of us; `target/docs/bad-peers.md` is
+//! rendered from them. All rows are played at once, against one server, each with a route and peers of its
 //! own.
 //!
-//! With the environment variable `BAD_PEERS=write` what is observed is written into the tables and
-//! the page, for review; `BAD_PEERS=ID` plays one row alone.
+//! With the environment variable `BAD_PEERS=write` what is observed is written into the tables,
+//! for review; `BAD_PEERS=ID` plays one row alone.
 
 mod bench;
 mod page;
@@ -15,7 +15,7 @@ mod play;
 
 use crate::support::table::Catalogue;
 
-/// Rows in `rows`, the page `docs/bad-peers.md`.
+/// Rows in `rows`, the page `target/docs/bad-peers.md`.
 const CATALOGUE: Catalogue = Catalogue {
     folder: "bad_peers",
     variable: "BAD_PEERS",
@@ -41,6 +41,6 @@ fn every_row_has_a_name_of_its_own() {
 }
 
 #[test]
-fn the_page_is_fresh() {
-    CATALOGUE.check_page();
+fn the_page_is_rendered() {
+    CATALOGUE.render_page();
 }

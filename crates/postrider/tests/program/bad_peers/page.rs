@@ -1,4 +1,4 @@
-//! `docs/bad-peers.md`, rendered from the tables.
+//! `target/docs/bad-peers.md`, rendered from the tables.
 
 use super::play::is_done;
 use crate::support::table::{Row, Table, code, contents};
@@ -7,7 +7,7 @@ const HEAD: &str = "\
 # Bad peers
 
 <!-- Generated from the tables in crates/postrider/tests/program/bad_peers/rows; edit those, then run
-     `BAD_PEERS=write cargo test --workspace --test program bad_peers`. -->
+     `make docs`. -->
 
 What Postrider does with next hops that misbehave. Each row is a test that is played against the
 running program: `BAD_PEERS=ROW cargo test --workspace --test program bad_peers` plays one alone.

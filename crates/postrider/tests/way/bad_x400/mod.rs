@@ -1,4 +1,4 @@
-//! The catalogue of bad input over X.400's P1: rows of `docs/bad-input.md`, played against the listener and the
+//! The catalogue of bad input over X.400's P1: rows of `target/docs/bad-input.md`, played against the listener and the
 //! channel in a world whose clock waits for nobody. What is said in them: [`say`], [`apdus`]; how: [`play`].
 //!
 //! With the environment variable `BAD_INPUT=write` what happens is written into the rows, for review (and with the
