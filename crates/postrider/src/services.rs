@@ -2,10 +2,11 @@
 
 mod files;
 mod places;
+mod runtime;
 mod service;
 mod small;
 
-use crate::acme::{Acme, AcmeFiles};
+use crate::acme::Acme;
 use crate::kept_file::StateFiles;
 use crate::limited_listener::Pool;
 use crate::problems::ProblemList;
@@ -15,6 +16,7 @@ use crate::tokens::Tokens;
 use config::{Config, ConfigErrors};
 pub(crate) use files::FileServices;
 use mta::pools::PoolId;
+pub(crate) use runtime::{ServiceRuntime, TaskSpawner};
 pub(crate) use service::{
     Adoption, CandidateConfig, EventTaker, Prepared, Service, Services, nothing_to_adopt,
 };
@@ -25,20 +27,20 @@ use std::sync::Arc;
 pub(crate) struct ServiceContext<'a> {
     pub(crate) secrets: &'a WatchedSecrets,
     pub(crate) files: &'a StateFiles,
-    pub(crate) acme: &'a Arc<AcmeFiles>,
+    pub(crate) named: &'a FileServices,
 }
 
 /// Services that the start itself does not open. They are started before the shards, which ask some of them.
 pub(crate) fn beside(common: &ShardContext, others: &ServiceContext<'_>) -> Services {
-    let (shared, console) = (&common.shared, &common.console);
+    let (shared, console, named) = (&common.shared, &common.console, others.named);
     let directory = common.config.spool.paths[0].clone();
     let pressures = Arc::clone(&shared.pressures);
     let pool = Pool { id: PoolId::Challenges, pressures, started: common.started };
     Services::default()
-        .with(Acme::new(&common.certificates, pool, (others.acme, others.files, console)))
+        .with(Acme::new(&common.certificates, pool, (&named.acme, others.files, console)))
         .with(common.dmarc_reports.clone())
         .with(common.tls_reports.clone())
-        .with(Tokens::new(console))
+        .with(Tokens::new(&named.runtime, console))
         .with(others.secrets.clone())
         .with(KnownClients { directory, shared: Arc::clone(shared) })
         .with(common.books.greylist.clone())

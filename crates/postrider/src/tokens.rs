@@ -1,21 +1,21 @@
 //! Tokens that routes log in with, fetched from OAuth 2.0 servers and renewed in time (RFC 6749).
 //!
-//! Nothing waits for a server but mail that has no token. Each source has a task of its own, on one thread
-//! for all: it asks once at a time, however many routes have the token, and goes on over reloads.
+//! Nothing waits for a server but mail that has no token. Each source has a task of its own, on the thread of
+//! services: it asks once at a time, however many routes have the token, and goes on over reloads.
 
 mod answer;
 mod request;
 
 use crate::console::ConsoleLog;
 use crate::mutex::lock;
-use crate::services::{Adoption, CandidateConfig, Service, nothing_to_adopt};
+use crate::services::{
+    Adoption, CandidateConfig, Service, ServiceRuntime, TaskSpawner, nothing_to_adopt,
+};
 use config::{Config, Problem, Secret, SecretFile, SecretSource, TokenSource};
 use mta::console::{Console as _, Level};
 use std::sync::{Arc, Mutex, Weak};
-use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc;
-use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep_until, timeout};
 
 /// A server answers within so long.
@@ -34,18 +34,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Tokens(Arc<TokenRenewals>);
 
 struct TokenRenewals {
-    known: Mutex<RegisteredTokens>,
+    sources: Mutex<Vec<(TokenSource, mpsc::UnboundedSender<Weak<SecretFile>>)>>,
+    runtime: ServiceRuntime,
     console: Arc<ConsoleLog>,
 }
 
-#[derive(Default)]
-struct RegisteredTokens {
-    /// The way to the thread, once there is one.
-    thread: Option<mpsc::UnboundedSender<Task>>,
-    sources: Vec<(TokenSource, mpsc::UnboundedSender<Weak<SecretFile>>)>,
-}
-
-/// What the thread is to do for a source.
+/// One source, and the files that its token goes to.
 struct Task {
     source: TokenSource,
     files: mpsc::UnboundedReceiver<Weak<SecretFile>>,
@@ -54,9 +48,12 @@ struct Task {
 
 impl Tokens {
     /// None, before a configuration is adopted.
-    pub(crate) fn new(console: &Arc<ConsoleLog>) -> Tokens {
-        let inner = TokenRenewals { known: Mutex::default(), console: Arc::clone(console) };
-        Tokens(Arc::new(inner))
+    pub(crate) fn new(runtime: &ServiceRuntime, console: &Arc<ConsoleLog>) -> Tokens {
+        Tokens(Arc::new(TokenRenewals {
+            sources: Mutex::default(),
+            runtime: runtime.clone(),
+            console: Arc::clone(console),
+        }))
     }
 }
 
@@ -66,14 +63,14 @@ impl Service for Tokens {
     }
 
     fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
-        let thread = self.0.thread_for(next.config);
-        let thread = thread.map_err(|why| vec![next.config.mistake_at("route", why)])?;
-        let Some(thread) = thread else {
+        if tokens_of(next.config).next().is_none() {
             return Ok(nothing_to_adopt());
-        };
+        }
+        let tasks = self.0.runtime.start();
+        let tasks = tasks.map_err(|why| vec![next.config.mistake_at("route", why)])?;
         let (inner, config) = (Arc::clone(&self.0), Arc::clone(next.config));
         Ok(Box::new(move || {
-            tokens_of(&config).for_each(|(source, file)| inner.renew(&thread, source, file));
+            tokens_of(&config).for_each(|(source, file)| inner.renew(&tasks, source, file));
         }))
     }
 }
@@ -87,56 +84,20 @@ fn tokens_of(config: &Config) -> impl Iterator<Item = (&TokenSource, &Arc<Secret
 }
 
 impl TokenRenewals {
-    /// The way to the thread, for a configuration that names tokens.
-    ///
-    /// # Errors
-    /// When the system gives none.
-    fn thread_for(&self, config: &Config) -> Result<Option<mpsc::UnboundedSender<Task>>, String> {
-        if tokens_of(config).next().is_none() {
-            return Ok(None);
-        }
-        let mut known = lock(&self.known);
-        Ok(Some(match &known.thread {
-            Some(thread) => thread.clone(),
-            None => known.thread.insert(start()?).clone(),
-        }))
-    }
-
-    /// Renews a token for as long as the configuration that names it is in force. Threads end by a panic alone, which
-    /// ends the process: all that is sent is received.
-    fn renew(
-        &self,
-        thread: &mpsc::UnboundedSender<Task>,
-        source: &TokenSource,
-        file: &Arc<SecretFile>,
-    ) {
-        let mut known = lock(&self.known);
-        if let Some((_, files)) = known.sources.iter().find(|(of, _)| of == source) {
+    /// Renews a token for as long as the configuration that names it is in force. The task of a source ends with the
+    /// process: all that is sent is received.
+    fn renew(&self, tasks: &TaskSpawner, source: &TokenSource, file: &Arc<SecretFile>) {
+        let mut sources = lock(&self.sources);
+        if let Some((_, files)) = sources.iter().find(|(of, _)| of == source) {
             let _ = files.send(Arc::downgrade(file));
             return;
         }
         let (sender, files) = mpsc::unbounded_channel();
         let task = Task { source: source.clone(), files, console: Arc::clone(&self.console) };
         let _ = sender.send(Arc::downgrade(file));
-        known.sources.push((source.clone(), sender));
-        let _ = thread.send(task);
+        sources.push((source.clone(), sender));
+        tasks.spawn(move || renew(task));
     }
-}
-
-fn start() -> Result<mpsc::UnboundedSender<Task>, String> {
-    let (sender, mut tasks) = mpsc::unbounded_channel::<Task>();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| format!("cannot renew tokens: {error}"))?;
-    let run = move || {
-        LocalSet::new().block_on(&runtime, async {
-            while let Some(task) = tasks.recv().await {
-                spawn_local(renew(task));
-            }
-        });
-    };
-    let thread = thread::Builder::new().name("tokens".to_owned()).spawn(run);
-    thread.map_err(|error| format!("cannot start a thread: {error}"))?;
-    Ok(sender)
 }
 
 /// What is known of one source.

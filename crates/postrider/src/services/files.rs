@@ -2,7 +2,7 @@
 //! `postrider check`: what keeps a server from starting is found before.
 
 use super::places::StartupResources;
-use super::{Adoption, CandidateConfig, Service, Services, nothing_to_adopt};
+use super::{Adoption, CandidateConfig, Service, ServiceRuntime, Services, nothing_to_adopt};
 use crate::acme::AcmeFiles;
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
@@ -26,6 +26,8 @@ pub(crate) struct FileServices {
     pub(crate) signing_keys: Arc<SigningKeys>,
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) acme: Arc<AcmeFiles>,
+    /// For their tasks, and those of other services.
+    pub(crate) runtime: ServiceRuntime,
     places: Arc<StartupResources>,
 }
 
@@ -38,6 +40,7 @@ impl FileServices {
             signing_keys: SigningKeys::new(console),
             certificates: Certificates::new(console),
             acme: Arc::default(),
+            runtime: ServiceRuntime::default(),
             places: Arc::default(),
         }
     }
