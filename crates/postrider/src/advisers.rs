@@ -9,6 +9,7 @@ use crate::kept_file::StateFiles;
 use crate::mta_sts::MtaSts;
 use crate::node_metrics::NodeMetrics;
 use crate::peer_tls::PeerTls;
+use crate::services::ServiceRuntime;
 use crate::tls_reports::{Tls, TlsReporting};
 use crate::warmup::StoredWarmups;
 use crate::world::listening_socket::AcceptedSocket;
@@ -65,7 +66,7 @@ pub(crate) fn advisers(
     config: &Config,
     metrics: &NodeMetrics,
     descriptors: Descriptors,
-    (shard, shared): (&ShardSender<AcceptedSocket>, &SharedState),
+    (shard, shared, runtime): (&ShardSender<AcceptedSocket>, &SharedState, &ServiceRuntime),
     (files, watch, console): (&StateFiles, &Arc<FileWatch>, &Arc<ConsoleLog>),
 ) -> Result<SharedServices, String> {
     let told = (files, console);
@@ -76,7 +77,7 @@ pub(crate) fn advisers(
         reporting(&config.spool.paths[0], &resolver, (shard, &peer_tls), told);
     let fetches = (resolver.clone(), descriptors.fetches_max);
     let numbers = (metrics, &shared.pressures, &tls_reports);
-    let policies = policies(config, fetches, numbers, (files, console))?;
+    let policies = policies(config, fetches, numbers, (runtime, files, console))?;
     let books = PersistentState::new(&config.spool.paths[0], &shared.problems, (watch, console));
     Ok(SharedServices { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
 }
@@ -89,9 +90,9 @@ fn policies(
     config: &Config,
     fetches: (Resolver, usize),
     (metrics, pools, reports): (&NodeMetrics, &Arc<Pressures>, &TlsReporting),
-    (files, console): (&StateFiles, &Arc<ConsoleLog>),
+    (runtime, files, console): (&ServiceRuntime, &StateFiles, &Arc<ConsoleLog>),
 ) -> Result<MtaSts, String> {
-    let (spool, told) = (&config.spool.paths[0], (files.clone(), Arc::clone(console)));
+    let (spool, told) = (&config.spool.paths[0], (runtime, files.clone(), Arc::clone(console)));
     let numbers = (&metrics.policies, pools);
     let policies = MtaSts::new(spool, fetches, numbers, reports.clone(), told);
     let sources = config.routes.iter().map(|route| route.channel.tls_sources());

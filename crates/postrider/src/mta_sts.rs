@@ -9,6 +9,7 @@ mod keeper;
 use crate::console::ConsoleLog;
 use crate::kept_file::StateFiles;
 use crate::mutex::lock;
+use crate::services::ServiceRuntime;
 use crate::tls_reports::TlsReporting;
 use crate::world::clock::wall_now;
 use crate::world::resolver::Resolver;
@@ -22,7 +23,6 @@ use mta::pressure::Pressures;
 use mta::seams::{Policies, PolicyQuestion, Unfetched};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -48,7 +48,8 @@ struct PolicyService {
     /// Fetches at once.
     fetches_max: usize,
     shelf: OptionalPolicies,
-    /// To the thread that fetches: without a route that wants policies there is none.
+    runtime: ServiceRuntime,
+    /// To the task that fetches. Without a route that wants policies there is none.
     asks: Mutex<Option<mpsc::UnboundedSender<PolicyFetchRequest>>>,
     metrics: Arc<PolicyMetrics>,
     pools: Arc<Pressures>,
@@ -74,12 +75,13 @@ impl MtaSts {
         (resolver, fetches_max): (Resolver, usize),
         (metrics, pools): (&Arc<PolicyMetrics>, &Arc<Pressures>),
         reports: TlsReporting,
-        (files, console): (StateFiles, Arc<ConsoleLog>),
+        (runtime, files, console): (&ServiceRuntime, StateFiles, Arc<ConsoleLog>),
     ) -> MtaSts {
         MtaSts(Arc::new(PolicyService {
             directory: spool.join(NAME),
             resolver,
             fetches_max,
+            runtime: runtime.clone(),
             shelf: OptionalPolicies::default(),
             asks: Mutex::default(),
             metrics: Arc::clone(metrics),
@@ -90,7 +92,7 @@ impl MtaSts {
         }))
     }
 
-    /// Starts the thread that keeps them, if that has not been done; `public_only`: a route refuses private
+    /// Starts the task that keeps them, if that has not been done; `public_only`: a route refuses private
     /// addresses.
     ///
     /// # Errors
@@ -126,10 +128,7 @@ impl MtaSts {
             files: inner.files.clone(),
         };
         let (sender, receiver) = mpsc::unbounded_channel();
-        thread::Builder::new()
-            .name("mta-sts".to_owned())
-            .spawn(move || keeper::run(seed, receiver))
-            .map_err(|error| format!("cannot start a thread: {error}"))?;
+        inner.runtime.start()?.spawn(move || keeper::serve(seed, receiver));
         *asks = Some(sender.clone());
         Ok(sender)
     }
@@ -140,7 +139,7 @@ impl MtaSts {
         shelf.as_mut()?.cache.used(domain, wall_now()).cloned()
     }
 
-    /// Asks the thread. What there is to wait for.
+    /// Asks the task. What there is to wait for.
     fn ask(
         &self,
         question: PolicyQuestion<'_>,

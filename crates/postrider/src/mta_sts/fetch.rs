@@ -1,6 +1,7 @@
 //! Fetching a policy (RFC 8461 §3.3).
 
 use crate::https::{self, candidates, driven};
+use crate::limited_work::finished;
 use crate::mutex::lock;
 use crate::peer_tls;
 use crate::world::resolver::Resolver;
@@ -91,7 +92,7 @@ enum AddressFailure {
 pub(super) struct Fetcher {
     resolver: Resolver,
     /// The machine's roots are read when they are needed first.
-    client: Mutex<Option<Arc<ClientConfig>>>,
+    client: Arc<tokio::sync::Mutex<Option<Arc<ClientConfig>>>>,
     silent: Mutex<SilentAddresses>,
 }
 
@@ -116,7 +117,7 @@ impl SilentAddresses {
 
 impl Fetcher {
     pub(super) fn new(resolver: Resolver) -> Fetcher {
-        Fetcher { resolver, client: Mutex::default(), silent: Mutex::default() }
+        Fetcher { resolver, client: Arc::default(), silent: Mutex::default() }
     }
 
     /// The policy of a domain; `public_only`: not from addresses that are private or this machine's own.
@@ -128,7 +129,10 @@ impl Fetcher {
         domain: &str,
         public_only: bool,
     ) -> Result<Policy, FetchError> {
-        let fetched = timeout(TIME_MAX, self.get(&mta_sts::host_name(domain), public_only)).await;
+        let host = mta_sts::host_name(domain);
+        // A disk of this machine that hangs takes none of the time that the domain has.
+        let client = self.client().await.map_err(|error| FetchError::of(&error, &host))?;
+        let fetched = timeout(TIME_MAX, self.get(&host, client, public_only)).await;
         let late = |_| Err(FetchError::Failed(FETCH, format!("not finished within {TIME_MAX:?}")));
         let text = fetched.unwrap_or_else(late)?;
         let malformed = |error: PolicyError| {
@@ -138,14 +142,18 @@ impl Fetcher {
     }
 
     /// The text of a host, from the first of its addresses that has it.
-    async fn get(&self, host: &str, public_only: bool) -> Result<Bytes, FetchError> {
+    async fn get(
+        &self,
+        host: &str,
+        client: Arc<ClientConfig>,
+        public_only: bool,
+    ) -> Result<Bytes, FetchError> {
         let failed = |error: &dyn Display| FetchError::Failed(FETCH, format!("{host}: {error}"));
         let addresses = self.resolver.addresses(host).await.map_err(|error| match error {
             DnsError::Lack => FetchError::Lack(format!("{host}: {error}")),
             error => failed(&error),
         })?;
         let name = ServerName::try_from(host.to_owned()).map_err(|error| failed(&error))?;
-        let client = self.client().map_err(|error| FetchError::of(&error, host))?;
         let mut why = failed(&"it has no address");
         for address in candidates(addresses, public_only).map_err(|text| failed(&text))? {
             let to = SocketAddr::new(address, PORT);
@@ -167,16 +175,20 @@ impl Fetcher {
         Err(why)
     }
 
-    fn client(&self) -> io::Result<Arc<ClientConfig>> {
-        let mut made = lock(&self.client);
+    async fn client(&self) -> io::Result<Arc<ClientConfig>> {
+        let mut made = Arc::clone(&self.client).lock_owned().await;
         if let Some(client) = &*made {
             return Ok(Arc::clone(client));
         }
-        let mut client = peer_tls::verifying()?;
-        client.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let client = Arc::new(client);
-        *made = Some(Arc::clone(&client));
-        Ok(client)
+        // The lock goes along: a second read would hang beside the first.
+        let read = move || {
+            let mut client = peer_tls::verifying()?;
+            client.alpn_protocols = vec![b"http/1.1".to_vec()];
+            let client = Arc::new(client);
+            *made = Some(Arc::clone(&client));
+            Ok(client)
+        };
+        finished(read).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! The thread that has all to do with policies: it reads those that were kept, fetches and renews, and
+//! The task that has all to do with policies: it reads those that were kept, fetches and renews, and
 //! is the only one that writes. Shards look at what is in memory, and ask for the rest.
 
 use super::cache::{Cache, EvictedPolicy, FetchBackoffs, PolicyCacheEntry};
@@ -26,7 +26,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{LocalSet, spawn_blocking, spawn_local};
+use tokio::task::{spawn_blocking, spawn_local};
 use tokio::time::Instant;
 
 /// How often policies are looked for that nobody asks for and that are to be renewed, and how many are
@@ -84,7 +84,7 @@ impl PolicySource for Fetcher {
     }
 }
 
-/// What the thread begins with.
+/// What the task begins with.
 pub(super) struct Seed<S> {
     pub(super) directory: PathBuf,
     pub(super) source: S,
@@ -132,21 +132,7 @@ struct PolicyFetcher<S> {
 }
 
 /// Keeps policies until nobody can ask any more.
-pub(super) fn run<S: PolicySource>(
-    seed: Seed<S>,
-    asks: mpsc::UnboundedReceiver<PolicyFetchRequest>,
-) {
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            (seed.report)(&format!("cannot fetch policies of domains: {error}"));
-            return;
-        }
-    };
-    LocalSet::new().block_on(&runtime, serve(seed, asks));
-}
-
-async fn serve<S: PolicySource>(
+pub(super) async fn serve<S: PolicySource>(
     seed: Seed<S>,
     mut asks: mpsc::UnboundedReceiver<PolicyFetchRequest>,
 ) {

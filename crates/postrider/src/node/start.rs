@@ -84,7 +84,7 @@ impl Node {
             config,
             &metrics,
             descriptors,
-            (&senders[0], &shared),
+            (&senders[0], &shared, &named.runtime),
             (&files, &watch, console),
         )?;
         let suspended = suspensions.in_force(wall_now());

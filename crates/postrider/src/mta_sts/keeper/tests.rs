@@ -6,6 +6,7 @@ use mta::console::Level;
 use mta::seams::NoTlsReports;
 use std::future::pending;
 use std::path::Path;
+use tokio::task::LocalSet;
 
 /// Web servers: what each answers, and how often it was asked.
 #[derive(Clone, Default)]
