@@ -69,12 +69,11 @@ pub(crate) fn advisers(
     (shard, shared, runtime): (&ShardSender<AcceptedSocket>, &SharedState, &ServiceRuntime),
     (files, watch, console): (&StateFiles, &Arc<FileWatch>, &Arc<ConsoleLog>),
 ) -> Result<SharedServices, String> {
-    let told = (files, console);
     let resolver = Resolver::following(&config.dns, watch, console);
     let peer_tls = Arc::<PeerTls>::default();
     warn_of_no_dnssec(config, &resolver, console);
     let (dmarc_reports, tls_reports) =
-        reporting(&config.spool.paths[0], &resolver, (shard, &peer_tls), told);
+        reporting(&config.spool.paths[0], &resolver, (shard, &peer_tls), (runtime, files, console));
     let fetches = (resolver.clone(), descriptors.fetches_max);
     let numbers = (metrics, &shared.pressures, &tls_reports);
     let policies = policies(config, fetches, numbers, (runtime, files, console))?;
@@ -108,7 +107,7 @@ fn reporting(
     spool: &Path,
     resolver: &Resolver,
     (shard, peer_tls): (&ShardSender<AcceptedSocket>, &Arc<PeerTls>),
-    told: (&StateFiles, &Arc<ConsoleLog>),
+    told: (&ServiceRuntime, &StateFiles, &Arc<ConsoleLog>),
 ) -> (DmarcReporting, TlsReporting) {
     let dmarc = DmarcReporting::new(Dmarc, spool, resolver.clone(), shard.clone(), told);
     let kind = Tls { metrics: Arc::default(), peer_tls: Arc::clone(peer_tls) };

@@ -16,7 +16,9 @@ pub(crate) const DAY_MS: u64 = 86_400_000;
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// What was counted of one domain.
-pub(crate) trait DomainCounts: Default + Serialize + DeserializeOwned + 'static {
+pub(crate) trait DomainCounts:
+    Default + Serialize + DeserializeOwned + Send + Sync + 'static
+{
     /// What counts.
     type Note;
     /// Domains that are reported to about one day.
@@ -116,8 +118,13 @@ impl<D: DomainCounts> Day<D> {
         self.number
     }
 
+    #[cfg(test)]
     pub(crate) fn domains(&self) -> &BTreeMap<String, D> {
         &self.domains
+    }
+
+    pub(super) fn into_domains(self) -> BTreeMap<String, D> {
+        self.domains
     }
 
     /// Counts; whether there was room for all of it.

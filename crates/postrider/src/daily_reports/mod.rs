@@ -7,8 +7,9 @@ mod sending;
 
 use crate::console::ConsoleLog;
 use crate::kept_file::StateFiles;
+use crate::limited_work::finished;
 use crate::mutex::lock;
-use crate::services::{Adoption, CandidateConfig, Service};
+use crate::services::{Adoption, CandidateConfig, Service, ServiceRuntime};
 use crate::world::clock::wall_now;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::resolver::Resolver;
@@ -23,7 +24,7 @@ use mail::{Mailbox, MessageId};
 use mta::console::{Console as _, Level};
 use mta::inbox::{GeneratedMessage, ShardMessage, ShardSender};
 use mta::metrics::MetricSet;
-pub(crate) use sending::{DomainReport, moment_within};
+pub(crate) use sending::{DomainReport, moment_within, note_sent};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -44,13 +45,13 @@ pub(crate) trait ReportKind: Sized + Send + Sync + 'static {
     const DIRECTORY: &'static str;
     /// For the console and events.
     const ABOUT: &'static str;
-    /// The thread that counts, and the one that sends.
-    const THREADS: [&'static str; 2];
+    /// The thread that counts.
+    const THREAD: &'static str;
     /// What the notes are about.
     const NOTES: &'static str;
     type CounterCommand: Send + 'static;
     type Domain: DomainCounts<Note = Self::CounterCommand>;
-    type Settings: Clone + Send + 'static;
+    type Settings: Clone + Send + Sync + 'static;
 
     /// `None`: nothing is counted or sent.
     fn settings(config: &Config) -> Option<Self::Settings>;
@@ -66,8 +67,8 @@ pub(crate) trait ReportKind: Sized + Send + Sync + 'static {
     /// # Errors
     /// Why it can't be done now.
     async fn send(
-        daily: &DailyReporter<Self>,
-        report: &DomainReport<'_, Self>,
+        daily: &Arc<DailyReporter<Self>>,
+        report: &Arc<DomainReport<Self>>,
     ) -> Result<(), String>;
 
     /// What is counted of it.
@@ -102,6 +103,9 @@ pub(crate) struct DailyReporter<K: ReportKind> {
     terms: Mutex<Option<ReporterSettings<K::Settings>>>,
     /// Other terms are in force.
     adopted: Notify,
+    runtime: ServiceRuntime,
+    /// Held by work aside: one report at a time is composed, in no more memory than one takes.
+    working: tokio::sync::Mutex<()>,
     pub(crate) resolver: Resolver,
     /// Where reports are queued.
     shard: ShardSender<AcceptedSocket>,
@@ -129,7 +133,7 @@ impl<K: ReportKind> DailyCounting<K> {
         spool: &Path,
         resolver: Resolver,
         shard: ShardSender<AcceptedSocket>,
-        (files, console): (&StateFiles, &Arc<ConsoleLog>),
+        (runtime, files, console): (&ServiceRuntime, &StateFiles, &Arc<ConsoleLog>),
     ) -> DailyCounting<K> {
         DailyCounting(Arc::new(DailyReporter {
             kind,
@@ -139,6 +143,8 @@ impl<K: ReportKind> DailyCounting<K> {
             lost: AtomicU64::new(0),
             terms: Mutex::default(),
             adopted: Notify::new(),
+            runtime: runtime.clone(),
+            working: tokio::sync::Mutex::default(),
             resolver,
             shard,
             files: files.clone(),
@@ -146,8 +152,11 @@ impl<K: ReportKind> DailyCounting<K> {
         }))
     }
 
-    /// Starts the threads, unless that is done.
-    fn start(&self) -> io::Result<()> {
+    /// Starts counting and sending, unless that is done.
+    ///
+    /// # Errors
+    /// A sentence, when the system gives no thread.
+    fn start(&self) -> Result<(), String> {
         // Another reload may be at it, too.
         let _starting = lock(&self.0.terms);
         if self.0.notes.get().is_some() {
@@ -155,10 +164,11 @@ impl<K: ReportKind> DailyCounting<K> {
         }
         let (sender, receiver) = sync_channel(WAITING_MAX);
         let (counting, sending) = (Arc::clone(&self.0), Arc::clone(&self.0));
-        let thread = |name: &str| thread::Builder::new().name(name.to_owned());
-        let [counts, sends] = K::THREADS;
-        thread(counts).spawn(move || counting.count(&receiver))?;
-        thread(sends).spawn(move || sending::run(&sending))?;
+        let tasks = self.0.runtime.start()?;
+        let counts = thread::Builder::new().name(K::THREAD.to_owned());
+        let counts = counts.spawn(move || counting.count(&receiver));
+        counts.map_err(|error| format!("cannot start a thread: {error}"))?;
+        tasks.spawn(move || sending::run(sending));
         let _ = self.0.notes.set(sender);
         Ok(())
     }
@@ -191,8 +201,7 @@ impl<K: ReportKind> Service for DailyCounting<K> {
         let settings = K::settings(next.config);
         let terms = settings.map(|settings| ReporterSettings { settings, hostname: hostname() });
         if terms.is_some() {
-            let why = |error| format!("cannot start a thread: {error}");
-            self.start().map_err(|error| vec![next.config.mistake_at(K::ABOUT, why(error))])?;
+            self.start().map_err(|why| vec![next.config.mistake_at(K::ABOUT, why)])?;
         }
         let inner = Arc::clone(&self.0);
         Ok(Box::new(move || {
@@ -285,6 +294,16 @@ impl<K: ReportKind> DailyReporter<K> {
             let notes = K::NOTES;
             self.warn(format_args!("{lost} {notes} were not counted: limit reached"));
         }
+    }
+
+    /// The result of work on files, or of work that takes long. What hangs delays reports of this kind only.
+    pub(crate) async fn aside<T: Send + 'static>(
+        self: &Arc<DailyReporter<K>>,
+        work: impl FnOnce(&DailyReporter<K>) -> T + Send + 'static,
+    ) -> T {
+        let _working = self.working.lock().await;
+        let daily = Arc::clone(self);
+        finished(move || work(&daily)).await
     }
 
     pub(crate) fn warn(&self, text: std::fmt::Arguments<'_>) {

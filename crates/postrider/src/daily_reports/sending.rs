@@ -1,6 +1,6 @@
 //! Sending what was counted, a day at a time.
 
-use super::day::{DAY_MS, Day, SentReports};
+use super::day::{DAY_MS, Day, DomainCounts, SentReports};
 use super::{DailyReporter, ReportKind, ReporterSettings};
 use crate::mutex::lock;
 use crate::world::clock::wall_now;
@@ -9,9 +9,10 @@ use mail::Wall;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::task::{JoinSet, LocalSet};
+use tokio::task::JoinSet;
 
 /// How often it is seen whether something is due.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
@@ -27,19 +28,19 @@ const FIRST_RETRY: Duration = LOOK_EVERY;
 const LONGEST_RETRY: Duration = Duration::from_secs(3_600);
 
 /// One domain's report about one day.
-pub(crate) struct DomainReport<'a, K: ReportKind> {
-    pub(crate) terms: &'a ReporterSettings<K::Settings>,
+pub(crate) struct DomainReport<K: ReportKind> {
+    pub(crate) terms: Arc<ReporterSettings<K::Settings>>,
     /// Whom it is for.
-    pub(crate) domain: &'a str,
-    pub(crate) counted: &'a K::Domain,
+    pub(crate) domain: String,
+    pub(crate) counted: Arc<K::Domain>,
     /// The day.
     pub(crate) number: u64,
     pub(crate) now: Wall,
     /// What was sent of that day already.
-    pub(crate) sent: &'a SentReports,
+    pub(crate) sent: Arc<SentReports>,
 }
 
-impl<K: ReportKind> DomainReport<'_, K> {
+impl<K: ReportKind> DomainReport<K> {
     /// First and last second of the day.
     pub(crate) fn range(&self) -> (u64, u64) {
         let begin = self.number * (DAY_MS / 1_000);
@@ -49,7 +50,7 @@ impl<K: ReportKind> DomainReport<'_, K> {
     /// The same whenever it is made.
     pub(crate) fn id(&self) -> String {
         let mut id = format!("{}.", self.number);
-        for byte in hash(&self.terms.hostname, self.domain, self.number).as_ref().iter().take(8) {
+        for byte in hash(&self.terms.hostname, &self.domain, self.number).as_ref().iter().take(8) {
             let _ = write!(id, "{byte:02x}");
         }
         id
@@ -88,19 +89,13 @@ impl Retries {
     }
 }
 
-/// The thread that sends.
-pub(super) fn run<K: ReportKind>(inner: &Arc<DailyReporter<K>>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime {
-        Ok(runtime) => LocalSet::new().block_on(&runtime, async {
-            let mut retries = Retries::default();
-            loop {
-                look(inner, &mut retries).await;
-                // Another configuration is followed at once.
-                let _ = tokio::time::timeout(LOOK_EVERY, inner.adopted.notified()).await;
-            }
-        }),
-        Err(error) => inner.warn(format_args!("cannot send reports: {error}")),
+/// The task that sends.
+pub(super) async fn run<K: ReportKind>(daily: Arc<DailyReporter<K>>) {
+    let mut retries = Retries::default();
+    loop {
+        look(&daily, &mut retries).await;
+        // Another configuration is followed at once.
+        let _ = tokio::time::timeout(LOOK_EVERY, daily.adopted.notified()).await;
     }
 }
 
@@ -110,66 +105,100 @@ fn since_end(number: u64, now: Wall) -> Option<u64> {
     now.0.checked_sub(end).filter(|since| *since >= OVER_AFTER_MS)
 }
 
+/// A day that is over, as its files have it.
+struct OpenDay<D> {
+    number: u64,
+    /// Domains without their report.
+    unsent: u64,
+    /// Those of them that get it now.
+    due: Vec<(String, Arc<D>)>,
+    sent: Arc<SentReports>,
+}
+
+impl<D: DomainCounts> OpenDay<D> {
+    /// Reads it, `since` its end so many milliseconds ago.
+    ///
+    /// # Errors
+    /// As [`Day::open`].
+    fn read<K: ReportKind<Domain = D>>(
+        directory: &Path,
+        terms: &ReporterSettings<K::Settings>,
+        (number, since): (u64, u64),
+    ) -> io::Result<OpenDay<D>> {
+        let domains = Day::<D>::open(directory, number)?.into_domains();
+        let sent = SentReports::open(directory, number);
+        let (mut unsent, mut due) = (0, Vec::new());
+        for (domain, counted) in domains.into_iter().filter(|(domain, _)| !sent.has(domain)) {
+            unsent += 1;
+            if since >= K::due_after_ms(terms, &domain, number) {
+                due.push((domain, Arc::new(counted)));
+            }
+        }
+        Ok(OpenDay { number, unsent, due, sent: Arc::new(sent) })
+    }
+}
+
 /// Sends what is due.
-async fn look<K: ReportKind>(inner: &Arc<DailyReporter<K>>, retries: &mut Retries) {
-    let Some(terms) = lock(&inner.terms).clone() else { return };
+async fn look<K: ReportKind>(daily: &Arc<DailyReporter<K>>, retries: &mut Retries) {
+    let Some(terms) = lock(&daily.terms).clone() else { return };
     let terms = Arc::new(terms);
-    for number in Day::<K::Domain>::all(&inner.directory) {
+    for number in daily.aside(|daily| Day::<K::Domain>::all(&daily.directory)).await {
         let Some(since) = since_end(number, wall_now()) else { continue };
         let is_late = since >= K::given_up_after_ms(&terms);
-        let day = match Day::<K::Domain>::open(&inner.directory, number) {
+        let of_read = Arc::clone(&terms);
+        let read = move |daily: &DailyReporter<K>| {
+            OpenDay::read::<K>(&daily.directory, &of_read, (number, since))
+        };
+        let day = match daily.aside(read).await {
             Ok(day) => day,
             Err(error) if is_late || error.kind() == io::ErrorKind::InvalidData => {
-                inner.put_aside(number, &error);
+                daily.aside(move |daily| daily.put_aside(number, &error)).await;
                 continue;
             }
             // The system may lack something just now.
             Err(error) => {
-                inner.warn(format_args!("reports of day {number} wait: {error}"));
+                daily.warn(format_args!("reports of day {number} wait: {error}"));
                 continue;
             }
         };
-        let left = send_day(inner, &terms, (day, since), retries).await;
+        let left = send_day(daily, &terms, day, retries).await;
         if left > 0 && !is_late {
             continue;
         }
         if left > 0 {
-            inner.kind.tell_given_up(left);
-            inner.warn(format_args!("{left} reports dropped: not sent in time"));
+            daily.kind.tell_given_up(left);
+            daily.warn(format_args!("{left} reports dropped: not sent in time"));
         }
-        Day::<K::Domain>::remove(&inner.directory, number);
+        daily.aside(move |daily| Day::<K::Domain>::remove(&daily.directory, number)).await;
         retries.forget(number);
     }
 }
 
 /// How many are left.
 async fn send_day<K: ReportKind>(
-    inner: &Arc<DailyReporter<K>>,
+    daily: &Arc<DailyReporter<K>>,
     terms: &Arc<ReporterSettings<K::Settings>>,
-    (day, since): (Day<K::Domain>, u64),
+    OpenDay { number, unsent, due, sent }: OpenDay<K::Domain>,
     retries: &mut Retries,
 ) -> u64 {
-    let (number, day) = (day.number(), Arc::new(day));
-    let sent = Arc::new(SentReports::open(&inner.directory, number));
     if let Some(path) = sent.damaged() {
         let why = format!("{} is damaged", path.display());
-        inner.files.lost(K::ABOUT, path, &why, "some domains get the same report again");
+        daily.files.lost(K::ABOUT, path, &why, "some domains get the same report again");
     }
-    let (mut left, mut under_way) = (0, JoinSet::new());
-    for domain in day.domains().keys().filter(|domain| !sent.has(domain)) {
-        let is_due = since >= K::due_after_ms(terms, domain, number);
-        left += 1;
-        if !is_due || retries.must_wait(number, domain, Instant::now()) {
+    let (mut left, mut under_way) = (unsent, JoinSet::new());
+    for (domain, counted) in due {
+        if retries.must_wait(number, &domain, Instant::now()) {
             continue;
         }
         if under_way.len() >= AT_ONCE {
             left -= settle(under_way.join_next().await, number, retries);
         }
-        let (inner, terms) = (Arc::clone(inner), Arc::clone(terms));
-        let (day, sent, domain) = (Arc::clone(&day), Arc::clone(&sent), domain.clone());
+        let (daily, terms, sent) = (Arc::clone(daily), Arc::clone(terms), Arc::clone(&sent));
         under_way.spawn_local(async move {
-            let is_sent = send(&inner, &terms, (&day, &sent), &domain).await;
-            (domain, is_sent)
+            let now = wall_now();
+            let report = Arc::new(DomainReport { terms, domain, counted, number, now, sent });
+            let is_sent = send(&daily, &report).await;
+            (report.domain.clone(), is_sent)
         });
     }
     while let Some(ended) = under_way.join_next().await {
@@ -195,27 +224,33 @@ fn settle(
 }
 
 /// Whether a domain has its report, or gets none.
-async fn send<K: ReportKind>(
-    inner: &DailyReporter<K>,
-    terms: &ReporterSettings<K::Settings>,
-    (day, sent): (&Day<K::Domain>, &SentReports),
-    domain: &str,
-) -> bool {
-    let Some(counted) = day.domains().get(domain) else { return true };
-    let report =
-        DomainReport { terms, domain, counted, number: day.number(), now: wall_now(), sent };
-    match K::send(inner, &report).await {
+async fn send<K: ReportKind>(daily: &Arc<DailyReporter<K>>, report: &Arc<DomainReport<K>>) -> bool {
+    let domain = &report.domain;
+    match K::send(daily, report).await {
         Ok(()) => {
-            if let Err(error) = sent.note(domain) {
-                inner.warn(format_args!("cannot record sent reports: {error}"));
+            if let Err(error) = note_sent(daily, report, domain.clone()).await {
+                daily.warn(format_args!("cannot record sent reports: {error}"));
             }
             true
         }
         Err(why) => {
-            inner.warn(format_args!("the report to {domain} waits: {why}"));
+            daily.warn(format_args!("the report to {domain} waits: {why}"));
             false
         }
     }
+}
+
+/// Notes on disk that a report was sent; `to` is the domain, with a place behind it where there are several.
+///
+/// # Errors
+/// As the operating system says.
+pub(crate) async fn note_sent<K: ReportKind>(
+    daily: &Arc<DailyReporter<K>>,
+    report: &Arc<DomainReport<K>>,
+    to: String,
+) -> io::Result<()> {
+    let sent = Arc::clone(&report.sent);
+    daily.aside(move |_| sent.note(&to)).await
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use mail::Mailbox;
 use mta::seams::DomainReports;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// What could not be sent for so many days is not sent any more.
 const DAYS_MAX: u64 = 3;
@@ -27,7 +28,7 @@ pub(crate) struct Dmarc;
 impl ReportKind for Dmarc {
     const DIRECTORY: &'static str = "dmarc-reports";
     const ABOUT: &'static str = "dmarc_reports";
-    const THREADS: [&'static str; 2] = ["dmarc-counts", "dmarc-reports"];
+    const THREAD: &'static str = "dmarc-counts";
     const NOTES: &'static str = "messages";
     type CounterCommand = ReportedMessage;
     type Domain = Domain;
@@ -46,8 +47,8 @@ impl ReportKind for Dmarc {
     }
 
     async fn send(
-        daily: &DailyReporter<Dmarc>,
-        report: &DomainReport<'_, Dmarc>,
+        daily: &Arc<DailyReporter<Dmarc>>,
+        report: &Arc<DomainReport<Dmarc>>,
     ) -> Result<(), String> {
         sending::send(daily, report).await
     }

@@ -6,6 +6,7 @@ use auth::dmarc::reporting::{destinations, may_report, tag};
 use mail::Mailbox;
 use mta::seams::AsRecords;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 /// Octets of a report; a larger one is not sent.
 const REPORT_BYTES_MAX: usize = 10 << 20;
@@ -15,15 +16,18 @@ const REPORT_BYTES_MAX: usize = 10 << 20;
 /// # Errors
 /// Why it can't be done now.
 pub(super) async fn send(
-    inner: &DailyReporter<Dmarc>,
-    report: &DomainReport<'_, Dmarc>,
+    inner: &Arc<DailyReporter<Dmarc>>,
+    report: &Arc<DomainReport<Dmarc>>,
 ) -> Result<(), String> {
-    let packed = packed(xml(report).as_bytes()).map_err(|error| error.to_string())?;
+    let of_file = Arc::clone(report);
+    let packed = inner.aside(move |_| packed(xml(&of_file).as_bytes())).await;
+    let packed = packed.map_err(|error| error.to_string())?;
     let to = readers(inner, report, packed.len()).await?;
     if to.is_empty() {
         return Ok(());
     }
-    let content = compose(report, &packed, &to);
+    let (of_letter, readers) = (Arc::clone(report), to.clone());
+    let content = inner.aside(move |_| compose(&of_letter, &packed, &readers)).await;
     let id = inner.queue(&report.terms.settings.from, to, content, false).await?;
     inner.tell(format_args!("report to {} queued id={id}", report.domain));
     Ok(())
@@ -35,10 +39,10 @@ pub(super) async fn send(
 /// The DNS gives no answer about one of them.
 async fn readers(
     inner: &DailyReporter<Dmarc>,
-    report: &DomainReport<'_, Dmarc>,
+    report: &DomainReport<Dmarc>,
     report_bytes: usize,
 ) -> Result<Vec<Mailbox>, String> {
-    let (mut readers, domain) = (Vec::new(), report.domain);
+    let (mut readers, domain) = (Vec::new(), &*report.domain);
     let told = |address: &Mailbox, why: &str| {
         inner.tell(format_args!("no report to {domain} for {address}: {why}"));
     };
@@ -65,7 +69,7 @@ async fn readers(
 }
 
 /// The report itself.
-pub(super) fn xml(report: &DomainReport<'_, Dmarc>) -> String {
+pub(super) fn xml(report: &DomainReport<Dmarc>) -> String {
     let settings = &report.terms.settings;
     let (begin, end) = report.range();
     let mut out = String::with_capacity(1_024 + report.counted.rows.len() * 640);
@@ -92,9 +96,9 @@ pub(super) fn xml(report: &DomainReport<'_, Dmarc>) -> String {
 }
 
 /// The whole message, with CRLF at line ends.
-pub(super) fn compose(report: &DomainReport<'_, Dmarc>, packed: &[u8], to: &[Mailbox]) -> Vec<u8> {
-    let ReporterSettings::<DmarcSender> { settings, hostname } = report.terms;
-    let (domain, id) = (report.domain, report.id());
+pub(super) fn compose(report: &DomainReport<Dmarc>, packed: &[u8], to: &[Mailbox]) -> Vec<u8> {
+    let ReporterSettings::<DmarcSender> { settings, hostname } = &*report.terms;
+    let (domain, id) = (&report.domain, report.id());
     let (begin, end) = report.range();
     Letter {
         from: &settings.from,

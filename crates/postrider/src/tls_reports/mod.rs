@@ -65,7 +65,7 @@ pub(crate) struct Settings {
 impl ReportKind for Tls {
     const DIRECTORY: &'static str = "tls-reports";
     const ABOUT: &'static str = "tls_reports";
-    const THREADS: [&'static str; 2] = ["tls-counts", "tls-reports"];
+    const THREAD: &'static str = "tls-counts";
     const NOTES: &'static str = "sessions";
     type CounterCommand = TlsSession;
     type Domain = Domain;
@@ -90,8 +90,8 @@ impl ReportKind for Tls {
     }
 
     async fn send(
-        daily: &DailyReporter<Tls>,
-        report: &DomainReport<'_, Tls>,
+        daily: &Arc<DailyReporter<Tls>>,
+        report: &Arc<DomainReport<Tls>>,
     ) -> Result<(), String> {
         sending::send(daily, report).await
     }

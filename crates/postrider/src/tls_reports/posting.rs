@@ -95,7 +95,7 @@ async fn connect(addresses: Vec<std::net::IpAddr>, port: u16) -> Result<TcpStrea
 pub(super) const MEDIA_TYPE: &str = "application/tlsrpt+gzip";
 
 /// The report itself.
-pub(super) fn json(report: &DomainReport<'_, Tls>) -> Vec<u8> {
+pub(super) fn json(report: &DomainReport<Tls>) -> Vec<u8> {
     let section = &report.terms.settings.section;
     let (begin, end) = report.range();
     tls_report::TlsReport {
@@ -103,22 +103,22 @@ pub(super) fn json(report: &DomainReport<'_, Tls>) -> Vec<u8> {
         contact: section.contact.as_str(),
         id: &id(report),
         range: (Wall(begin * 1_000), Wall(end * 1_000)),
-        domain: report.domain,
+        domain: &report.domain,
         counts: &report.counted.0,
     }
     .json()
 }
 
 /// RFC 8460 §5.3 has it like a message's: with a domain behind it.
-fn id(report: &DomainReport<'_, Tls>) -> String {
+fn id(report: &DomainReport<Tls>) -> String {
     format!("{}@{}", report.id(), report.terms.hostname)
 }
 
 /// The whole message, with CRLF at line ends. Servers on its way are told not to have TLS in its way (RFC 8689
 /// §3): of that it tells.
-pub(super) fn compose(report: &DomainReport<'_, Tls>, packed: &[u8], to: &Mailbox) -> Vec<u8> {
+pub(super) fn compose(report: &DomainReport<Tls>, packed: &[u8], to: &Mailbox) -> Vec<u8> {
     let (section, hostname) = (&report.terms.settings.section, &report.terms.hostname);
-    let (domain, id) = (report.domain, id(report));
+    let (domain, id) = (&report.domain, id(report));
     let (begin, end) = report.range();
     Letter {
         from: &section.from,

@@ -1,9 +1,10 @@
 //! Who gets the report to a domain.
 
 use super::{ReportWay, Tls, posting};
-use crate::daily_reports::{DailyReporter, DomainReport, packed};
+use crate::daily_reports::{DailyReporter, DomainReport, note_sent, packed};
 use auth::tls_report::{Destination, destinations, record_name};
 use mta::seams::{Dns as _, DnsError};
+use std::sync::Arc;
 
 /// Octets of a packed report; a larger one is not sent. What is counted of one domain is far less.
 const REPORT_BYTES_MAX: usize = 1 << 20;
@@ -13,10 +14,10 @@ const REPORT_BYTES_MAX: usize = 1 << 20;
 /// # Errors
 /// Why one of them has none now.
 pub(super) async fn send(
-    daily: &DailyReporter<Tls>,
-    report: &DomainReport<'_, Tls>,
+    daily: &Arc<DailyReporter<Tls>>,
+    report: &Arc<DomainReport<Tls>>,
 ) -> Result<(), String> {
-    let domain = report.domain;
+    let domain = &*report.domain;
     let records = match daily.resolver.txt(&record_name(domain)).await {
         Ok(records) => records,
         Err(DnsError::NoRecords | DnsError::NoSuchDomain) => return Ok(()),
@@ -26,7 +27,9 @@ pub(super) async fn send(
     if places.is_empty() {
         return Ok(());
     }
-    let packed = packed(&posting::json(report)).map_err(|error| error.to_string())?;
+    let of_file = Arc::clone(report);
+    let packed = daily.aside(move |_| packed(&posting::json(&of_file))).await;
+    let packed = Arc::new(packed.map_err(|error| error.to_string())?);
     if packed.len() > REPORT_BYTES_MAX {
         daily.warn(format_args!("no report to {domain}: it has {} octets", packed.len()));
         return Ok(());
@@ -44,7 +47,9 @@ pub(super) async fn send(
         match send_to(daily, report, &packed, place).await {
             Ok(how) => {
                 daily.tell(format_args!("report to {domain} {how}"));
-                if let (true, Err(error)) = (places.len() > 1, report.sent.note(&noted)) {
+                if places.len() > 1
+                    && let Err(error) = note_sent(daily, report, noted).await
+                {
                     daily.warn(format_args!("cannot record sent reports: {error}"));
                 }
             }
@@ -59,16 +64,17 @@ pub(super) async fn send(
 /// # Errors
 /// Why it was not.
 async fn send_to(
-    daily: &DailyReporter<Tls>,
-    report: &DomainReport<'_, Tls>,
-    packed: &[u8],
+    daily: &Arc<DailyReporter<Tls>>,
+    report: &Arc<DomainReport<Tls>>,
+    packed: &Arc<Vec<u8>>,
     place: &Destination,
 ) -> Result<String, String> {
     let (settings, metrics) = (&report.terms.settings, &daily.kind.metrics);
     match place {
         Destination::Mailbox(mailbox) => {
-            let content = posting::compose(report, packed, mailbox);
-            let to = vec![mailbox.clone()];
+            let (of_letter, packed, to) = (Arc::clone(report), Arc::clone(packed), mailbox.clone());
+            let content = move |_: &_| posting::compose(&of_letter, &packed, &to);
+            let (content, to) = (daily.aside(content).await, vec![mailbox.clone()]);
             let id = daily.queue(&settings.section.from, to, content, true).await?;
             metrics.sent[ReportWay::Mail].inc();
             Ok(format!("queued id={id}"))
