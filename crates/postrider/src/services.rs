@@ -37,7 +37,12 @@ pub(crate) fn beside(common: &ShardContext, others: &ServiceContext<'_>) -> Serv
     let pressures = Arc::clone(&shared.pressures);
     let pool = Pool { id: PoolId::Challenges, pressures, started: common.started };
     Services::default()
-        .with(Acme::new(&common.certificates, pool, (&named.acme, others.files, console)))
+        .with(Acme::new(
+            &common.certificates,
+            pool,
+            &named.runtime,
+            (&named.acme, others.files, console),
+        ))
         .with(common.dmarc_reports.clone())
         .with(common.tls_reports.clone())
         .with(Tokens::new(&named.runtime, console))

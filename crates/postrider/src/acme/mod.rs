@@ -1,9 +1,10 @@
 //! Certificates from an authority that is asked over ACME (RFC 8555): ordered, kept in the data directory,
-//! renewed in time. One thread does it, one order after the other; it also answers the authority's
+//! renewed in time. One task does it, one order after the other; others beside it answer the authority's
 //! questions. What is there stays in use, whatever goes wrong.
 
 mod challenges;
 mod directory;
+mod disk;
 mod order;
 mod responder;
 mod schedule;
@@ -19,11 +20,12 @@ use crate::kept_file::StateFiles;
 use crate::limited_listener::Pool;
 use crate::mutex::lock;
 use crate::secrets;
-use crate::services::{Adoption, CandidateConfig, Service, nothing_to_adopt};
+use crate::services::{Adoption, CandidateConfig, Service, ServiceRuntime, nothing_to_adopt};
 use crate::world::clock::{seed_of, wall_now};
 use challenges::Challenges;
 use config::{Certificate, Config, Ordered, Problem, Secret};
 use directory::AcmeClient;
+use disk::DiskWork;
 use mail::Random;
 use mail::Wall;
 use mta::console::{Console as _, Level};
@@ -35,7 +37,6 @@ use schedule::{JITTER_RANGE, OrderAttempts, OrderEnd};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::thread;
 use std::time::Duration;
 use store::{Issued, Store};
 use tokio::sync::mpsc;
@@ -65,6 +66,7 @@ struct AcmeInner {
     certificates: Arc<Certificates>,
     read: Arc<AcmeFiles>,
     metrics: Arc<AcmeMetrics>,
+    runtime: ServiceRuntime,
     files: StateFiles,
     pool: Pool,
     console: Arc<ConsoleLog>,
@@ -73,11 +75,11 @@ struct AcmeInner {
 #[derive(Default)]
 struct State {
     plan: Option<Plan>,
-    /// To the thread; without a certificate that is ordered there is none.
+    /// To the task; without a certificate that is ordered there is none.
     changes: Option<AcmeUpdateSender>,
 }
 
-/// The way to the thread.
+/// The way to the task.
 type AcmeUpdateSender = mpsc::UnboundedSender<AcmeUpdate>;
 
 /// What is to be done from now on.
@@ -145,6 +147,7 @@ impl Acme {
     pub(crate) fn new(
         certificates: &Arc<Certificates>,
         pool: Pool,
+        runtime: &ServiceRuntime,
         (read, files, console): (&Arc<AcmeFiles>, &StateFiles, &Arc<ConsoleLog>),
     ) -> Acme {
         Acme(Arc::new(AcmeInner {
@@ -152,6 +155,7 @@ impl Acme {
             certificates: Arc::clone(certificates),
             read: Arc::clone(read),
             metrics: Arc::default(),
+            runtime: runtime.clone(),
             files: files.clone(),
             pool,
             console: Arc::clone(console),
@@ -209,7 +213,7 @@ impl Service for Arc<AcmeFiles> {
 }
 
 impl AcmeInner {
-    /// What changes, and the way to the thread; `None`: nothing does.
+    /// What changes, and the way to the task; `None`: nothing does.
     fn prepare(
         &self,
         config: &Arc<Config>,
@@ -250,14 +254,12 @@ impl AcmeInner {
             self.console.line(Level::Info, "acme", text);
         }
         state.plan.clone_from(&change.plan);
-        // The thread ends with the process.
+        // The task ends with the process.
         let _ = changes.send(change);
     }
 
     fn start(&self) -> Result<AcmeUpdateSender, String> {
-        let failed = |error| format!("cannot start a thread: {error}");
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(failed)?;
+        let tasks = self.runtime.start()?;
         let (sender, receiver) = mpsc::unbounded_channel();
         let orderer = Orderer {
             certificates: Arc::clone(&self.certificates),
@@ -266,15 +268,15 @@ impl AcmeInner {
             pool: self.pool.clone(),
             console: Arc::clone(&self.console),
             challenges: Challenges::default(),
+            disk: Arc::default(),
             random: Random::new(seed_of(u16::MAX)),
         };
-        let thread = thread::Builder::new().name("acme".to_owned());
-        thread.spawn(move || runtime.block_on(orderer.run(receiver))).map_err(failed)?;
+        tasks.spawn(move || orderer.run(receiver));
         Ok(sender)
     }
 }
 
-/// What the thread does.
+/// What the task does.
 struct Orderer {
     certificates: Arc<Certificates>,
     metrics: Arc<AcmeMetrics>,
@@ -282,6 +284,7 @@ struct Orderer {
     pool: Pool,
     console: Arc<ConsoleLog>,
     challenges: Challenges,
+    disk: Arc<DiskWork>,
     random: Random,
 }
 
@@ -312,33 +315,37 @@ impl Job {
         }
     }
 
-    /// When the next order is due.
-    fn due(&self, plan: &Plan, now: Wall) -> Wall {
-        let issued = Issued::read(&self.path);
+    /// When the next order is due. `issued`: the certificate that there is.
+    fn due(&self, issued: Option<&Issued>, plan: &Plan, now: Wall) -> Wall {
         let wanted = issued.map_or(Wall(0), |it| it.wanted(&self.names, &plan.acme.directory));
         self.tries.next(wanted, now)
     }
 
     /// The authority is about to see an order.
-    fn note_ordered(&mut self, store: &Store, now: Wall) -> Result<(), String> {
+    async fn note_ordered(
+        &mut self,
+        disk: &DiskWork,
+        store: &Store,
+        now: Wall,
+    ) -> Result<(), String> {
         self.tries.ordered = Some(now);
-        let noted = store.put_ordered(&self.path, now);
+        let (store, path) = (store.clone(), self.path.clone());
+        let noted = disk.run(move || store.put_ordered(&path, now)).await;
         noted.map_err(|error| format!("{}: {error}", self.path.display()))
     }
 }
 
 impl Orderer {
     async fn run(mut self, mut changes: mpsc::UnboundedReceiver<AcmeUpdate>) {
-        let mut plan: Option<Plan> = None;
+        let disk = Arc::clone(&self.disk);
+        let mut plan: Option<Arc<Plan>> = None;
         let mut responder: Option<Responder> = None;
         loop {
-            let change = tokio::select! {
-                biased;
-                change = changes.recv() => change,
-                () = self.work(plan.as_ref()) => None,
+            let Err(Some(change)) = disk.unless(changes.recv(), self.work(plan.as_ref())).await
+            else {
+                return;
             };
-            let Some(change) = change else { return };
-            plan = change.plan;
+            plan = change.plan.map(Arc::new);
             if let (Some(plan), Some(listener)) = (&plan, change.listener) {
                 let started =
                     Responder::start(plan.acme.challenge, listener, &self.challenges, &self.pool);
@@ -357,15 +364,17 @@ impl Orderer {
     }
 
     /// Orders what is due, for as long as nothing changes.
-    async fn work(&mut self, plan: Option<&Plan>) {
+    async fn work(&mut self, plan: Option<&Arc<Plan>>) {
         let Some(plan) = plan else { return std::future::pending().await };
-        self.put_aside_damaged(plan);
-        let all = plan.certificates.iter();
-        let mut jobs: Vec<Job> =
-            all.filter_map(|one| Some(Job::new(one, one.ordered?, plan, &self.files))).collect();
+        self.put_aside_damaged(plan).await;
+        let mut jobs = self.jobs(plan).await;
         loop {
+            let paths: Vec<_> = jobs.iter().map(|job| job.path.clone()).collect();
+            let read = move || paths.iter().map(|path| Issued::read(path)).collect::<Vec<_>>();
+            let issued = self.disk.run(read).await;
             let now = wall_now();
-            let next = jobs.iter_mut().map(|job| (job.due(plan, now), job));
+            let next = jobs.iter_mut().zip(&issued);
+            let next = next.map(|(job, issued)| (job.due(issued.as_ref(), plan, now), job));
             let next = next.min_by_key(|(due, _)| *due);
             match next {
                 Some((due, job)) if due <= now => self.order(plan, job).await,
@@ -375,44 +384,56 @@ impl Orderer {
         }
     }
 
-    /// An account that is none any more is made anew: certificates are to be had all the same.
-    fn put_aside_damaged(&self, plan: &Plan) {
-        let url = &plan.acme.directory;
-        let Some(why) = order::wrong_account(plan) else { return };
-        let path = plan.store.account_file(url);
-        let moved = match plan.store.put_account_aside(url) {
-            Ok(aside) => format!("moved to {}", aside.display()),
-            Err(error) => format!("it cannot be moved aside: {error}"),
+    /// What is ordered again and again, as files and plan have it.
+    async fn jobs(&self, plan: &Arc<Plan>) -> Vec<Job> {
+        let (plan, files) = (Arc::clone(plan), self.files.clone());
+        let read = move || {
+            let all = plan.certificates.iter();
+            all.filter_map(|one| Some(Job::new(one, one.ordered?, &plan, &files))).collect()
         };
-        let why = format!("the account in {} is damaged: {why}; {moved}", path.display());
-        self.files.lost("acme", &path, &why, "the next order creates another account");
+        self.disk.run(read).await
+    }
+
+    /// An account that is none any more is made anew: certificates are to be had all the same.
+    async fn put_aside_damaged(&self, plan: &Arc<Plan>) {
+        let (plan, files) = (Arc::clone(plan), self.files.clone());
+        self.disk.run(move || put_aside_damaged(&plan, &files)).await;
+    }
+
+    /// What an order of a certificate came to, or what is left of the last one; it is stored.
+    async fn obtain(
+        &self,
+        plan: &Arc<Plan>,
+        job: &mut Job,
+        directory: &AcmeClient,
+    ) -> Result<Issued, OrderError> {
+        let (content, issued) = match job.unstored.take() {
+            Some(unstored) => unstored,
+            None => {
+                self.put_aside_damaged(plan).await;
+                let order = order::obtain(plan, job, directory, (&self.challenges, &self.disk));
+                let late = tokio::time::sleep(ORDER_MAX);
+                let late = self.disk.unless(late, order).await;
+                late.unwrap_or_else(|()| {
+                    Err(OrderError::Refused(format!("order not finished within {ORDER_MAX:?}")))
+                })?
+            }
+        };
+        let (store, path) = (plan.store.clone(), job.path.clone());
+        let put = move || (store.put_certificate(&path, &content), content);
+        let (put, content) = self.disk.run(put).await;
+        put.map(|()| issued.clone()).map_err(|error| {
+            let path = job.path.display();
+            let why = format!("issued, but cannot be stored in {path}: {error}");
+            job.unstored = Some((content, issued));
+            OrderError::Refused(why)
+        })
     }
 
     /// One order, or what is left of the last one.
-    async fn order(&mut self, plan: &Plan, job: &mut Job) {
+    async fn order(&mut self, plan: &Arc<Plan>, job: &mut Job) {
         let directory = AcmeClient::new(&plan.client);
-        let obtained = match job.unstored.take() {
-            Some(unstored) => Ok(unstored),
-            None => {
-                self.put_aside_damaged(plan);
-                let order = order::obtain(plan, job, &directory, &self.challenges);
-                let late = |_| {
-                    Err(OrderError::Refused(format!("order not finished within {ORDER_MAX:?}")))
-                };
-                tokio::time::timeout(ORDER_MAX, order).await.unwrap_or_else(late)
-            }
-        };
-        let stored = obtained.and_then(|(content, issued)| {
-            match plan.store.put_certificate(&job.path, &content) {
-                Ok(()) => Ok(issued),
-                Err(error) => {
-                    let path = job.path.display();
-                    let why = format!("issued, but cannot be stored in {path}: {error}");
-                    job.unstored = Some((content, issued));
-                    Err(OrderError::Refused(why))
-                }
-            }
-        });
+        let stored = self.obtain(plan, job, &directory).await;
         let now = wall_now();
         let ending = match &stored {
             Ok(_) => OrderEnd::Issued,
@@ -422,29 +443,44 @@ impl Orderer {
         self.metrics.orders[ending].inc();
         let pauses = (plan.acme.retry, directory.pause());
         job.tries.note(ending, now, pauses, self.random.below(JITTER_RANGE));
-        let (names, host) = (job.names.join(", "), plan.acme.host());
+        let (names, host, path) = (job.names.join(", "), plan.acme.host(), job.path.clone());
         match stored {
             Ok(issued) => {
                 let ends = issued.ends;
                 let text =
                     format_args!("{host} has issued the certificate for {names} until {ends}");
                 self.console.line(Level::Info, "acme", text);
-                self.certificates.read_anew(&job.path);
+                let certificates = Arc::clone(&self.certificates);
+                self.disk.run(move || certificates.read_anew(&path)).await;
             }
             Err(OrderError::Refused(why) | OrderError::Unreached(why)) => {
-                let next = job.due(plan, now);
+                let issued = self.disk.run(move || Issued::read(&path)).await;
+                let next = job.due(issued.as_ref(), plan, now);
                 let text = format_args!(
                     "no certificate for {names} from {host}: {why}; next try at {next}"
                 );
-                self.console.line(level_of(job, now), "acme", text);
+                self.console.line(level_of(issued.as_ref(), now), "acme", text);
             }
         }
     }
 }
 
+/// Puts an account aside that is damaged.
+fn put_aside_damaged(plan: &Plan, files: &StateFiles) {
+    let url = &plan.acme.directory;
+    let Some(why) = order::wrong_account(plan) else { return };
+    let path = plan.store.account_file(url);
+    let moved = match plan.store.put_account_aside(url) {
+        Ok(aside) => format!("moved to {}", aside.display()),
+        Err(error) => format!("it cannot be moved aside: {error}"),
+    };
+    let why = format!("the account in {} is damaged: {why}; {moved}", path.display());
+    files.lost("acme", &path, &why, "the next order creates another account");
+}
+
 /// How bad it is that none came: as long as there is another one, a warning.
-fn level_of(job: &Job, now: Wall) -> Level {
-    match Issued::read(&job.path) {
+fn level_of(issued: Option<&Issued>, now: Wall) -> Level {
+    match issued {
         Some(issued) if issued.ends > now => Level::Warn,
         _ => Level::Error,
     }

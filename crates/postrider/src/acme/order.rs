@@ -2,6 +2,7 @@
 
 use super::challenges::{Challenges, PublishedChallenge};
 use super::directory::{AcmeClient, in_words, problem_in_words};
+use super::disk::DiskWork;
 use super::settings::AcmeChallenge;
 use super::store;
 use super::{Job, Plan};
@@ -13,6 +14,7 @@ use instant_acme::{
     Identifier, NewAccount, NewOrder, Order, OrderStatus, RetryPolicy,
 };
 use rcgen::{CertificateParams, DistinguishedName, KeyPair, PKCS_RSA_SHA256, RsaKeySize};
+use std::path::Path;
 use std::time::Duration;
 
 /// So long an authority may look at names, and so long make a certificate.
@@ -47,19 +49,20 @@ pub(super) async fn obtain(
     plan: &Plan,
     job: &mut Job,
     directory: &AcmeClient,
-    challenges: &Challenges,
+    (challenges, disk): (&Challenges, &DiskWork),
 ) -> Result<(Vec<u8>, store::Issued), OrderError> {
     let acme = &plan.acme;
     directory.reach(&acme.directory).await.map_err(OrderError::Unreached)?;
     // From here on it counts: nothing is asked of an authority that a crash would make us forget.
-    job.note_ordered(&plan.store, wall_now())?;
-    let account = account(plan, directory).await?;
+    job.note_ordered(disk, &plan.store, wall_now()).await?;
+    let account = account(plan, directory, disk).await?;
     let names: Vec<Identifier> = job.names.iter().cloned().map(Identifier::Dns).collect();
     let mut order = match account.new_order(&NewOrder::new(&names)).await {
         Ok(order) => order,
         Err(error) => {
             if is_gone(&error) {
-                let forgotten = plan.store.forget_account(&acme.directory);
+                let (store, url) = (plan.store.clone(), acme.directory.clone());
+                let forgotten = disk.run(move || store.forget_account(&url)).await;
                 forgotten.map_err(|error| format!("cannot move the account aside: {error}"))?;
             }
             return Err(error.into());
@@ -70,7 +73,8 @@ pub(super) async fn obtain(
         return Err(why_not(&mut order).await.unwrap_or(why).into());
     }
     drop(standing);
-    let key = key(job)?;
+    let (path, ordered) = (job.path.clone(), job.ordered);
+    let key = disk.run(move || key(&path, ordered)).await?;
     order.finalize_csr(&request(&job.names, &key)?).await?;
     let chain = order.poll_certificate(&POLL).await?;
     let key = key.serialize_der();
@@ -78,11 +82,16 @@ pub(super) async fn obtain(
 }
 
 /// The account with the authority: that which is kept, or another one.
-async fn account(plan: &Plan, directory: &AcmeClient) -> Result<Account, OrderError> {
-    let url = &plan.acme.directory;
+async fn account(
+    plan: &Plan,
+    directory: &AcmeClient,
+    disk: &DiskWork,
+) -> Result<Account, OrderError> {
+    let (url, store, at) = (&plan.acme.directory, plan.store.clone(), plan.acme.directory.clone());
     let told = |why: &dyn std::fmt::Display| OrderError::Refused(format!("the account: {why}"));
     let builder = || Account::builder_with_http(Box::new(directory.clone()));
-    if let Some(kept) = plan.store.account(url).map_err(|error| told(&error))? {
+    let kept = disk.run(move || store.account(&at)).await;
+    if let Some(kept) = kept.map_err(|error| told(&error))? {
         let credentials: AccountCredentials =
             serde_json::from_slice(&kept).map_err(|error| told(&error))?;
         return Ok(builder().from_credentials(credentials).await?);
@@ -98,7 +107,9 @@ async fn account(plan: &Plan, directory: &AcmeClient) -> Result<Account, OrderEr
         plan.external.as_ref().map(|(id, key)| ExternalAccountKey::new(id.to_string(), &key.0));
     let (account, credentials) = builder().create(&new, url.to_string(), external.as_ref()).await?;
     let kept = serde_json::to_vec(&credentials).map_err(|error| told(&error))?;
-    plan.store.put_account(url, &kept).map_err(|error| told(&error))?;
+    let (store, at) = (plan.store.clone(), url.clone());
+    let put = disk.run(move || store.put_account(&at, &kept)).await;
+    put.map_err(|error| told(&error))?;
     Ok(account)
 }
 
@@ -200,10 +211,9 @@ fn of_name(name: &str, why: &str) -> String {
 }
 
 /// The key of the certificate: the one that it has, where that is to stay.
-fn key(job: &Job) -> Result<KeyPair, String> {
-    let Ordered { key_type, reuse_key } = job.ordered;
-    if reuse_key && let Ok(key) = pem::key(&job.path) {
-        return KeyPair::try_from(&key).map_err(|error| format!("{}: {error}", job.path.display()));
+fn key(path: &Path, Ordered { key_type, reuse_key }: Ordered) -> Result<KeyPair, String> {
+    if reuse_key && let Ok(key) = pem::key(path) {
+        return KeyPair::try_from(&key).map_err(|error| format!("{}: {error}", path.display()));
     }
     let made = match key_type {
         KeyType::Ecdsa => KeyPair::generate(),
