@@ -3,7 +3,7 @@
 use super::{load, tls};
 use crate::cli::{ExplainArgs, exit};
 use crate::console::ConsoleLog;
-use crate::services::Services;
+use crate::services::{ServiceRuntime, Services};
 use crate::tables::{Registry, TracedTables};
 use crate::terminal::clean;
 use crate::world::clock::Start;
@@ -156,7 +156,7 @@ fn ask_tables(
     listener: &Listener,
 ) -> Result<LookupTrace, String> {
     let console = Arc::new(ConsoleLog::stderr(Level::Error));
-    let registry = Registry::new(Start::now(), &console);
+    let registry = Registry::new(Start::now(), &ServiceRuntime::default(), &console);
     let tables = Services::default().with(Arc::clone(&registry));
     tables.start(config, &|_| ()).map_err(|mistakes| mistakes.to_string())?;
     let tables = TracedTables::new(registry);

@@ -34,13 +34,14 @@ pub(crate) struct FileServices {
 impl FileServices {
     /// Without a configuration yet.
     pub(crate) fn new(started: Start, console: &Arc<ConsoleLog>) -> FileServices {
+        let runtime = ServiceRuntime::default();
         FileServices {
             replies: Arc::default(),
-            tables: Registry::new(started, console),
+            tables: Registry::new(started, &runtime, console),
             signing_keys: SigningKeys::new(console),
             certificates: Certificates::new(console),
             acme: Arc::default(),
-            runtime: ServiceRuntime::default(),
+            runtime,
             places: Arc::default(),
         }
     }

@@ -12,7 +12,7 @@ use crate::console::ConsoleLog;
 use crate::file_stamp::Stamp;
 use crate::logins::servers::LoginServers;
 use crate::mutex::lock;
-use crate::services::{Adoption, CandidateConfig, Service};
+use crate::services::{Adoption, CandidateConfig, Service, ServiceRuntime};
 use crate::under_way::WorkRegistry;
 use crate::world::clock::{Start, wall_now};
 use channels::EntryJudge;
@@ -71,7 +71,9 @@ pub(crate) struct Registry {
     thread: Mutex<Option<TableThread>>,
     /// Files that aliases name. Opened with the first route that allows some.
     lists: Mutex<Option<Remote>>,
-    /// Servers that know users, which live on the same thread.
+    /// For those that keep copies of directories.
+    runtime: ServiceRuntime,
+    /// Servers that know users, which live on the tables' thread.
     pub(crate) logins: LoginServers,
     console: Arc<dyn Console + Send + Sync>,
     started: Start,
@@ -87,12 +89,17 @@ pub(crate) struct Registry {
 
 impl Registry {
     /// None, before a configuration is adopted; `started` is when the process was.
-    pub(crate) fn new(started: Start, console: &Arc<ConsoleLog>) -> Arc<Registry> {
+    pub(crate) fn new(
+        started: Start,
+        runtime: &ServiceRuntime,
+        console: &Arc<ConsoleLog>,
+    ) -> Arc<Registry> {
         Arc::new(Registry {
             live: Mutex::default(),
             generation: AtomicU64::new(0),
             thread: Mutex::default(),
             lists: Mutex::default(),
+            runtime: runtime.clone(),
             logins: LoginServers::default(),
             console: Arc::clone(console) as Arc<dyn Console + Send + Sync>,
             started,
@@ -241,10 +248,9 @@ impl Registry {
         if let Some(settings) = kinds::copied(&entry.settings) {
             let (name, console) = (Arc::clone(&entry.name), Arc::clone(&self.console));
             let spool = config.spool.paths.first().map_or(Path::new("."), |path| path);
-            let snapshot = Snapshot::open(name, settings, spool, console);
-            let at = |error| vec![format!("cannot start a thread: {error}")];
+            let snapshot = Snapshot::open(name, settings, spool, (&self.runtime, console));
             let reads = Reads::new(&entry.name, &self.console);
-            return snapshot.map(|it| TableSource::Snapshot(it, reads)).map_err(at);
+            return snapshot.map(|it| TableSource::Snapshot(it, reads)).map_err(|why| vec![why]);
         }
         if let Some(build) = kinds::backend(&entry.settings, asked) {
             let opened = self.open_remote(Arc::clone(&entry.name), &entry.cache, build);

@@ -39,7 +39,7 @@ struct Stand {
 impl Stand {
     fn new() -> Stand {
         let console = Arc::new(ConsoleLog::stderr(ConsoleLevel::Error));
-        let registry = Registry::new(Start::now(), &console);
+        let registry = Registry::new(Start::now(), &ServiceRuntime::default(), &console);
         let line = "socketmap = { server = \"127.0.0.1:1\", map = \"t\" }";
         let entry = testing::table::<SocketmapText>(line).expect("a good table");
         // No answer is given up, however slow the machine.

@@ -1,10 +1,10 @@
 //! Follows a directory that tells of its changes (RFC 4533): all entries once, then what becomes of them.
 
-use super::file::Builder;
 use super::item::{Id, Item, SnapshotQuery};
-use super::keeper::{ENTRIES_MAX, RefreshOutcome, SnapshotRefresher};
-use super::reading::{of_file, refused};
+use super::keeper::SnapshotRefresher;
+use super::reading::refused;
 use super::shared::Mode;
+use super::store::{BatchWriter, RefreshOutcome, SnapshotStore};
 use super::talk::SyncConnection;
 use super::view::View;
 use ldap::{
@@ -13,6 +13,7 @@ use ldap::{
 };
 use lookup::{LookupError, LookupErrorKind};
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -46,6 +47,21 @@ struct RefreshChanges {
     items: BTreeMap<Id, Option<Item>>,
     /// Entries that are there, changed or not.
     met: HashSet<Id>,
+}
+
+impl RefreshChanges {
+    /// These, and the entries of the view that are gone: they were not met.
+    ///
+    /// # Errors
+    /// The file is damaged.
+    fn with_those_gone(mut self, view: &View) -> Result<RefreshChanges, LookupError> {
+        for id in view.ids()? {
+            if !self.met.contains(&id) {
+                self.items.insert(id, None);
+            }
+        }
+        Ok(self)
+    }
 }
 
 /// What one message says.
@@ -115,7 +131,7 @@ impl SnapshotRefresher {
         let id = talk.send(&self.shared.question.search(), Some(&ask)).await?;
         let begun = std::time::Instant::now();
         let outcome = match known.filter(|_| cookie.is_some()) {
-            Some(view) => self.catch_up(talk, id, &view).await?,
+            Some(view) => self.catch_up(talk, id, view).await?,
             None => self.take_all(talk, id).await?,
         };
         let is_doubted = matches!(outcome, RefreshOutcome::Doubted(_));
@@ -129,20 +145,31 @@ impl SnapshotRefresher {
         talk: &mut SyncConnection,
         id: i32,
     ) -> Result<RefreshOutcome, SyncEnd> {
-        self.make_directory().map_err(of_file)?;
-        let builder = Builder::create(&self.place.path, ENTRIES_MAX);
-        let mut builder = builder.map_err(of_file)?.with_ids();
+        let mut file = self.create(true).await?;
+        let read = self.read_all(talk, id, &mut file).await;
+        let (builder, cookie) = file.finish(read).await?;
+        self.shared.metrics().reads.inc();
+        let cookie = Some((talk.server().to_owned(), cookie));
+        Ok(self.aside(move |store| store.adopt(builder, cookie)).await?)
+    }
+
+    /// How far we are when all is read.
+    async fn read_all(
+        &self,
+        talk: &mut SyncConnection,
+        id: i32,
+        file: &mut BatchWriter,
+    ) -> Result<Vec<u8>, SyncEnd> {
         let mut cookie = None;
         loop {
             let response = talk.next().await?;
             let Some(heard) = heard(talk, &self.shared.question, id, response)? else { continue };
             cookie = heard.cookie.or(cookie);
-            for item in heard.changes.iter().filter_map(|(_, item)| item.as_ref()) {
-                builder.push(item).map_err(of_file)?;
+            for item in heard.changes.into_iter().filter_map(|(_, item)| item) {
+                file.push(item).await?;
             }
             if let Some((_, true)) = heard.phase {
-                self.shared.metrics().reads.inc();
-                return Ok(self.adopt(builder, Some((talk.server(), cookie.unwrap_or_default())))?);
+                return Ok(cookie.unwrap_or_default());
             }
         }
     }
@@ -152,7 +179,7 @@ impl SnapshotRefresher {
         &mut self,
         talk: &mut SyncConnection,
         id: i32,
-        view: &View,
+        view: Arc<View>,
     ) -> Result<RefreshOutcome, SyncEnd> {
         let (mut changes, mut cookie) = (RefreshChanges::default(), None);
         loop {
@@ -171,42 +198,16 @@ impl SnapshotRefresher {
             }
             let Some((was_present, is_last)) = heard.phase else { continue };
             if was_present {
-                for id in view.ids().map_err(|_| SyncEnd::Lost)? {
-                    if !changes.met.contains(&id) {
-                        changes.items.insert(id, None);
-                    }
-                }
+                let known = Arc::clone(&view);
+                let added = self.aside(move |_| changes.with_those_gone(&known)).await;
+                changes = added.map_err(|_| SyncEnd::Lost)?;
             }
             if is_last {
-                return Ok(self.take_changes(view, changes.items, cookie));
+                let take =
+                    move |store: &SnapshotStore| store.take_changes(&view, changes.items, cookie);
+                return Ok(self.aside(take).await);
             }
         }
-    }
-
-    /// Takes changes, unless they lose too much.
-    fn take_changes(
-        &mut self,
-        view: &View,
-        items: BTreeMap<Id, Option<Item>>,
-        cookie: Option<Vec<u8>>,
-    ) -> RefreshOutcome {
-        let before = view.entries();
-        let gone = items.iter().filter(|(id, item)| item.is_none() && view.has(id)).count() as u64;
-        let come = items.iter().filter(|(id, item)| item.is_some() && !view.has(id)).count() as u64;
-        let after = before.saturating_sub(gone).saturating_add(come);
-        if let Some(doubted) = self.doubt(before, after) {
-            return doubted;
-        }
-        let count = items.len();
-        for (id, item) in items {
-            view.put(id, item);
-        }
-        view.set_cookie(cookie);
-        if count > 0 {
-            self.shared.note_change(format!("{count} entries, now {after}"));
-        }
-        self.confirm();
-        if count > 0 { RefreshOutcome::Taken } else { RefreshOutcome::Unchanged }
     }
 
     /// Takes changes as they happen.
@@ -221,11 +222,11 @@ impl SnapshotRefresher {
                     if pulse.is_some_and(|(of, _)| of == response.id) {
                         if matches!(response.op, Op::Done(_)) {
                             pulse = None;
-                            self.confirm();
+                            self.aside(SnapshotStore::confirm).await;
                         }
                         continue;
                     }
-                    if let Err(end) = self.take_news(talk, id, response) {
+                    if let Err(end) = self.take_news(talk, id, response).await {
                         return end;
                     }
                 }
@@ -243,7 +244,7 @@ impl SnapshotRefresher {
                 }
                 next_pulse = now + PULSE;
             }
-            if let Err(end) = self.fold(next_fold <= now) {
+            if let Err(end) = self.fold(next_fold <= now).await {
                 return end;
             }
             if next_fold <= now {
@@ -253,7 +254,7 @@ impl SnapshotRefresher {
     }
 
     /// Takes one message of those that tell of changes.
-    fn take_news(
+    async fn take_news(
         &mut self,
         talk: &SyncConnection,
         id: i32,
@@ -266,22 +267,16 @@ impl SnapshotRefresher {
         };
         let Some(heard) = heard(talk, &self.shared.question, id, response)? else { return Ok(()) };
         let Some(view) = self.shared.view() else { return Ok(()) };
-        for (id, item) in heard.changes {
-            let what = match (&item, view.has(&id)) {
-                (Some(_), true) => "changed",
-                (Some(_), false) => "came",
-                (None, _) => "went",
-            };
-            // Whoever finds the entry finds this, too.
-            self.shared.note_change(format!("{dn} {what}"));
-            view.put(id, item);
+        if !heard.changes.is_empty() {
+            let (taken, changes) = (Arc::clone(&view), heard.changes);
+            self.aside(move |store| store.take_news(&taken, &dn, changes)).await;
         }
         view.set_cookie(heard.cookie);
         Ok(())
     }
 
     /// Writes a file that has what has changed since the last, if there is enough of it or it is time.
-    fn fold(&mut self, is_time: bool) -> Result<(), SyncEnd> {
+    async fn fold(&mut self, is_time: bool) -> Result<(), SyncEnd> {
         let Some(view) = self.shared.view() else { return Ok(()) };
         if is_time && self.shared.is_damaged() {
             return Err(SyncEnd::Lost);
@@ -290,25 +285,8 @@ impl SnapshotRefresher {
         if count == 0 || (count < OVERLAY_MAX && !is_time) {
             return Ok(());
         }
-        let mut builder =
-            Builder::create(&self.place.path, ENTRIES_MAX).map_err(of_file)?.with_ids();
-        let mut unwritten = None;
-        let read = view.each(&mut |item| {
-            builder.push(item).map_err(|why| {
-                let trouble = of_file(why);
-                unwritten = Some(trouble.clone());
-                trouble
-            })
-        });
-        match (read, unwritten) {
-            (_, Some(trouble)) => Err(SyncEnd::Failed(trouble)),
-            // The file is damaged.
-            (Err(_), None) => Err(SyncEnd::Lost),
-            (Ok(()), None) => {
-                let about = view.about(self.shared.changed());
-                Ok(self.put_in_place(builder, &about).map_err(of_file)?)
-            }
-        }
+        let folded = self.aside(move |store| store.fold(&view)).await;
+        folded?.ok_or(SyncEnd::Lost)
     }
 }
 

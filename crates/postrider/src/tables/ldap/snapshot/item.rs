@@ -31,6 +31,15 @@ pub(super) struct Item {
     pub(super) fields: Box<[Field]>,
 }
 
+impl Item {
+    /// About so many bytes in memory.
+    pub(super) fn bytes(&self) -> usize {
+        let values = self.fields.iter().flat_map(|(_, values)| values.iter());
+        let texts = self.keys.iter().chain(values).map(|text| text.len());
+        size_of::<Item>() + texts.sum::<usize>()
+    }
+}
+
 impl SnapshotQuery {
     pub(super) fn new(settings: LdapSettings, keyed: Keyed) -> SnapshotQuery {
         let attributes = settings.attributes.iter().map(|name| &**name).chain(keyed.attributes());

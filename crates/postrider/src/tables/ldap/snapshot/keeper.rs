@@ -1,27 +1,24 @@
 //! Who keeps a snapshot: reads the directory again and again, and puts what it read in the place of what
 //! it had, unless that would be folly.
 
-use super::file::{Builder, SnapshotFile, SnapshotHeader};
+use super::file::SnapshotFile;
 use super::follow::SyncEnd;
-use super::reading::{self, of_file};
+use super::reading;
 use super::shared::{Mode, SnapshotShared};
+use super::store::{BatchWriter, RefreshOutcome, SnapshotLocation, SnapshotStore, of_file};
 use super::talk::SyncConnection;
 use super::view::View;
 use crate::file_disk;
+use crate::limited_work::finished;
 use crate::mutex::lock;
 use crate::tables::ldap::server::LdapServer;
 use crate::world::clock::wall_now;
 use lookup::{LookupError, LookupErrorKind};
 use mta::console::{Console, Level};
-use std::fs::{self, File};
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// More entries than this are no result.
-pub(super) const ENTRIES_MAX: u64 = 50_000_000;
 /// After a failure it is tried again after so long; twice as long after each further one.
 const PAUSE_FIRST: Duration = Duration::from_secs(1);
 /// But after no longer than this, or than between two readings.
@@ -29,33 +26,15 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Between two looks whether the spool is there.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Where the file lies.
-#[derive(Clone, Debug)]
-pub(super) struct SnapshotLocation {
-    pub(super) path: PathBuf,
-    /// The spool's directory, if it lies below that: nothing may be there before the spool is.
-    pub(super) spool: Option<PathBuf>,
-}
-
 /// Keeps one snapshot.
 pub(super) struct SnapshotRefresher {
     pub(super) shared: Arc<SnapshotShared>,
-    pub(super) place: SnapshotLocation,
+    store: Arc<SnapshotStore>,
     /// Between two readings, or two files.
     pub(super) refresh: Duration,
     console: Arc<dyn Console + Send + Sync>,
-    /// The last reading lost too much to be believed.
-    doubts: bool,
     /// In a row.
     failures: u32,
-}
-
-/// What came of a reading.
-#[derive(Debug)]
-pub(super) enum RefreshOutcome {
-    Taken,
-    Unchanged,
-    Doubted(LookupError),
 }
 
 impl SnapshotRefresher {
@@ -65,13 +44,14 @@ impl SnapshotRefresher {
         refresh: Duration,
         console: Arc<dyn Console + Send + Sync>,
     ) -> SnapshotRefresher {
-        SnapshotRefresher { shared, place, refresh, console, doubts: false, failures: 0 }
+        let store = Arc::new(SnapshotStore::new(Arc::clone(&shared), place));
+        SnapshotRefresher { shared, store, refresh, console, failures: 0 }
     }
 
     /// Opens what an earlier run has left, if it answers the same question.
     pub(super) fn open_file(&mut self) {
         let name = &self.shared.name;
-        let path = &self.place.path;
+        let path = &self.store.place.path;
         let is_there = path.exists();
         let why = match SnapshotFile::open(path) {
             Ok(stored) if stored.about.fingerprint == self.shared.question.fingerprint() => {
@@ -88,7 +68,10 @@ impl SnapshotRefresher {
 
     /// Works until it is dropped.
     pub(super) async fn run(mut self) {
-        while self.place.spool.as_ref().is_some_and(|spool| !file_disk::is_spool(spool)) {
+        let is_awaited = |store: &SnapshotStore| {
+            store.place.spool.as_ref().is_some_and(|spool| !file_disk::is_spool(spool))
+        };
+        while self.aside(is_awaited).await {
             sleep(LOOK_EVERY).await;
         }
         loop {
@@ -140,94 +123,28 @@ impl SnapshotRefresher {
         }
         let begun = Instant::now();
         let question = &shared.question;
-        self.make_directory().map_err(of_file)?;
-        let mut builder = Builder::create(&self.place.path, ENTRIES_MAX).map_err(of_file)?;
-        reading::read(&mut talk, question, &mut builder).await?;
-        let outcome = self.adopt(builder, None)?;
+        let mut file = self.create(false).await?;
+        let read = reading::read(&mut talk, question, &mut file).await;
+        let (builder, ()) = file.finish(read).await?;
+        let outcome = self.aside(move |store| store.adopt(builder, None)).await?;
         self.shared.metrics().reads.inc();
         self.tell(talk.server(), Mode::Paged, begun.elapsed(), &outcome);
         Ok(())
     }
 
-    /// Makes the directory below the spool's that the files of snapshots are in.
-    pub(super) fn make_directory(&self) -> Result<(), String> {
-        let (Some(_), Some(parent)) = (&self.place.spool, self.place.path.parent()) else {
-            return Ok(());
-        };
-        match fs::DirBuilder::new().mode(0o700).create(parent) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                Err(format!("cannot create {}: {error}", parent.display()))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Puts what was read in the place of what there was.
-    /// `cookie`: the server, and how far it has told us of changes.
-    pub(super) fn adopt(
-        &mut self,
-        builder: Builder,
-        cookie: Option<(&str, Vec<u8>)>,
-    ) -> Result<RefreshOutcome, LookupError> {
-        if builder.entries == 0 && builder.bare > 0 {
-            let text = format!(
-                "{} entries found, none with a readable key: check the access rights",
-                builder.bare
-            );
-            return Err(LookupError::new(LookupErrorKind::Wrong, text));
-        }
-        let known = self.shared.view();
-        let (before, after) = (known.as_ref().map(|view| view.entries()), builder.entries);
-        if let Some(doubted) = self.doubt(before.unwrap_or(0), after) {
-            return Ok(doubted);
-        }
-        let about = known.as_ref().map(|view| &view.stored.about);
-        if cookie.is_none()
-            && !self.shared.is_damaged()
-            && known.as_ref().is_some_and(|known| known.changes() == 0)
-            && about.is_some_and(|about| (about.digest, about.entries) == (builder.digest, after))
-        {
-            self.confirm();
-            return Ok(RefreshOutcome::Unchanged);
-        }
-        let changed = before.map(|before| (wall_now(), changed(before, after)));
-        let cookie = cookie.map(|(server, cookie)| (server.to_owned(), cookie));
-        let fingerprint = self.shared.question.fingerprint();
-        let about = SnapshotHeader { fingerprint, changed, cookie, ..SnapshotHeader::default() };
-        self.put_in_place(builder, &about).map_err(of_file)?;
-        Ok(RefreshOutcome::Taken)
-    }
-
-    /// Completes a file, and has it count.
-    pub(super) fn put_in_place(
+    /// The result of work on the files.
+    pub(super) async fn aside<T: Send + 'static>(
         &self,
-        builder: Builder,
-        about: &SnapshotHeader,
-    ) -> Result<(), String> {
-        builder.place(about)?;
-        self.shared.publish(View::new(SnapshotFile::open(&self.place.path)?));
-        Ok(())
+        work: impl FnOnce(&SnapshotStore) -> T + Send + 'static,
+    ) -> T {
+        let store = Arc::clone(&self.store);
+        finished(move || work(&store)).await
     }
 
-    /// Whether so many entries are too few to be believed, for the first time.
-    pub(super) fn doubt(&mut self, before: u64, after: u64) -> Option<RefreshOutcome> {
-        let loses = after < before.div_ceil(2);
-        if !loses || std::mem::replace(&mut self.doubts, true) {
-            self.doubts = false;
-            return None;
-        }
-        let text = format!("{after} entries instead of {before}: ignored until confirmed");
-        Some(RefreshOutcome::Doubted(LookupError::new(LookupErrorKind::Wrong, text)))
-    }
-
-    /// What we have is what there is.
-    pub(super) fn confirm(&self) {
-        // After a restart it is as old as the file, unless there is more than that has.
-        let is_whole = self.shared.view().is_some_and(|view| view.changes() == 0);
-        let _ = is_whole.then(|| {
-            File::open(&self.place.path).and_then(|file| file.set_modified(SystemTime::now()))
-        });
-        lock(&self.shared.seen).confirmed = Some(wall_now());
+    /// Begins a file, as [`SnapshotStore::create`].
+    pub(super) async fn create(&self, has_ids: bool) -> Result<BatchWriter, LookupError> {
+        let created = self.aside(move |store| store.create(has_ids)).await;
+        created.map(BatchWriter::new).map_err(of_file)
     }
 
     /// Tells what came of a reading. There is no trouble any more, unless it is not believed.
@@ -272,14 +189,5 @@ impl SnapshotRefresher {
         }
         let since = seen.trouble.take().map_or_else(wall_now, |(since, _)| since);
         seen.trouble = Some((since, trouble));
-    }
-}
-
-/// What was different, for people.
-fn changed(before: u64, after: u64) -> String {
-    if before == after {
-        "entries changed".to_owned()
-    } else {
-        format!("{after} entries instead of {before}")
     }
 }

@@ -1,6 +1,6 @@
 //! Directories that are copied: a lookup asks nobody, and works while the directory is away.
 //!
-//! A thread of its own for each such table reads the directory ([`keeper`]) into a constant database
+//! A task of its own for each such table reads the directory ([`keeper`]) into a constant database
 //! ([`file`]); lookups go to that database ([`view`]).
 
 mod file;
@@ -10,22 +10,23 @@ mod keeper;
 mod overlay;
 mod reading;
 mod shared;
+mod store;
 mod talk;
 mod view;
 
 use super::settings::{LdapSettings, SnapshotSettings};
 use crate::mutex::lock;
+use crate::services::ServiceRuntime;
 use item::SnapshotQuery;
-use keeper::{SnapshotLocation, SnapshotRefresher};
+use keeper::SnapshotRefresher;
 use lookup::{Entry, LookupError};
 use mail::Wall;
 use mta::console::Console;
 use shared::SnapshotShared;
 use std::fmt;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
+use store::SnapshotLocation;
 use tokio::sync::oneshot;
 
 #[cfg(test)]
@@ -40,34 +41,34 @@ const DIRECTORY: &str = "tables";
 #[derive(Clone)]
 pub(crate) struct Snapshot {
     shared: Arc<SnapshotShared>,
-    _keeper: Arc<KeeperThread>,
+    _keeper: Arc<KeeperTask>,
 }
 
 /// A running keeper; it ends when this is dropped.
-struct KeeperThread {
+struct KeeperTask {
     stop: Option<oneshot::Sender<()>>,
 }
 
-impl Drop for KeeperThread {
+impl Drop for KeeperTask {
     fn drop(&mut self) {
-        // It may have panicked, which was said.
+        // The keeper ends by this alone.
         let _ = self.stop.take().map(|stop| stop.send(()));
     }
 }
 
 impl Snapshot {
-    /// Opens the snapshot that there is, and starts who keeps it. `spool` is the spool's directory.
+    /// Opens the snapshot that there is, and starts its keeper. `spool` is the spool's directory.
     ///
     /// # Errors
-    /// When the system gives no thread.
+    /// A sentence, when the system gives no thread.
     pub(crate) fn open(
         name: Arc<str>,
         settings: &LdapSettings,
         spool: &Path,
-        console: Arc<dyn Console + Send + Sync>,
-    ) -> io::Result<Snapshot> {
+        (runtime, console): (&ServiceRuntime, Arc<dyn Console + Send + Sync>),
+    ) -> Result<Snapshot, String> {
         let Some(SnapshotSettings { keyed, refresh, path }) = settings.snapshot.clone() else {
-            return Err(io::Error::other("the table is asked live"));
+            return Err("the table is asked live".to_owned());
         };
         let place = match path {
             Some(path) => SnapshotLocation { path, spool: None },
@@ -80,19 +81,14 @@ impl Snapshot {
         let shared = Arc::new(SnapshotShared::new(name, question));
         let mut keeper = SnapshotRefresher::new(Arc::clone(&shared), place, refresh, console);
         keeper.open_file();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
-        thread::Builder::new().name("snapshot".to_owned()).spawn(move || {
-            runtime.block_on(async {
-                tokio::select! {
-                    () = keeper.run() => {}
-                    _ = stopped => {}
-                }
-            });
-            // A lookup of a name may hang: nobody waits for it.
-            runtime.shutdown_background();
-        })?;
-        Ok(Snapshot { shared, _keeper: Arc::new(KeeperThread { stop: Some(stop) }) })
+        runtime.start()?.spawn(move || async move {
+            tokio::select! {
+                () = keeper.run() => {}
+                _ = stopped => {}
+            }
+        });
+        Ok(Snapshot { shared, _keeper: Arc::new(KeeperTask { stop: Some(stop) }) })
     }
 
     /// What the directory said of a key when it was read last. May wait for a disk.

@@ -1,7 +1,7 @@
 //! Reads a directory from beginning to end, page by page (RFC 2696).
 
-use super::file::Builder;
 use super::item::{Id, SnapshotQuery};
+use super::store::BatchWriter;
 use super::talk::SyncConnection;
 use ldap::{Op, Outcome, RequestControl, ResponseControl, code};
 use lookup::{LookupError, LookupErrorKind};
@@ -16,7 +16,7 @@ const PAGE_ENTRIES: i32 = 1_000;
 pub(super) async fn read(
     talk: &mut SyncConnection,
     question: &SnapshotQuery,
-    builder: &mut Builder,
+    file: &mut BatchWriter,
 ) -> Result<(), LookupError> {
     let (mut cookie, mut count) = (Vec::new(), 0u128);
     loop {
@@ -31,7 +31,7 @@ pub(super) async fn read(
                 Op::Entry(entry) => {
                     count += 1;
                     if let Some(item) = question.item(Id::from(count.to_be_bytes()), &entry) {
-                        builder.push(&item).map_err(of_file)?;
+                        file.push(item).await?;
                     }
                 }
                 Op::Done(outcome) if outcome.is_success() => break response.beside,
@@ -57,9 +57,4 @@ pub(super) fn refused(talk: &SyncConnection, outcome: &Outcome) -> LookupError {
         _ => "",
     };
     talk.trouble(LookupErrorKind::Wrong, &format!("{outcome}{more}"))
-}
-
-/// Trouble that is no server's.
-pub(super) fn of_file(why: String) -> LookupError {
-    LookupError::new(LookupErrorKind::Wrong, why)
 }

@@ -8,6 +8,7 @@ use ldap::{RequestControl, Response, Search};
 use lookup::{LookupError, LookupErrorKind};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 
 /// Room for what is read at once.
@@ -94,6 +95,8 @@ impl SyncConnection {
     /// The connection is gone, or it says what is no LDAP.
     pub(super) async fn wait_next(&mut self) -> Result<Response, LookupError> {
         loop {
+            // A large directory that is read quickly leaves turns to other services.
+            consume_budget().await;
             if let Some(response) = self.take()? {
                 return Ok(response);
             }

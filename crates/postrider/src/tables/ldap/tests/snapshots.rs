@@ -3,9 +3,11 @@
 use super::peer::{DONE, Peer, element, entry_of, message, outcome, request};
 use super::slapd::{Slapd, is_possible};
 use super::{LdapSettings, run};
+use crate::services::ServiceRuntime;
 use crate::tables::ldap::Snapshot;
 use crate::tables::testing::CapturedConsole;
 use mta::console::Console;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +17,7 @@ use tokio::io::AsyncWriteExt as _;
 /// A place for the file, and what was said.
 pub(super) struct Stand {
     dir: TempDir,
+    runtime: ServiceRuntime,
     pub(super) console: Arc<CapturedConsole>,
 }
 
@@ -23,7 +26,7 @@ impl Stand {
         let dir = tempfile::tempdir().expect("a directory");
         // As if a spool were there.
         std::fs::write(dir.path().join("lock"), "").expect("a file");
-        Stand { dir, console: Arc::default() }
+        Stand { dir, runtime: ServiceRuntime::default(), console: Arc::default() }
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -43,7 +46,8 @@ impl Stand {
         let config = super::parse(&super::keys(servers, filter, &more));
         let settings: &LdapSettings = config.tables[0].settings.of().expect("settings of ours");
         let console = Arc::clone(&self.console) as Arc<dyn Console + Send + Sync>;
-        Snapshot::open("users".into(), settings, self.spool(), console).expect("a thread")
+        let with = (&self.runtime, console);
+        Snapshot::open("users".into(), settings, self.spool(), with).expect("a thread")
     }
 }
 
@@ -341,5 +345,34 @@ fn entries_without_a_key_are_no_directory() {
         let none = |why: String| why.contains("1 entries were found, and none shows its key");
         until("it is told", || users.trouble().is_some_and(none)).await;
         assert!(text(&users, "user0@a.test").starts_with("Unreachable: "));
+    });
+}
+
+#[test]
+fn a_file_that_hangs_delays_one_copy_only() {
+    run(async {
+        let peer = scripted([5, 5, 6].map(whole).into()).await;
+        let (stand, beside) = (Stand::new(), Stand::new());
+        let users = stand.open(&[&peer.url], "(mail=%s)", "");
+        becomes(&users, "user4@a.test", "here").await;
+        // The next reading finds the same, and looks at the file.
+        let path = stand.path();
+        std::fs::remove_file(&path).unwrap();
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        let looks = |path: &Path| open(path, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty());
+        let mut held = None;
+        let other = scripted((3..40).map(whole).collect()).await;
+        let beside = Stand { runtime: stand.runtime.clone(), ..beside };
+        let copy = beside.open(&[&other.url], "(mail=%s)", "");
+        // One more is there with each reading.
+        becomes(&copy, "user6@a.test", "here").await;
+        assert_eq!(text(&users, "user5@a.test"), "-");
+        until("it is looked at", || {
+            held = held.take().or_else(|| looks(&path).ok());
+            held.is_some()
+        })
+        .await;
+        drop(held);
+        becomes(&users, "user5@a.test", "here").await;
     });
 }
