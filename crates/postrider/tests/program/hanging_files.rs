@@ -4,12 +4,15 @@ use crate::configured_files::{READ, make_files, with};
 use crate::support::client::Client;
 use crate::support::http::{get, metric};
 use crate::support::server::{Answer, CONFIG, POSTRIDER, Server, command, control};
-use crate::support::{Files, config, wait_until};
+use crate::support::{Files, WAIT_MAX, config, wait_until};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -263,5 +266,58 @@ fn a_file_that_empties_refuses_nobody_for_a_while() {
     files.write("users", &users(140));
     server.wait_console("another list", |line| line.contains("reloaded keys=140"));
     assert!(!is_taken(150) && is_taken(100));
+    server.stop();
+}
+
+/// Asks for a token twice, the second time after a pause: a server that refuses each has the client come again.
+fn asked_twice(endpoint: &TcpListener) {
+    for _ in 0..2 {
+        let (mut client, _) = endpoint.accept().expect("a client");
+        let mut request = [0; 4_096];
+        assert!(client.read(&mut request).expect("a request") > 0);
+        let refusal = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
+        client.write_all(refusal.as_bytes()).expect("it reads");
+    }
+}
+
+#[test]
+fn files_of_services_that_hang_delay_their_service_only() {
+    let files = Files::new();
+    make_files(&files);
+    let endpoint = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = endpoint.local_addr().expect("an address").port();
+    Server::start(&files, &config("[[route]]\ndiscard = {}\n")).stop();
+    let planted = [
+        "spool/acme/mx.here.test.ordered",
+        "spool/dmarc-reports/1.json",
+        "spool/tls-reports/1.json",
+        "spool/mta-sts/far.test",
+    ];
+    for name in planted {
+        let path = files.path(name);
+        fs::create_dir_all(path.parent().expect("a directory")).expect("room");
+        pipe(&files, name);
+    }
+    let sections = format!(
+        "[[route]]\ndomains = [\"y.test\"]\n\
+         smtp = {{ hosts = [\"127.0.0.1:9\"], tls = \"required\", login = {{ user = \"u\", oauth = {{ \
+         url = \"http://127.0.0.1:{port}/t\", client_id = \"c\", client_secret_file = \"secret\" }} }} }}\n\
+         [[route]]\ndomains = [\"x.test\"]\nmx = {{ tls = \"mta-sts\" }}\n\
+         [[route]]\ndiscard = {{}}\n\
+         [[certificate]]\nnames = [\"mx.here.test\"]\nacme = true\n\
+         [acme]\ndirectory = \"https://127.0.0.1:9/dir\"\nterms_agreed = true\naddress = \"127.0.0.1:0\"\n\
+         [dmarc_reports]\nfrom = \"dmarc@here.test\"\n[tls_reports]\nfrom = \"tls@here.test\"\n"
+    );
+    let server = Server::start(&files, &config(&sections));
+    let (asked, when_asked) = mpsc::channel();
+    thread::spawn(move || {
+        asked_twice(&endpoint);
+        asked.send(())
+    });
+    when_asked.recv_timeout(WAIT_MAX).expect("tokens are asked for again and again");
+    all_else_goes_on(&server, || server.command(&["status"]), "services");
+    for name in planted {
+        wait_until(name, || release(&files, name));
+    }
     server.stop();
 }
