@@ -1,5 +1,5 @@
-//! Work on the files of orders. It is done on another thread, as a disk that hangs must not delay other services. What
-//! interrupts an order waits for its end, as it would wait for a call of the system: files are never half done with.
+//! Work on the files of orders. It runs on another thread: a disk that hangs must not delay other services. An interruption
+//! of an order waits for the end of the work, as it would wait for a system call.
 
 use crate::limited_work::finished;
 use std::future::{Future, poll_fn};

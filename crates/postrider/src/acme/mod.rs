@@ -1,5 +1,5 @@
 //! Certificates from an authority that is asked over ACME (RFC 8555): ordered, kept in the data directory,
-//! renewed in time. One task does it, one order after the other; others beside it answer the authority's
+//! renewed in time. One task processes one order after the other; tasks beside it answer the authority's
 //! questions. What is there stays in use, whatever goes wrong.
 
 mod challenges;
@@ -75,14 +75,14 @@ struct AcmeInner {
 #[derive(Default)]
 struct State {
     plan: Option<Plan>,
-    /// To the task; without a certificate that is ordered there is none.
+    /// Sends to the task, which starts with the first ordered certificate.
     changes: Option<AcmeUpdateSender>,
 }
 
-/// The way to the task.
+/// Sends updates to the task.
 type AcmeUpdateSender = mpsc::UnboundedSender<AcmeUpdate>;
 
-/// What is to be done from now on.
+/// A plan for the task.
 struct AcmeUpdate {
     plan: Option<Plan>,
     /// Where answers are given; `None`: where they were.
@@ -213,7 +213,7 @@ impl Service for Arc<AcmeFiles> {
 }
 
 impl AcmeInner {
-    /// What changes, and the way to the task; `None`: nothing does.
+    /// Returns the update and its sender; `None`: nothing changes.
     fn prepare(
         &self,
         config: &Arc<Config>,
@@ -276,7 +276,7 @@ impl AcmeInner {
     }
 }
 
-/// What the task does.
+/// The state of the task.
 struct Orderer {
     certificates: Arc<Certificates>,
     metrics: Arc<AcmeMetrics>,
@@ -315,7 +315,7 @@ impl Job {
         }
     }
 
-    /// When the next order is due. `issued`: the certificate that there is.
+    /// Returns the time of the next order. `issued`: the current certificate.
     fn due(&self, issued: Option<&Issued>, plan: &Plan, now: Wall) -> Wall {
         let wanted = issued.map_or(Wall(0), |it| it.wanted(&self.names, &plan.acme.directory));
         self.tries.next(wanted, now)
@@ -363,7 +363,7 @@ impl Orderer {
         }
     }
 
-    /// Orders what is due, for as long as nothing changes.
+    /// Processes due orders until the plan changes.
     async fn work(&mut self, plan: Option<&Arc<Plan>>) {
         let Some(plan) = plan else { return std::future::pending().await };
         self.put_aside_damaged(plan).await;
@@ -384,7 +384,7 @@ impl Orderer {
         }
     }
 
-    /// What is ordered again and again, as files and plan have it.
+    /// Returns the jobs of a plan, with their state from files.
     async fn jobs(&self, plan: &Arc<Plan>) -> Vec<Job> {
         let (plan, files) = (Arc::clone(plan), self.files.clone());
         let read = move || {
@@ -394,13 +394,13 @@ impl Orderer {
         self.disk.run(read).await
     }
 
-    /// An account that is none any more is made anew: certificates are to be had all the same.
+    /// Moves a damaged account aside. The next order creates another one.
     async fn put_aside_damaged(&self, plan: &Arc<Plan>) {
         let (plan, files) = (Arc::clone(plan), self.files.clone());
         self.disk.run(move || put_aside_damaged(&plan, &files)).await;
     }
 
-    /// What an order of a certificate came to, or what is left of the last one; it is stored.
+    /// Obtains a certificate, or uses the one that could not be stored last, and stores it.
     async fn obtain(
         &self,
         plan: &Arc<Plan>,
@@ -430,7 +430,7 @@ impl Orderer {
         })
     }
 
-    /// One order, or what is left of the last one.
+    /// Processes one order and logs its result.
     async fn order(&mut self, plan: &Arc<Plan>, job: &mut Job) {
         let directory = AcmeClient::new(&plan.client);
         let stored = self.obtain(plan, job, &directory).await;
@@ -478,7 +478,7 @@ fn put_aside_damaged(plan: &Plan, files: &StateFiles) {
     files.lost("acme", &path, &why, "the next order creates another account");
 }
 
-/// How bad it is that none came: as long as there is another one, a warning.
+/// Level of a failed order: a warning while the current certificate is valid.
 fn level_of(issued: Option<&Issued>, now: Wall) -> Level {
     match issued {
         Some(issued) if issued.ends > now => Level::Warn,

@@ -296,7 +296,7 @@ impl<K: ReportKind> DailyReporter<K> {
         }
     }
 
-    /// The result of work on files, or of work that takes long. What hangs delays reports of this kind only.
+    /// The result of work on files, or of work that takes long. A disk that hangs delays reports of this kind only.
     pub(crate) async fn aside<T: Send + 'static>(
         self: &Arc<DailyReporter<K>>,
         work: impl FnOnce(&DailyReporter<K>) -> T + Send + 'static,

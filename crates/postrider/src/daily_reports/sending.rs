@@ -110,7 +110,7 @@ struct OpenDay<D> {
     number: u64,
     /// Domains without their report.
     unsent: u64,
-    /// Those of them that get it now.
+    /// Domains that get it now.
     due: Vec<(String, Arc<D>)>,
     sent: Arc<SentReports>,
 }
@@ -138,7 +138,7 @@ impl<D: DomainCounts> OpenDay<D> {
     }
 }
 
-/// Sends what is due.
+/// Sends the reports that are due.
 async fn look<K: ReportKind>(daily: &Arc<DailyReporter<K>>, retries: &mut Retries) {
     let Some(terms) = lock(&daily.terms).clone() else { return };
     let terms = Arc::new(terms);
@@ -174,7 +174,7 @@ async fn look<K: ReportKind>(daily: &Arc<DailyReporter<K>>, retries: &mut Retrie
     }
 }
 
-/// How many are left.
+/// Returns the number of reports left.
 async fn send_day<K: ReportKind>(
     daily: &Arc<DailyReporter<K>>,
     terms: &Arc<ReporterSettings<K::Settings>>,
@@ -223,7 +223,7 @@ fn settle(
     }
 }
 
-/// Whether a domain has its report, or gets none.
+/// Returns true if a domain has its report, or gets none.
 async fn send<K: ReportKind>(daily: &Arc<DailyReporter<K>>, report: &Arc<DomainReport<K>>) -> bool {
     let domain = &report.domain;
     match K::send(daily, report).await {

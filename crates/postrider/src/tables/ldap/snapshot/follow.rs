@@ -153,7 +153,7 @@ impl SnapshotRefresher {
         Ok(self.aside(move |store| store.adopt(builder, cookie)).await?)
     }
 
-    /// How far we are when all is read.
+    /// Reads all entries and returns the cookie.
     async fn read_all(
         &self,
         talk: &mut SyncConnection,
@@ -275,7 +275,7 @@ impl SnapshotRefresher {
         Ok(())
     }
 
-    /// Writes a file that has what has changed since the last, if there is enough of it or it is time.
+    /// Writes a file with the changes since the last one, if there are enough changes or it is time.
     async fn fold(&mut self, is_time: bool) -> Result<(), SyncEnd> {
         let Some(view) = self.shared.view() else { return Ok(()) };
         if is_time && self.shared.is_damaged() {

@@ -1,5 +1,5 @@
-//! The files of a snapshot and what is known of them. All here may wait for a disk, or takes long: the keeper, which shares
-//! its thread with other services, has it done on another one.
+//! The files of a snapshot. Each function may wait for a disk or take long. The keeper shares its thread with other services
+//! and calls them on another thread.
 
 use super::file::{Builder, SnapshotFile, SnapshotHeader};
 use super::item::{Id, Item};
@@ -21,11 +21,11 @@ use std::time::SystemTime;
 /// More entries than this are no result.
 const ENTRIES_MAX: u64 = 50_000_000;
 
-/// Entries that are handed to another thread at once, and bytes of them.
+/// Entries and bytes per batch for another thread.
 const BATCH_ENTRIES: usize = 1_000;
 const BATCH_BYTES: usize = 1 << 20;
 
-/// Where the file lies.
+/// The place of the file.
 #[derive(Clone, Debug)]
 pub(super) struct SnapshotLocation {
     pub(super) path: PathBuf,
@@ -55,7 +55,7 @@ impl SnapshotStore {
         SnapshotStore { shared, place, doubts: AtomicBool::new(false) }
     }
 
-    /// Begins a file; entries get records of their names, where `has_ids` says so.
+    /// Begins a file. With `has_ids` entries get records of their names.
     ///
     /// # Errors
     /// A sentence.
@@ -78,8 +78,7 @@ impl SnapshotStore {
         }
     }
 
-    /// Puts what was read in the place of what there was.
-    /// `cookie`: the server, and how far it has told us of changes.
+    /// Replaces the snapshot with the entries of a reading. `cookie`: the server, and its cookie.
     ///
     /// # Errors
     /// It is no result, or can't be written.
@@ -123,7 +122,7 @@ impl SnapshotStore {
         Ok(())
     }
 
-    /// Whether so many entries are too few to be believed, for the first time.
+    /// Returns a doubt if the entries are too few for the first time.
     fn doubt(&self, before: u64, after: u64) -> Option<RefreshOutcome> {
         let loses = after < before.div_ceil(2);
         if !loses || self.doubts.swap(true, Ordering::Relaxed) {
@@ -134,7 +133,7 @@ impl SnapshotStore {
         Some(RefreshOutcome::Doubted(LookupError::new(LookupErrorKind::Wrong, text)))
     }
 
-    /// What we have is what there is.
+    /// The directory is unchanged.
     pub(super) fn confirm(&self) {
         // After a restart it is as old as the file, unless there is more than that has.
         let is_whole = self.shared.view().is_some_and(|view| view.changes() == 0);
@@ -144,7 +143,7 @@ impl SnapshotStore {
         lock(&self.shared.seen).confirmed = Some(wall_now());
     }
 
-    /// Takes changes that happened while nobody followed, unless they lose too much.
+    /// Applies the changes of an interruption, unless they lose too much.
     pub(super) fn take_changes(
         &self,
         view: &View,
@@ -178,13 +177,13 @@ impl SnapshotStore {
                 (Some(_), false) => "came",
                 (None, _) => "went",
             };
-            // Whoever finds the entry finds this, too.
+            // Before the entry is in the view: a lookup that finds the entry finds the note, too.
             self.shared.note_change(format!("{dn} {what}"));
             view.put(id, item);
         }
     }
 
-    /// Writes a file that has what has changed since the last; `None`: that one is damaged.
+    /// Writes a file with the changes since the last one. `None`: the last one is damaged.
     ///
     /// # Errors
     /// It can't be written.
@@ -210,7 +209,7 @@ impl SnapshotStore {
     }
 }
 
-/// What was different, for people.
+/// The difference, for people.
 fn changed(before: u64, after: u64) -> String {
     if before == after {
         "entries changed".to_owned()
