@@ -3,7 +3,7 @@
 use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::dmarc_reports::{Dmarc, DmarcReporting};
-use crate::file_watch::FileWatch;
+use crate::file_watch::FileJobs;
 use crate::greylist::Greylisting;
 use crate::kept_file::StateFiles;
 use crate::mta_sts::MtaSts;
@@ -45,15 +45,19 @@ impl PersistentState {
     fn new(
         directory: &Path,
         problems: &Problems,
-        (watch, console): (&Arc<FileWatch>, &Arc<ConsoleLog>),
+        (jobs, console): (&FileJobs, &Arc<ConsoleLog>),
     ) -> PersistentState {
         PersistentState {
             greylist: Greylisting::new(
                 directory,
                 problems.conditions("state_file"),
-                (watch, console),
+                (jobs.watch(), console),
             ),
-            warmups: StoredWarmups::new(directory, problems.conditions("state_file"), console),
+            warmups: StoredWarmups::new(
+                directory,
+                problems.conditions("state_file"),
+                (jobs, console),
+            ),
         }
     }
 }
@@ -67,17 +71,18 @@ pub(crate) fn advisers(
     metrics: &NodeMetrics,
     descriptors: Descriptors,
     (shard, shared, runtime): (&ShardSender<AcceptedSocket>, &SharedState, &ServiceRuntime),
-    (files, watch, console): (&StateFiles, &Arc<FileWatch>, &Arc<ConsoleLog>),
+    (files, jobs, console): (&StateFiles, &FileJobs, &Arc<ConsoleLog>),
 ) -> Result<SharedServices, String> {
-    let resolver = Resolver::following(&config.dns, watch, console);
+    let resolver = Resolver::following(&config.dns, jobs.watch(), console);
     let peer_tls = Arc::<PeerTls>::default();
     warn_of_no_dnssec(config, &resolver, console);
+    let told = (runtime, jobs, files, console);
     let (dmarc_reports, tls_reports) =
-        reporting(&config.spool.paths[0], &resolver, (shard, &peer_tls), (runtime, files, console));
+        reporting(&config.spool.paths[0], &resolver, (shard, &peer_tls), told);
     let fetches = (resolver.clone(), descriptors.fetches_max);
     let numbers = (metrics, &shared.pressures, &tls_reports);
     let policies = policies(config, fetches, numbers, (runtime, files, console))?;
-    let books = PersistentState::new(&config.spool.paths[0], &shared.problems, (watch, console));
+    let books = PersistentState::new(&config.spool.paths[0], &shared.problems, (jobs, console));
     Ok(SharedServices { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
 }
 
@@ -107,7 +112,7 @@ fn reporting(
     spool: &Path,
     resolver: &Resolver,
     (shard, peer_tls): (&ShardSender<AcceptedSocket>, &Arc<PeerTls>),
-    told: (&ServiceRuntime, &StateFiles, &Arc<ConsoleLog>),
+    told: (&ServiceRuntime, &FileJobs, &StateFiles, &Arc<ConsoleLog>),
 ) -> (DmarcReporting, TlsReporting) {
     let dmarc = DmarcReporting::new(Dmarc, spool, resolver.clone(), shard.clone(), told);
     let kind = Tls { metrics: Arc::default(), peer_tls: Arc::clone(peer_tls) };

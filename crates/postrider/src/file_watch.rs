@@ -1,31 +1,37 @@
-//! Files that are looked at again and again, because their content is in use: certificates, keys, passwords, tables,
-//! lists of name servers. Any file may hang: one that does keeps the thread that looks at it, and another thread goes
-//! on with the rest. Files that hang with their file system leave threads for those on others.
+//! Jobs with files: they look at files whose content is in use (certificates, keys, passwords, tables, lists of name
+//! servers), and write the server's own files beside the spool. Any file may hang. A job that hangs keeps its thread, and
+//! another thread runs the rest. Files that hang with their file system leave threads for other file systems.
+//!
+//! A look comes after each pause. A job with a [`Bell`] also runs as soon as the bell is rung.
 
-use crate::file_stamp::{Device, LOOK_EVERY};
+use crate::file_stamp::{Device, FileIdentity, LOOK_EVERY};
 use crate::mutex::lock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
-/// Threads that look, those included that hang. With all of them hanging no file is looked at until one returns.
+/// Maximum number of threads, with those that hang. With all of them hanging no job runs until one returns.
 const THREADS_MAX: usize = 256;
 /// Threads without work that are kept.
 const FREE_MAX: usize = 2;
 
-/// Looks once; false: there is nothing left to look at.
-type WatchCallback = Box<dyn FnMut() -> bool + Send>;
+/// Runs once and returns the pause until the next time; `None`: the job has ended.
+type Job = Box<dyn FnMut() -> Option<Duration> + Send>;
 
-/// What is looked at, and how.
+/// A job, and when and where it runs.
 struct WatchedItem {
-    pause: Duration,
+    number: u64,
     /// The file system that it is on, where that is known.
     device: Option<Device>,
-    look: WatchCallback,
+    bell: Option<Arc<BellState>>,
+    run: Job,
 }
 
-/// Everything that is looked at. The threads end with it.
+/// All jobs. The threads end with it.
 pub(crate) struct FileWatch(Arc<Inner>);
 
 #[derive(Default)]
@@ -36,15 +42,40 @@ struct Inner {
 
 #[derive(Default)]
 struct State {
-    /// What nobody looks at now, by when it is looked at next, and by a number of its own.
+    /// Jobs that don't run now, by the time of their next run, and by number.
     waiting: BTreeMap<(Instant, u64), WatchedItem>,
+    /// Times under which jobs with a bell wait, by number.
+    dues: BTreeMap<u64, Instant>,
     next: u64,
-    /// Looks under way, and those at each file system that is known.
+    /// Jobs that run, and those at each file system. Jobs at an unknown place count as one file system.
     looking: usize,
-    looking_at: BTreeMap<Device, usize>,
+    looking_at: BTreeMap<Option<Device>, usize>,
     threads: usize,
     free: usize,
     is_closed: bool,
+}
+
+/// Jobs at one file system.
+#[derive(Clone, Debug)]
+pub(crate) struct FileJobs {
+    watch: Arc<FileWatch>,
+    device: Option<Device>,
+}
+
+/// Rings for a job to run. The job ends with its bell.
+pub(crate) struct Bell {
+    state: Arc<BellState>,
+    /// There is a thread to run the job for as long as there is a bell.
+    _watch: Arc<FileWatch>,
+}
+
+struct BellState {
+    /// The job's number.
+    number: u64,
+    /// A ring that no run has followed yet.
+    is_rung: AtomicBool,
+    is_over: AtomicBool,
+    inner: Weak<Inner>,
 }
 
 impl fmt::Debug for FileWatch {
@@ -55,10 +86,15 @@ impl fmt::Debug for FileWatch {
 
 impl Drop for FileWatch {
     fn drop(&mut self) {
-        let mut state = lock(&self.0.state);
-        state.is_closed = true;
-        state.waiting.clear();
+        let waiting = {
+            let mut state = lock(&self.0.state);
+            state.is_closed = true;
+            state.dues.clear();
+            std::mem::take(&mut state.waiting)
+        };
         self.0.changed.notify_all();
+        // Not under the lock: a job may own a bell.
+        drop(waiting);
     }
 }
 
@@ -69,18 +105,19 @@ impl FileWatch {
     /// A sentence, when the system gives no thread.
     pub(crate) fn start() -> Result<Arc<FileWatch>, String> {
         let watch = FileWatch(Arc::default());
-        let started = watch.0.start_thread(&mut lock(&watch.0.state));
+        lock(&watch.0.state).count_thread();
+        let started = watch.0.start_thread();
         started.map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(Arc::new(watch))
     }
 
-    /// Looks now and then every [`LOOK_EVERY`], until `look` returns false. `device`: where the file is, if that is
-    /// known.
+    /// Calls `look` now and then every [`LOOK_EVERY`], until it returns false. `device`: the place of the file, if that
+    /// is known.
     pub(crate) fn add(&self, device: Option<Device>, look: impl FnMut() -> bool + Send + 'static) {
         self.add_every(LOOK_EVERY, device, look);
     }
 
-    /// Has `look` called as often with its owner, for as long as there is one.
+    /// Calls `look` with its owner as often, for as long as there is an owner.
     pub(crate) fn follow<T: Send + Sync + 'static>(
         &self,
         owner: &Arc<T>,
@@ -106,154 +143,231 @@ impl FileWatch {
         &self,
         pause: Duration,
         device: Option<Device>,
-        look: impl FnMut() -> bool + Send + 'static,
+        mut look: impl FnMut() -> bool + Send + 'static,
     ) {
-        let looked = WatchedItem { pause, device, look: Box::new(look) };
-        lock(&self.0.state).wait_until(Instant::now(), looked);
+        let number = lock(&self.0.state).take_number();
+        let run = Box::new(move || look().then_some(pause));
+        self.add_item(WatchedItem { number, device, bell: None, run });
+    }
+
+    fn add_item(&self, item: WatchedItem) {
+        lock(&self.0.state).wait_until(Instant::now(), item);
         self.0.changed.notify_one();
     }
 }
 
-impl State {
-    fn wait_until(&mut self, due: Instant, looked: WatchedItem) {
-        self.waiting.insert((due, self.next), looked);
-        self.next += 1;
+impl FileJobs {
+    /// Jobs at the file system of this directory.
+    pub(crate) fn at(watch: &Arc<FileWatch>, directory: &Path) -> FileJobs {
+        let device = FileIdentity::at(directory).map(|seen| seen.device());
+        FileJobs { watch: Arc::clone(watch), device }
     }
 
-    /// Begins with what is due, or says how long nothing is.
+    /// For looks that have no file there.
+    pub(crate) fn watch(&self) -> &Arc<FileWatch> {
+        &self.watch
+    }
+
+    /// Calls `job` now, after the pause that it returns, and as soon as its bell is rung, until it returns `None` or
+    /// the bell is dropped. The waker rings the bell, too.
+    pub(crate) fn add(
+        &self,
+        mut job: impl FnMut(&Waker) -> Option<Duration> + Send + 'static,
+    ) -> Bell {
+        let state = Arc::new(BellState {
+            number: lock(&self.watch.0.state).take_number(),
+            is_rung: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            inner: Arc::downgrade(&self.watch.0),
+        });
+        let (number, device, bell) = (state.number, self.device, Some(Arc::clone(&state)));
+        let (own, waker) = (Arc::clone(&state), Waker::from(Arc::clone(&state)));
+        let run = Box::new(move || match own.is_over.load(Ordering::Acquire) {
+            true => None,
+            false => job(&waker),
+        });
+        self.watch.add_item(WatchedItem { number, device, bell, run });
+        Bell { state, _watch: Arc::clone(&self.watch) }
+    }
+
+    /// Calls `job` with its owner in the same way, for as long as there is an owner, too.
+    pub(crate) fn follow<T: Send + Sync + 'static>(
+        &self,
+        owner: &Arc<T>,
+        mut job: impl FnMut(&Arc<T>) -> Duration + Send + 'static,
+    ) -> Bell {
+        let owner = Arc::downgrade(owner);
+        self.add(move |_| owner.upgrade().map(|owner| job(&owner)))
+    }
+}
+
+impl Bell {
+    /// Has the job run at once, or once more if it runs now. Waits for no run and no disk.
+    pub(crate) fn ring(&self) {
+        self.state.ring();
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Ordering::Release);
+        self.state.ring();
+    }
+}
+
+impl BellState {
+    fn ring(&self) {
+        // A run takes the ring before it begins, and so sees all that was there before.
+        if self.is_rung.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let Some(inner) = self.inner.upgrade() else { return };
+        if lock(&inner.state).hurry(self.number, Instant::now()) {
+            inner.changed.notify_one();
+        }
+    }
+}
+
+impl Wake for BellState {
+    fn wake(self: Arc<Self>) {
+        self.ring();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.ring();
+    }
+}
+
+impl State {
+    fn take_number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn wait_until(&mut self, due: Instant, item: WatchedItem) {
+        if item.bell.is_some() {
+            self.dues.insert(item.number, due);
+        }
+        self.waiting.insert((due, item.number), item);
+    }
+
+    /// Makes a job with a bell due now. Returns false if it runs, or has ended.
+    fn hurry(&mut self, number: u64, now: Instant) -> bool {
+        let Some(due) = self.dues.get(&number).copied() else { return false };
+        let item = self.waiting.remove(&(due, number));
+        item.map(|item| self.wait_until(due.min(now), item)).is_some()
+    }
+
+    /// Begins a job that is due, or returns the time until the next one is.
     fn take_due(&mut self, now: Instant) -> Result<WatchedItem, Duration> {
         let mut due = self.waiting.range(..=(now, u64::MAX));
-        let key = due.find(|(_, looked)| self.may_look(looked.device)).map(|(key, _)| *key);
-        if let Some(looked) = key.and_then(|key| self.waiting.remove(&key)) {
+        let key = due.find(|(_, item)| self.may_look(item.device)).map(|(key, _)| *key);
+        if let Some(item) = key.and_then(|key| self.waiting.remove(&key)) {
             self.looking += 1;
-            *looked.device.map_or(&mut 0, |device| self.looking_at.entry(device).or_default()) += 1;
-            return Ok(looked);
+            *self.looking_at.entry(item.device).or_default() += 1;
+            if let Some(bell) = &item.bell {
+                self.dues.remove(&item.number);
+                bell.is_rung.swap(false, Ordering::AcqRel);
+            }
+            return Ok(item);
         }
         let next = self.waiting.range((now, u64::MAX)..).next();
-        Err(next.map_or(LOOK_EVERY, |((due, _), _)| due.duration_since(now)))
+        let left = next.map_or(LOOK_EVERY, |((due, _), _)| due.duration_since(now));
+        // A job that waits from later on may be due before.
+        Err(left.min(LOOK_EVERY))
+    }
+
+    fn has_due(&self, now: Instant) -> bool {
+        self.waiting.first_key_value().is_some_and(|((due, _), _)| *due <= now)
     }
 
     /// A file system may have as many threads as it leaves to all others: however many files hang with it, and with
     /// a second and a third one, there are some for the next.
     fn may_look(&self, device: Option<Device>) -> bool {
-        let there = device.and_then(|device| self.looking_at.get(&device)).copied().unwrap_or(0);
+        let there = self.looking_at.get(&device).copied().unwrap_or(0);
         there < THREADS_MAX.saturating_sub(self.looking)
     }
 
     fn end_look(&mut self, device: Option<Device>) {
         self.looking -= 1;
-        let Some(device) = device else { return };
         let Some(there) = self.looking_at.get_mut(&device) else { return };
         *there -= 1;
         if *there == 0 {
             self.looking_at.remove(&device);
         }
     }
+
+    fn count_thread(&mut self) {
+        self.threads += 1;
+        self.free += 1;
+    }
+
+    fn discount_thread(&mut self) {
+        self.threads -= 1;
+        self.free -= 1;
+    }
 }
 
 impl Inner {
-    fn start_thread(self: &Arc<Inner>, state: &mut State) -> io::Result<()> {
+    /// Starts a thread that is counted already.
+    fn start_thread(self: &Arc<Inner>) -> io::Result<()> {
         let inner = Arc::clone(self);
         thread::Builder::new().name("files".to_owned()).spawn(move || inner.work())?;
-        state.threads += 1;
-        state.free += 1;
         Ok(())
     }
 
     fn work(self: &Arc<Inner>) {
         let mut state = lock(&self.state);
         while !state.is_closed && state.free <= FREE_MAX {
-            let mut looked = match state.take_due(Instant::now()) {
-                Ok(looked) => looked,
+            state = match state.take_due(Instant::now()) {
+                Ok(item) => self.run(state, item),
                 Err(left) => {
                     let waited = self.changed.wait_timeout(state, left);
-                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                    continue;
+                    waited.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
-            state.free -= 1;
-            // What is looked at may hang: somebody has to be there for the rest. Without a thread the rest waits.
-            if state.free == 0 && state.threads < THREADS_MAX {
-                let _ = self.start_thread(&mut state);
-            }
-            drop(state);
-            let goes_on = (looked.look)();
-            state = lock(&self.state);
-            state.free += 1;
-            state.end_look(looked.device);
-            if goes_on && !state.is_closed {
-                state.wait_until(Instant::now() + looked.pause, looked);
-            }
         }
-        state.threads -= 1;
+        state.discount_thread();
+        // A job that this thread has put back may be due before the others wake.
+        self.changed.notify_one();
+    }
+
+    /// Runs a job once, without the lock.
+    fn run<'s>(
+        self: &'s Arc<Inner>,
+        mut state: MutexGuard<'s, State>,
+        mut item: WatchedItem,
+    ) -> MutexGuard<'s, State> {
         state.free -= 1;
+        // The job may hang, and the other jobs need a thread. If the system gives none, they wait.
+        let is_short = state.free == 0 && state.threads < THREADS_MAX;
+        if is_short {
+            state.count_thread();
+        } else if state.has_due(Instant::now()) {
+            self.changed.notify_one();
+        }
+        drop(state);
+        if is_short && self.start_thread().is_err() {
+            lock(&self.state).discount_thread();
+        }
+        let device = item.device;
+        // A job that has ended is dropped here: it may own a bell, which takes the lock.
+        let again = (item.run)().map(|pause| (pause, item));
+        let mut state = lock(&self.state);
+        state.free += 1;
+        state.end_look(device);
+        let Some((pause, item)) = again else { return state };
+        if state.is_closed {
+            drop(state);
+            drop(item);
+            return lock(&self.state);
+        }
+        let is_rung = |bell: &Arc<BellState>| bell.is_rung.load(Ordering::Acquire);
+        let pause = if item.bell.as_ref().is_some_and(is_rung) { Duration::ZERO } else { pause };
+        state.wait_until(Instant::now() + pause, item);
+        state
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc;
-
-    const PAUSE: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn what_hangs_keeps_its_thread_and_the_rest_is_looked_at() {
-        let watch = FileWatch::start().unwrap();
-        let (seen, looks) = mpsc::channel();
-        let mut hanging = Vec::new();
-        for _ in 0..THREADS_MAX - 1 {
-            let (let_go, hangs) = mpsc::channel::<()>();
-            hanging.push(let_go);
-            watch.add_every(PAUSE, None, move || hangs.recv().is_ok());
-        }
-        watch.add_every(PAUSE, None, move || seen.send(()).is_ok());
-        // With all but one hanging, the last one goes on.
-        for _ in 0..THREADS_MAX {
-            looks.recv().unwrap();
-        }
-        // Nobody looks any more once it has ended, and those that hang may end, too.
-        drop((hanging, watch));
-        while looks.recv().is_ok() {}
-    }
-
-    #[test]
-    fn file_systems_that_hang_leave_threads_for_another() {
-        let watch = FileWatch::start().unwrap();
-        let mut hanging = Vec::new();
-        for device in [1, 2, 3].map(Device::numbered) {
-            for _ in 0..THREADS_MAX {
-                let (let_go, hangs) = mpsc::channel::<()>();
-                hanging.push(let_go);
-                watch.add_every(PAUSE, Some(device), move || hangs.recv().is_ok());
-            }
-        }
-        let of_any = [Some(Device::numbered(4)), None];
-        let looks = of_any.map(|device| {
-            let (seen, looks) = mpsc::channel();
-            watch.add_every(PAUSE, device, move || seen.send(()).is_ok());
-            looks
-        });
-        for looks in &looks {
-            (0..10).for_each(|_| looks.recv().unwrap());
-        }
-        drop(watch);
-        drop(hanging);
-    }
-
-    #[test]
-    fn it_is_looked_at_until_it_is_over_and_threads_without_work_end() {
-        let watch = FileWatch::start().unwrap();
-        let (seen, looks) = mpsc::channel();
-        let mut left = 5;
-        watch.add_every(PAUSE, None, move || {
-            seen.send(()).unwrap();
-            left -= 1;
-            left > 0
-        });
-        assert_eq!(looks.iter().count(), 5);
-        let inner = Arc::clone(&watch.0);
-        let state = lock(&inner.state);
-        assert!(state.waiting.is_empty() && state.threads <= FREE_MAX, "{}", state.threads);
-    }
-}
+mod tests;

@@ -1,8 +1,9 @@
-//! Orders of an operator that are written to a file before they are answered, and what rules of shaping have set in force,
-//! which is written as well: on a thread of their own, as the disk may hang.
+//! Orders of an operator, which are written to a file before they are answered, and effects of shaping rules, which are
+//! written as well: by a job beside the shards (`file_watch`), as the disk may hang.
 
 use crate::console::ConsoleLog;
 use crate::effects::EffectStore;
+use crate::file_watch::{Bell, FileJobs};
 use crate::kept_file::StateFiles;
 use crate::mutex::lock;
 use crate::suspensions::Suspensions;
@@ -10,17 +11,22 @@ use crate::under_way::{HANGS_AFTER, WorkRegistry};
 use crate::world::clock::wall_now;
 use crate::world::listening_socket::AcceptedSocket;
 use mta::console::{Console as _, Level};
-use mta::control::{Lift, Scope, Suspension};
+use mta::control::{Effect, Lift, Scope, Suspension};
 use mta::inbox::{ShardMessage, ShardSender};
+use mta::watched::Watcher;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-/// What could not be written is written again so often.
+/// Pause before suspensions that could not be written are written again.
 const KEPT_AGAIN: Duration = Duration::from_secs(10);
+
+/// For people, when it hangs.
+const DISK: &str = "the disk of the first spool directory";
 
 /// What came of an order.
 pub(crate) type OrderResult = Result<String, String>;
@@ -34,17 +40,25 @@ pub(crate) enum Order {
     Keep,
 }
 
-/// Orders that wait for the thread, and what it has told.
+/// An order, and the caller that waits for its result.
+type PendingOrder = (Order, oneshot::Sender<OrderResult>);
+
+/// Orders that wait for the job, and its results.
 pub(crate) struct Orders {
-    orders: mpsc::UnboundedSender<(Order, oneshot::Sender<OrderResult>)>,
+    orders: mpsc::Sender<PendingOrder>,
+    bell: Bell,
     suspended: Arc<Mutex<Arc<[Suspension]>>>,
     pub(crate) under_way: WorkRegistry,
 }
 
-/// What the thread has.
+/// The job's own.
 struct OrderWorker {
+    orders: mpsc::Receiver<PendingOrder>,
     suspensions: Suspensions,
+    /// Time of the last attempt to write the suspensions.
+    written_at: Instant,
     effects: EffectStore,
+    changes: Watcher<Arc<[Effect]>>,
     shards: Vec<ShardSender<AcceptedSocket>>,
     suspended: Arc<Mutex<Arc<[Suspension]>>>,
     under_way: WorkRegistry,
@@ -53,24 +67,21 @@ struct OrderWorker {
 }
 
 impl Orders {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// When the system gives none.
+    /// Starts the job, which is one of `jobs`.
     pub(crate) fn start(
         suspensions: Suspensions,
         effects: EffectStore,
         shards: Vec<ShardSender<AcceptedSocket>>,
-        (files, console): (&StateFiles, &Arc<ConsoleLog>),
-    ) -> Result<Orders, String> {
-        let failed = |error| format!("cannot start a thread: {error}");
-        let runtime =
-            tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(failed)?;
-        let (orders, taken) = mpsc::unbounded_channel();
+        (files, jobs, console): (&StateFiles, &FileJobs, &Arc<ConsoleLog>),
+    ) -> Orders {
+        let (orders, waiting) = mpsc::channel();
         let suspended = Arc::new(Mutex::new(suspensions.in_force(wall_now())));
         let under_way = WorkRegistry::default();
-        let clerk = OrderWorker {
+        let mut clerk = OrderWorker {
+            orders: waiting,
             suspensions,
+            written_at: Instant::now(),
+            changes: effects.follow(),
             effects,
             shards,
             suspended: Arc::clone(&suspended),
@@ -78,9 +89,8 @@ impl Orders {
             files: files.clone(),
             console: Arc::clone(console),
         };
-        let run = move || runtime.block_on(clerk.run(taken));
-        thread::Builder::new().name("orders".to_owned()).spawn(run).map_err(failed)?;
-        Ok(Orders { orders, suspended, under_way })
+        let bell = jobs.add(move |bell| Some(clerk.work(bell)));
+        Orders { orders, bell, suspended, under_way }
     }
 
     /// What is suspended now.
@@ -95,6 +105,7 @@ impl Orders {
     pub(crate) fn give(&self, order: Order) -> impl Future<Output = OrderResult> + use<> {
         let (answer, answered) = oneshot::channel();
         let is_given = self.orders.send((order, answer)).is_ok();
+        self.bell.ring();
         let hanging = self.under_way.oldest();
         async move {
             let stopping = || Err("the server is stopping".to_owned());
@@ -115,33 +126,30 @@ impl Orders {
 }
 
 impl OrderWorker {
-    async fn run(
-        mut self,
-        mut orders: mpsc::UnboundedReceiver<(Order, oneshot::Sender<OrderResult>)>,
-    ) {
-        let mut effects = self.effects.follow();
-        loop {
-            tokio::select! {
-                biased;
-                order = orders.recv() => {
-                    let Some((order, answer)) = order else { return };
-                    let work = self.under_way.begin("the disk of the first spool directory");
-                    let told = self.carry_out(order);
-                    drop(work);
-                    let _ = answer.send(told);
-                }
-                () = tokio::time::sleep(KEPT_AGAIN), if self.suspensions.unkept().is_some() => {
-                    let work = self.under_way.begin("the disk of the first spool directory");
-                    self.suspensions.keep();
-                    self.note_kept(true);
-                    drop(work);
-                }
-                Ok(()) = effects.changed() => {
-                    let work = self.under_way.begin("the disk of the first spool directory");
-                    self.effects.keep(&self.console);
-                    drop(work);
-                }
-            }
+    /// Carries out the orders that wait, then writes. Returns the pause before the next time; `bell` wakes it before.
+    fn work(&mut self, bell: &Waker) -> Duration {
+        while let Ok((order, answer)) = self.orders.try_recv() {
+            let work = self.under_way.begin(DISK);
+            let told = self.carry_out(order);
+            drop(work);
+            let _ = answer.send(told);
+        }
+        if self.suspensions.unkept().is_some() && self.written_at.elapsed() >= KEPT_AGAIN {
+            let _work = self.under_way.begin(DISK);
+            self.suspensions.keep();
+            self.note_kept(true);
+        }
+        if let Poll::Ready(Ok(())) =
+            pin!(self.changes.changed()).poll(&mut Context::from_waker(bell))
+        {
+            let _work = self.under_way.begin(DISK);
+            self.effects.keep(&self.console);
+            // The next change rings only after it was asked for; orders come first.
+            return Duration::ZERO;
+        }
+        match self.suspensions.unkept() {
+            Some(_) => KEPT_AGAIN.saturating_sub(self.written_at.elapsed()),
+            None => KEPT_AGAIN,
         }
     }
 
@@ -166,8 +174,9 @@ impl OrderWorker {
         told(done, &self.console)
     }
 
-    /// Whether what is suspended is on disk is a problem or none.
-    fn note_kept(&self, is_known: bool) {
+    /// Sets or clears the problem of suspensions that are not on disk, after an attempt to write them.
+    fn note_kept(&mut self, is_known: bool) {
+        self.written_at = Instant::now();
         let shown = self.suspensions.shown();
         match self.suspensions.unkept() {
             None => self.files.written(Path::new(&shown)),
@@ -183,4 +192,77 @@ pub(crate) fn told(done: OrderResult, console: &ConsoleLog) -> OrderResult {
         console.line(Level::Info, "operator", format_args!("{text}"));
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_watch::FileWatch;
+    use mta::shared::SharedState;
+    use std::process::Command;
+
+    fn orders(directory: &Path) -> Orders {
+        let text = format!(
+            "[spool]\npath = \"{}\"\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {{}}\n",
+            directory.display()
+        );
+        let config = channels::sections().parse(&text, "test.toml").unwrap();
+        let console = Arc::new(ConsoleLog::stderr(Level::Error));
+        let shared = Arc::new(SharedState::new(&config, 1));
+        let (suspensions, lost) = Suspensions::open(directory, wall_now());
+        assert_eq!(lost, None);
+        let effects = EffectStore::open(&config, &shared, &console);
+        let jobs = FileJobs::at(&FileWatch::start().unwrap(), directory);
+        let kept = (&StateFiles::new(&console), &jobs, &console);
+        Orders::start(suspensions, effects, Vec::new(), kept)
+    }
+
+    fn suspend(domain: &str) -> Order {
+        let scope = Scope { domain: Some(domain.to_owned()), ..Scope::default() };
+        Order::Suspend(Suspension { scope, reason: String::new(), since: wall_now(), until: None })
+    }
+
+    fn kept(directory: &Path) -> usize {
+        Suspensions::open(directory, wall_now()).0.in_force(wall_now()).len()
+    }
+
+    #[tokio::test]
+    async fn orders_are_on_disk_when_they_are_answered() {
+        let directory = tempfile::tempdir().unwrap();
+        let orders = orders(directory.path());
+        for count in 1..=5 {
+            orders.give(suspend(&format!("{count}.test"))).await.unwrap();
+            assert_eq!((kept(directory.path()), orders.suspended().len()), (count, count));
+        }
+        // Given together, in one run.
+        let given: Vec<_> = (6..=50).map(|n| orders.give(suspend(&format!("{n}.test")))).collect();
+        for answer in given {
+            answer.await.unwrap();
+        }
+        assert_eq!(kept(directory.path()), 50);
+        assert_eq!(orders.give(Order::Keep).await, Ok(String::new()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn order_on_a_hanging_disk_is_answered_and_carried_out_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let fresh = directory.path().join("suspensions.json.new");
+        assert!(Command::new("mkfifo").arg(&fresh).status().unwrap().success());
+        let orders = orders(directory.path());
+        // Time passes at once where only the disk is waited for.
+        let why = orders.give(suspend("a.test")).await.unwrap_err();
+        assert!(why.ends_with("hangs: the command is executed when it recovers"), "{why}");
+        assert!(orders.suspended().is_empty());
+        let mut pipe = std::fs::File::open(&fresh).unwrap();
+        std::fs::remove_file(&fresh).unwrap();
+        std::io::copy(&mut pipe, &mut std::io::sink()).unwrap();
+        while orders.suspended().is_empty() {
+            std::thread::yield_now();
+        }
+        // What the pipe took is written with the next order.
+        drop(orders.give(suspend("b.test")));
+        while kept(directory.path()) < 2 {
+            std::thread::yield_now();
+        }
+    }
 }

@@ -1,9 +1,10 @@
-//! What sources have sent that warm up (`mta::warmup`): in memory for all shards, and in a file, written by a thread
-//! of its own, before any of it is sent. Without the file nothing is sent from them.
+//! Counts of sources that warm up (`mta::warmup`): in memory for all shards, and in a file, which is written by a job
+//! beside the shards (`file_watch`) before mail is sent. Without the file no mail is sent from these sources.
 
 mod file;
 
 use crate::console::ConsoleLog;
+use crate::file_watch::{Bell, FileJobs};
 use crate::mutex::lock;
 use crate::record_file::Unreadable;
 use crate::services::{Adoption, CandidateConfig, Service};
@@ -23,9 +24,7 @@ use mta::warmup::{
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -52,6 +51,11 @@ struct WarmupStore {
     directory: PathBuf,
     book: Mutex<WarmupLedger>,
     keeper: Mutex<WarmupWriter>,
+    /// Callers that wait for a write.
+    waiting: Mutex<Vec<PendingReservation>>,
+    /// Locked during waits for the disk. `None`: not open, or closed.
+    file: Mutex<Option<OpenFile>>,
+    jobs: FileJobs,
     /// Those of the configuration.
     sources: Mutex<Vec<Arc<Source>>>,
     /// What is wrong with the file.
@@ -59,23 +63,22 @@ struct WarmupStore {
     console: Arc<ConsoleLog>,
 }
 
-/// Whoever writes the file.
+/// The job that writes the file.
 enum WarmupWriter {
     /// No source warms up.
     None,
-    Thread(mpsc::Sender<WarmupRequest>, JoinHandle<()>),
+    Job(Bell),
     /// Why there is no file that could be written.
     Failed(String),
 }
 
-enum WarmupRequest {
-    /// Answer this when what is reserved for it is written.
-    Ask(PendingReservation),
-    /// Write the last, and end.
-    Close,
+struct OpenFile {
+    file: File,
+    /// Time of the last report of a failed write, if no write has succeeded since.
+    told_at: Option<u64>,
 }
 
-/// Who waits for a write.
+/// A caller that waits for a write.
 struct PendingReservation {
     ask: AllowanceRequest,
     answer: oneshot::Sender<Answered>,
@@ -86,12 +89,15 @@ impl StoredWarmups {
     pub(crate) fn new(
         directory: &Path,
         troubles: Conditions,
-        console: &Arc<ConsoleLog>,
+        (jobs, console): (&FileJobs, &Arc<ConsoleLog>),
     ) -> StoredWarmups {
         StoredWarmups(Arc::new(WarmupStore {
             directory: directory.to_owned(),
             book: Mutex::default(),
             keeper: Mutex::new(WarmupWriter::None),
+            waiting: Mutex::default(),
+            file: Mutex::default(),
+            jobs: jobs.clone(),
             sources: Mutex::default(),
             troubles,
             console: Arc::clone(console),
@@ -104,11 +110,11 @@ impl StoredWarmups {
         let mut keeper = lock(&self.0.keeper);
         let warming = config.sources.iter().filter(|source| source.warmup.is_some());
         let warming: BTreeSet<Arc<str>> = warming.map(|source| Arc::clone(&source.name)).collect();
-        if warming.is_empty() || matches!(*keeper, WarmupWriter::Thread(..)) {
+        if warming.is_empty() || matches!(*keeper, WarmupWriter::Job(_)) {
             return;
         }
-        let started = self.0.open(&warming).and_then(|file| self.start(file));
-        *keeper = started.unwrap_or_else(|why| {
+        let opened = self.0.open(&warming).map(|file| self.start(file));
+        *keeper = opened.unwrap_or_else(|why| {
             let path = self.0.directory.join(NAME);
             let what = "no mail is sent from sources in warm-up";
             self.0.warn(format_args!("cannot store {}: {why}; {what}", path.display()));
@@ -116,21 +122,21 @@ impl StoredWarmups {
         });
     }
 
-    fn start(&self, file: File) -> Result<WarmupWriter, String> {
-        let inner = Arc::clone(&self.0);
-        let (sender, requests) = mpsc::channel();
-        let thread = thread::Builder::new().name("warmup".into());
-        let thread = thread.spawn(move || inner.keep(file, &requests));
-        thread.map(|thread| WarmupWriter::Thread(sender, thread)).map_err(|error| error.to_string())
+    fn start(&self, file: File) -> WarmupWriter {
+        *lock(&self.0.file) = Some(OpenFile { file, told_at: None });
+        WarmupWriter::Job(self.0.jobs.follow(&self.0, |inner| {
+            inner.keep();
+            WRITTEN_EVERY
+        }))
     }
 
     fn close(&self) {
         let closed = WarmupWriter::Failed("the server is stopping".to_owned());
         let keeper = std::mem::replace(&mut *lock(&self.0.keeper), closed);
-        if let WarmupWriter::Thread(requests, thread) = keeper {
-            let _ = requests.send(WarmupRequest::Close);
-            // A panic would have ended the process.
-            let _ = thread.join();
+        if let WarmupWriter::Job(bell) = keeper {
+            // A job that runs has the file until it has ended.
+            drop(bell);
+            self.0.keep_last();
         }
     }
 
@@ -162,8 +168,8 @@ impl Warmups for StoredWarmups {
     fn ask(&self, ask: AllowanceRequest) -> Answer<'static, Answered> {
         let failed = |why: &str| closed(&ask.key, why, ask.now);
         let keeper = lock(&self.0.keeper);
-        let requests = match &*keeper {
-            WarmupWriter::Thread(requests, _) => requests,
+        let bell = match &*keeper {
+            WarmupWriter::Job(bell) => bell,
             WarmupWriter::Failed(why) => return Answer::Now(failed(why)),
             WarmupWriter::None => return Answer::Now(failed("it is not open")),
         };
@@ -172,8 +178,8 @@ impl Warmups for StoredWarmups {
         }
         let if_gone = failed("its file is no longer written");
         let (answer, answered) = oneshot::channel();
-        // Where nobody is left to take it, the answer's sender is gone with it.
-        let _ = requests.send(WarmupRequest::Ask(PendingReservation { ask, answer }));
+        lock(&self.0.waiting).push(PendingReservation { ask, answer });
+        bell.ring();
         Answer::later(async move { answered.await.unwrap_or(if_gone) })
     }
 
@@ -230,41 +236,46 @@ impl WarmupStore {
         Ok(file)
     }
 
-    /// Writes what changes and answers who waits for that, until the end.
-    fn keep(&self, mut file: File, requests: &mpsc::Receiver<WarmupRequest>) {
-        let (mut waiting, mut told_at) = (Vec::new(), None);
+    /// Writes changes and answers the callers that wait for them.
+    fn keep(&self) {
+        let mut file = lock(&self.file);
+        let Some(open) = &mut *file else { return };
+        let mut waiting = Vec::new();
         loop {
-            let is_last = gather(requests, &mut waiting);
-            if is_last {
-                lock(&self.book).close();
-            }
-            let mut written = self.write_changes(&mut file);
-            if is_last {
-                written = written.and_then(|()| file.seal());
-            }
-            if written.is_ok() && told_at.take().is_some() {
-                self.troubles.clear(NAME);
-            }
-            if let Err(why) = &written {
-                let now = wall_now().0;
-                if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
-                    told_at = Some(now);
-                    let what = "no mail is sent from sources in warm-up";
-                    self.warn(format_args!("cannot write {NAME}: {why}; {what}"));
-                }
-            }
-            if is_last {
+            waiting.append(&mut lock(&self.waiting));
+            let written = self.write_changes(&mut open.file);
+            self.report(&written, &mut open.told_at);
+            waiting = self.answer(waiting, &written);
+            if waiting.is_empty() {
                 return;
             }
-            waiting = match &written {
-                Ok(()) => self.answer(waiting),
-                Err(why) => {
-                    for PendingReservation { ask, answer } in waiting {
-                        let _ = answer.send(closed(&ask.key, why, wall_now()));
-                    }
-                    Vec::new()
-                }
-            };
+        }
+    }
+
+    /// Writes the last changes, and closes the file.
+    fn keep_last(&self) {
+        let mut file = lock(&self.file);
+        let Some(mut open) = file.take() else { return };
+        lock(&self.book).close();
+        let written = self.write_changes(&mut open.file).and_then(|()| open.file.seal());
+        self.report(&written, &mut open.told_at);
+        // Dropped, they are answered.
+        lock(&self.waiting).clear();
+    }
+
+    /// Reports a failed write, or the end of failures.
+    fn report(&self, written: &Result<(), String>, told_at: &mut Option<u64>) {
+        let Err(why) = written else {
+            if told_at.take().is_some() {
+                self.troubles.clear(NAME);
+            }
+            return;
+        };
+        let now = wall_now().0;
+        if told_at.is_none_or(|at| now.saturating_sub(at) >= COMPLAINTS_EVERY_MS) {
+            *told_at = Some(now);
+            let what = "no mail is sent from sources in warm-up";
+            self.warn(format_args!("cannot write {NAME}: {why}; {what}"));
         }
     }
 
@@ -281,10 +292,18 @@ impl WarmupStore {
         written
     }
 
-    /// Answers who waited for a write; gives those who wait for another.
-    fn answer(&self, waiting: Vec<PendingReservation>) -> Vec<PendingReservation> {
+    /// Answers callers that waited for a write. Returns those that wait for another one.
+    fn answer(
+        &self,
+        waiting: Vec<PendingReservation>,
+        written: &Result<(), String>,
+    ) -> Vec<PendingReservation> {
         let mut still = Vec::new();
         for PendingReservation { mut ask, answer } in waiting {
+            if let Err(why) = written {
+                let _ = answer.send(closed(&ask.key, why, wall_now()));
+                continue;
+            }
             ask.now = wall_now();
             let asked = lock(&self.book).ask(&ask);
             match asked {
@@ -306,27 +325,6 @@ impl WarmupStore {
         let found = DetectedProblem::warning(NAME, text.to_string());
         self.troubles.set(found.next_step("check the first spool directory"), wall_now());
     }
-}
-
-/// Takes what is asked, and waits for that for a while if nobody waits already; whether this is the end.
-fn gather(requests: &mpsc::Receiver<WarmupRequest>, waiting: &mut Vec<PendingReservation>) -> bool {
-    let mut next = if waiting.is_empty() {
-        match requests.recv_timeout(WRITTEN_EVERY) {
-            Ok(request) => Some(request),
-            Err(RecvTimeoutError::Timeout) => None,
-            Err(RecvTimeoutError::Disconnected) => return true,
-        }
-    } else {
-        requests.try_recv().ok()
-    };
-    while let Some(request) = next {
-        match request {
-            WarmupRequest::Ask(asked) => waiting.push(asked),
-            WarmupRequest::Close => return true,
-        }
-        next = requests.try_recv().ok();
-    }
-    false
 }
 
 /// A source with its courses, which are some of `all`.

@@ -6,6 +6,7 @@ mod letter;
 mod sending;
 
 use crate::console::ConsoleLog;
+use crate::file_watch::{Bell, FileJobs};
 use crate::kept_file::StateFiles;
 use crate::limited_work::finished;
 use crate::mutex::lock;
@@ -25,15 +26,15 @@ use mta::console::{Console as _, Level};
 use mta::inbox::{GeneratedMessage, ShardMessage, ShardSender};
 use mta::metrics::MetricSet;
 pub(crate) use sending::{DomainReport, moment_within, note_sent};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
-use std::{io, thread};
 use tokio::sync::{Notify, oneshot};
 
-/// What was counted is on disk after so long: a crash loses no more.
+/// Longest time until a count is on disk: a crash loses no more.
 const WRITE_EVERY: Duration = Duration::from_secs(60);
 
 /// Notes that wait to be counted; those beyond are not counted.
@@ -45,8 +46,6 @@ pub(crate) trait ReportKind: Sized + Send + Sync + 'static {
     const DIRECTORY: &'static str;
     /// For the console and events.
     const ABOUT: &'static str;
-    /// The thread that counts.
-    const THREAD: &'static str;
     /// What the notes are about.
     const NOTES: &'static str;
     type CounterCommand: Send + 'static;
@@ -96,8 +95,11 @@ pub(crate) struct DailyReporter<K: ReportKind> {
     pub(crate) kind: K,
     directory: PathBuf,
     is_on: AtomicBool,
-    /// To the thread that counts, once there was a reason to have one.
-    notes: OnceLock<SyncSender<Note<K>>>,
+    /// Notes to the job that counts, and its bell, once reports were on.
+    notes: OnceLock<(SyncSender<BoxedNote<K>>, Bell)>,
+    /// The job's own. Locked during waits for the disk.
+    counter: Mutex<Option<DayCounter<K>>>,
+    jobs: FileJobs,
     /// Notes that were not counted since that was told last.
     lost: AtomicU64,
     terms: Mutex<Option<ReporterSettings<K::Settings>>>,
@@ -120,10 +122,14 @@ pub(crate) struct ReporterSettings<S> {
     pub(crate) hostname: Box<str>,
 }
 
-enum Note<K: ReportKind> {
-    One(Box<K::CounterCommand>),
-    /// Told when all that was counted is on disk.
-    Write(SyncSender<()>),
+type BoxedNote<K> = Box<<K as ReportKind>::CounterCommand>;
+
+/// Notes that wait, and the counts of a day.
+struct DayCounter<K: ReportKind> {
+    notes: Receiver<BoxedNote<K>>,
+    /// `None` before the first run, which reads its file.
+    day: Option<Day<K::Domain>>,
+    written_at: Instant,
 }
 
 impl<K: ReportKind> DailyCounting<K> {
@@ -133,13 +139,20 @@ impl<K: ReportKind> DailyCounting<K> {
         spool: &Path,
         resolver: Resolver,
         shard: ShardSender<AcceptedSocket>,
-        (runtime, files, console): (&ServiceRuntime, &StateFiles, &Arc<ConsoleLog>),
+        (runtime, jobs, files, console): (
+            &ServiceRuntime,
+            &FileJobs,
+            &StateFiles,
+            &Arc<ConsoleLog>,
+        ),
     ) -> DailyCounting<K> {
         DailyCounting(Arc::new(DailyReporter {
             kind,
             directory: spool.join(K::DIRECTORY),
             is_on: AtomicBool::new(false),
             notes: OnceLock::new(),
+            counter: Mutex::default(),
+            jobs: jobs.clone(),
             lost: AtomicU64::new(0),
             terms: Mutex::default(),
             adopted: Notify::new(),
@@ -162,26 +175,29 @@ impl<K: ReportKind> DailyCounting<K> {
         if self.0.notes.get().is_some() {
             return Ok(());
         }
-        let (sender, receiver) = sync_channel(WAITING_MAX);
-        let (counting, sending) = (Arc::clone(&self.0), Arc::clone(&self.0));
-        let tasks = self.0.runtime.start()?;
-        let counts = thread::Builder::new().name(K::THREAD.to_owned());
-        let counts = counts.spawn(move || counting.count(&receiver));
-        counts.map_err(|error| format!("cannot start a thread: {error}"))?;
+        let (tasks, sending) = (self.0.runtime.start()?, Arc::clone(&self.0));
         tasks.spawn(move || sending::run(sending));
-        let _ = self.0.notes.set(sender);
+        self.start_counting();
         Ok(())
+    }
+
+    fn start_counting(&self) {
+        let (sender, notes) = sync_channel(WAITING_MAX);
+        *lock(&self.0.counter) = Some(DayCounter { notes, day: None, written_at: Instant::now() });
+        let bell = self.0.jobs.follow(&self.0, |inner| inner.count(false));
+        let _ = self.0.notes.set((sender, bell));
     }
 
     pub(crate) fn is_on(&self) -> bool {
         self.0.is_on.load(Ordering::Relaxed)
     }
 
-    /// Has something counted. Nobody waits for that.
+    /// Has something counted, without waiting for that.
     pub(crate) fn note(&self, note: K::CounterCommand) {
-        let Some(notes) = self.0.notes.get() else { return };
-        if notes.try_send(Note::One(Box::new(note))).is_err() {
-            self.leave_out(1);
+        let Some((notes, bell)) = self.0.notes.get() else { return };
+        match notes.try_send(Box::new(note)) {
+            Ok(()) => bell.ring(),
+            Err(_) => self.leave_out(1),
         }
     }
 
@@ -216,46 +232,35 @@ impl<K: ReportKind> Service for DailyCounting<K> {
     }
 
     fn finish(&self) {
-        let (written, is_written) = sync_channel(1);
-        let Some(notes) = self.0.notes.get() else { return };
-        if notes.send(Note::Write(written)).is_ok() {
-            // An error means that the thread has ended.
-            let _ = is_written.recv();
-        }
+        self.0.count(true);
     }
 }
 
 impl<K: ReportKind> DailyReporter<K> {
-    /// The thread that counts.
-    fn count(&self, notes: &Receiver<Note<K>>) {
-        let mut day = self.open(number_of(wall_now()));
-        let mut written_at = Instant::now();
-        loop {
-            let left = WRITE_EVERY.saturating_sub(written_at.elapsed());
-            let note = notes.recv_timeout(left);
-            let today = number_of(wall_now());
-            if today != day.number() {
-                self.write(&mut day);
-                day = self.open(today);
-            }
-            let is_due = match &note {
-                Ok(Note::One(note)) => {
-                    let left_out = u64::from(!day.add(note));
-                    self.kind.tell_counted(1, left_out);
-                    written_at.elapsed() >= WRITE_EVERY
-                }
-                Ok(Note::Write(_)) | Err(_) => true,
-            };
-            if is_due {
-                self.write(&mut day);
-                written_at = Instant::now();
-            }
-            match note {
-                Ok(Note::Write(written)) => _ = written.send(()),
-                Err(RecvTimeoutError::Disconnected) => return,
-                _ => {}
-            }
+    /// Counts the notes that wait, and writes the day if that is due or the last time. Returns the pause before the
+    /// next write.
+    fn count(&self, is_last: bool) -> Duration {
+        let mut counter = lock(&self.counter);
+        let Some(DayCounter { notes, day, written_at }) = &mut *counter else { return WRITE_EVERY };
+        for note in notes.try_iter().take(WAITING_MAX) {
+            let left_out = u64::from(!self.today(day).add(&note));
+            self.kind.tell_counted(1, left_out);
         }
+        let day = self.today(day);
+        if is_last || written_at.elapsed() >= WRITE_EVERY {
+            self.write(day);
+            *written_at = Instant::now();
+        }
+        WRITE_EVERY.saturating_sub(written_at.elapsed())
+    }
+
+    /// The day that is counted now. Writes the one before, when it has ended.
+    fn today<'d>(&self, day: &'d mut Option<Day<K::Domain>>) -> &'d mut Day<K::Domain> {
+        let today = number_of(wall_now());
+        if let Some(mut ended) = day.take_if(|day| day.number() != today) {
+            self.write(&mut ended);
+        }
+        day.get_or_insert_with(|| self.open(today))
     }
 
     /// What was counted of a day. A file that can't be read would be written over.
@@ -361,3 +366,6 @@ pub(crate) fn check_texts(
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,7 +28,6 @@ pub(crate) struct Dmarc;
 impl ReportKind for Dmarc {
     const DIRECTORY: &'static str = "dmarc-reports";
     const ABOUT: &'static str = "dmarc_reports";
-    const THREAD: &'static str = "dmarc-counts";
     const NOTES: &'static str = "messages";
     type CounterCommand = ReportedMessage;
     type Domain = Domain;

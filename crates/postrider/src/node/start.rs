@@ -9,7 +9,7 @@ use crate::console::ConsoleLog;
 use crate::descriptors::Descriptors;
 use crate::effects::EffectStore;
 use crate::event_log::EventLog;
-use crate::file_watch::FileWatch;
+use crate::file_watch::{FileJobs, FileWatch};
 use crate::kept_file::StateFiles;
 use crate::kept_secret::{self, kept};
 use crate::known_clients;
@@ -80,13 +80,9 @@ impl Node {
         let events = start_events(config, &metrics, console)?;
         named.replies.hand_to(&shared);
         let (suspensions, effects) = open_kept(config, &shared, console);
-        let advisers = advisers(
-            config,
-            &metrics,
-            descriptors,
-            (&senders[0], &shared, &named.runtime),
-            (&files, &watch, console),
-        )?;
+        let jobs = FileJobs::at(&watch, &config.spool.paths[0]);
+        let (first, kept) = ((&senders[0], &*shared, &named.runtime), (&files, &jobs, console));
+        let advisers = advisers(config, &metrics, descriptors, first, kept)?;
         let suspended = suspensions.in_force(wall_now());
         let ports = logs.iter().map(ReadLog::port).collect();
         let own = ShardResources { ports, shared, suspended, shards: senders.clone(), started };
@@ -102,7 +98,7 @@ impl Node {
         let takers = (&beside, events.as_ref());
         let threads = start_shards(&common, received, &metrics, takers, acceptor)?;
         let logs = start_logs(&common, logs, distribution, &metrics, &files)?;
-        let orders = Orders::start(suspensions, effects, senders.clone(), (&files, console))?;
+        let orders = Orders::start(suspensions, effects, senders.clone(), kept);
         let others = hanging((&named.signing_keys, &secrets), &orders, events.as_ref());
         let problems = Arc::new(ProblemList::start(&common, &logs, &watch, others));
         show_pools(&common, (&named.signing_keys, &secrets));

@@ -65,7 +65,6 @@ pub(crate) struct Settings {
 impl ReportKind for Tls {
     const DIRECTORY: &'static str = "tls-reports";
     const ABOUT: &'static str = "tls_reports";
-    const THREAD: &'static str = "tls-counts";
     const NOTES: &'static str = "sessions";
     type CounterCommand = TlsSession;
     type Domain = Domain;

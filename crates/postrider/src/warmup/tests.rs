@@ -1,4 +1,5 @@
 use super::*;
+use crate::file_watch::FileWatch;
 use config::Warmup;
 use mta::problems::Problems;
 use mta::warmup::{Record, WarmupKey};
@@ -26,7 +27,10 @@ fn open(directory: &Path, config: &Config) -> StoredWarmups {
     let kept = StoredWarmups::new(
         directory,
         Problems::default().conditions("state_file"),
-        &Arc::new(ConsoleLog::stderr(Level::Error)),
+        (
+            &FileJobs::at(&FileWatch::start().unwrap(), directory),
+            &Arc::new(ConsoleLog::stderr(Level::Error)),
+        ),
     );
     kept.open_for(config);
     kept
