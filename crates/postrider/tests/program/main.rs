@@ -16,6 +16,7 @@ mod classes;
 mod client_limits;
 mod configured_files;
 mod directories;
+mod documents;
 mod embedded;
 mod examples;
 mod followed_files;
