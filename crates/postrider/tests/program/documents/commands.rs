@@ -10,7 +10,6 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::{Output, Stdio};
-use std::time::{Duration, Instant};
 
 /// The page about the first steps, whose server has the built-in configuration: its data is where that has it, and
 /// commands need no `--config`.
@@ -22,8 +21,6 @@ const READ: &[(&str, &str)] = &[
     ("reply.txt", "421 4.7.0 [TSS04] Messages from 192.0.2.11 temporarily deferred\n"),
     ("users.txt", "jo@example.org 4f/jo\n"),
 ];
-
-const SECONDS_MAX: u64 = 60;
 
 /// Names and records of the documents' domains.
 const ZONE: &str = r#"
@@ -222,15 +219,12 @@ fn commands_of_documents_succeed() {
                     script = script.replace(from, to);
                 }
             }
-            let begun = Instant::now();
             let output = run(&programs, &script);
             let errors = String::from_utf8_lossy(&output.stderr);
-            eprintln!("{} {:?}", block.place, begun.elapsed());
             if !output.status.success() {
                 let shown = String::from_utf8_lossy(&output.stdout);
                 failures.push(format!("{}: {}\n{errors}{shown}", block.place, output.status));
             }
-            assert!(begun.elapsed() < Duration::from_secs(SECONDS_MAX), "{}", block.place);
             count += 1;
         }
     }

@@ -19,26 +19,26 @@ const DIRECTORIES: &[(&str, &str)] = &[
     ("/run/", "run/"),
 ];
 
-/// Files in `etc` that configurations name, keys, certificates and databases apart.
+/// Files that configurations name, keys, certificates and databases apart.
 const READ: &[(&str, &str)] = &[
-    ("aliases", "postmaster@example.org jo@example.org\n"),
-    ("client.secret", "secret\n"),
-    ("database", "secret\n"),
-    ("introspection.secret", "secret\n"),
-    ("ldap-password", "secret\n"),
-    ("ldap.password", "secret\n"),
+    ("etc/aliases", "postmaster@example.org jo@example.org\n"),
+    ("etc/client.secret", "secret\n"),
+    ("etc/database", "secret\n"),
+    ("etc/introspection.secret", "secret\n"),
+    ("etc/ldap-password", "secret\n"),
+    ("etc/ldap.password", "secret\n"),
     ("mcgam.table", ""),
-    ("my.classes", ""),
-    ("passwords", ""),
-    ("redis", "secret\n"),
-    ("refresh.token", "token\n"),
-    ("relay.password", "secret\n"),
-    ("sasl_passwd", "smtp.example.net:587 relay@example.org:password\n"),
-    ("sender_access", "bad@example.net REJECT\n"),
-    ("shaping.toml", ""),
-    ("senders", "jo@example.org jo\n"),
-    ("srs.secret", "a secret of many octets\n"),
-    ("users", "jo@example.org 4f/jo\n"),
+    ("etc/my.classes", ""),
+    ("etc/passwords", ""),
+    ("etc/redis", "secret\n"),
+    ("etc/refresh.token", "token\n"),
+    ("etc/relay.password", "secret\n"),
+    ("etc/sasl_passwd", "smtp.example.net:587 relay@example.org:password\n"),
+    ("etc/sender_access", "bad@example.net REJECT\n"),
+    ("etc/shaping.toml", ""),
+    ("etc/senders", "jo@example.org jo\n"),
+    ("etc/srs.secret", "a secret of many octets\n"),
+    ("etc/users", "jo@example.org 4f/jo\n"),
 ];
 
 /// Keys that sign.
@@ -135,7 +135,8 @@ const SECTIONS: &[Section] = &[
     Section {
         reference: "peer = \"hub\"",
         definition: "[[x400.peer]]",
-        text: "[[x400.peer]]\nname = \"hub\"\nhosts = [\"192.0.2.7:102\"]\n",
+        text: "[[x400.peer]]\nname = \"hub\"\nhosts = [\"192.0.2.7:102\"]\n\
+               their_name = \"hub\"\ntheir_password = \"secretb\"\nour_password = \"secreta\"\n",
     },
 ];
 
@@ -146,8 +147,7 @@ fn make_files(files: &Files) {
     }
     let etc = files.path("etc");
     for (name, text) in READ {
-        let path = etc.join(name);
-        fs::write(&path, text).expect("a file");
+        let path = files.write(name, text);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("a file of ours");
     }
     for (name, algorithm) in KEYS {
@@ -201,11 +201,13 @@ fn whole(files: &Files, block: &Block, used: &mut Vec<&str>) -> String {
     if text.contains("hostname = ") && text.contains("[spool]") {
         return text;
     }
+    let mut shaping = "";
     let first = first_line(&text);
     if let Some(row) = SHAPING.iter().find(|start| first.starts_with(**start)) {
         used.push(row);
         files.write("etc/rules.toml", &text);
-        text = "shaping = [\"builtin\", \"etc/rules.toml\"]\n".to_owned();
+        text = String::new();
+        shaping = "shaping = [\"builtin\", \"etc/rules.toml\"]\n";
     } else if let Some((row, header)) = HEADERS.iter().find(|(start, _)| first.starts_with(start)) {
         used.push(row);
         text = format!("{header}{text}");
@@ -221,7 +223,7 @@ fn whole(files: &Files, block: &Block, used: &mut Vec<&str>) -> String {
     let listener = if text.contains("[[listener]]") { "" } else { LISTENER };
     let route = if text.contains("[[route]]") { "" } else { "[[route]]\nmx = {}\n" };
     format!(
-        "hostname = \"mail.example.org\"\n{before}{text}[spool]\npath = \"spool\"\n{listener}{route}"
+        "hostname = \"mail.example.org\"\n{shaping}{before}{text}[spool]\npath = \"spool\"\n{listener}{route}"
     )
 }
 

@@ -9,6 +9,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+/// No block takes longer, however busy the machine is.
+const SECONDS_MAX: &str = "60";
+
 /// Programs that run as they are, from the machine's own `PATH`.
 const RUN: &[&str] =
     &["base64", "chmod", "curl", "find", "grep", "openssl", "python3", "swaks", "tail"];
@@ -228,8 +231,10 @@ impl<'a> Programs<'a> {
     /// A shell in the working directory that finds these programs and no others.
     pub(super) fn shell(&self) -> Command {
         let machine = std::env::var_os("PATH").unwrap_or_default();
-        let mut command = Command::new("/bin/bash");
+        // A block that hangs fails.
+        let mut command = Command::new("/usr/bin/timeout");
         command
+            .args([SECONDS_MAX, "/bin/bash"])
             .current_dir(self.files.path("work"))
             .env("PATH", self.files.path("bin"))
             .env("BIN", self.files.path("bin"))
