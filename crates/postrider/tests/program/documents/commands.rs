@@ -219,7 +219,8 @@ fn commands_of_documents_succeed() {
                     script = script.replace(from, to);
                 }
             }
-            let output = run(&programs, &script);
+            // `errexit` overlooks a failure before `&&`.
+            let output = run(&programs, &script.replace(" && ", "\n"));
             let errors = String::from_utf8_lossy(&output.stderr);
             if !output.status.success() {
                 let shown = String::from_utf8_lossy(&output.stdout);
