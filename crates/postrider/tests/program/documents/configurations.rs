@@ -233,8 +233,10 @@ fn configurations_of_documents_pass_check() {
     make_files(&files);
     let mut used = Vec::new();
     let mut failures = Vec::new();
+    let mut texts = String::new();
     for page in pages("toml") {
         for block in page.blocks {
+            texts.push_str(&block.text);
             if !cfg!(feature = "sql") && block.text.contains(SQL) {
                 continue;
             }
@@ -251,6 +253,9 @@ fn configurations_of_documents_pass_check() {
     let headers = HEADERS.iter().map(|(row, _)| row);
     let sections = SECTIONS.iter().map(|section| &section.reference);
     let all = directories.chain(headers).chain(SHAPING).chain(sections);
-    let unused: Vec<_> = all.filter(|row| !used.contains(row)).collect();
+    let mut unused: Vec<_> = all.copied().filter(|row| !used.contains(row)).collect();
+    let names = READ.iter().map(|(path, _)| path.trim_start_matches("etc/"));
+    let names = names.chain(KEYS.iter().map(|(name, _)| *name)).chain(DATABASES.iter().copied());
+    unused.extend(names.filter(|name| !texts.contains(name)));
     assert!(unused.is_empty(), "no document has {unused:?}: remove them here");
 }
