@@ -78,17 +78,17 @@ done
     },
     StandIn {
         program: "cargo",
-        reason: "minutes of building: `run` runs the program (as above); the package, the features, the test program \
-                 and the file or module of `test` must exist",
+        reason: "minutes of building: `run` runs the program, as above; the package, the features, a planted fault, the \
+                 test program and the file or module of `test` must exist",
         script: r#"
-command=$1 package=postrider bin= test= filter=
+command=$1 package=postrider bin= features= test= filter=
 shift
 while [ $# -gt 0 ]; do
     case "$1" in
     -p) package=$2; shift ;;
     --bin) bin=$2; shift ;;
     --test) test=$2; shift ;;
-    --features) grep -q "^$2 = " "$ROOT/crates/$package/Cargo.toml"; shift ;;
+    --features) features=$2; grep -q "^$2 = " "$ROOT/crates/$package/Cargo.toml"; shift ;;
     --) shift; break ;;
     --release | -q) ;;
     -*) echo "cargo: unknown option $1" >&2; exit 1 ;;
@@ -99,7 +99,16 @@ done
 [ -e "$ROOT/crates/$package/Cargo.toml" ]
 case "$command" in
 build) ;;
-run) exec "$BIN/$bin" "$@" ;;
+run)
+    if [ "$features" = planted ] && [[ "$*" =~ --plant\ ([a-z-]+) ]]; then
+        # Some faults are values of the option only in a build with the feature.
+        fault=$(sed -E 's/(^|-)(.)/\U\2/g' <<<"${BASH_REMATCH[1]}")
+        grep -q "^    $fault," "$ROOT/crates/lab/src/prove/sim/plant.rs"
+        rest=$*
+        set -- ${rest/"${BASH_REMATCH[0]}"/}
+    fi
+    exec "$BIN/$bin" "$@"
+    ;;
 test)
     [ -z "$test" ] || [ -e "$ROOT/crates/$package/tests/$test/main.rs" ]
     last=${filter##*::}
