@@ -62,20 +62,20 @@ fn what_no_rule_knows_is_unclassified_and_what_is_not_final_not_hard() {
 fn mistakes_have_file_line_and_column() {
     for (text, told) in [
         ("250 * * policy x", "my:1:1: `250` is not a failure: codes begin with 4 or 5"),
-        ("5x * * policy x", "my:1:1: `5x` is no code: 550, 55x, 5xx or * is wanted"),
+        ("5x * * policy x", "my:1:1: `5x` is not a code: use 550, 55x, 5xx or *"),
         (
             "\n550 5.1 * policy x",
             "my:2:5: `5.1` is not a status: use 5.1.1, x.1.1, 5.7.606-649 or *",
         ),
-        ("550 * ac+me policy x", "my:1:7: `ac+me` is no provider's name"),
-        ("550 * * spam x", "my:1:9: there is no class `spam`"),
+        ("550 * ac+me policy x", "my:1:7: `ac+me` is not a provider name"),
+        ("550 * * spam x", "my:1:9: unknown class `spam`"),
         (
             "550 * * unclassified x",
             "my:1:9: `unclassified` is for failures without a matching rule",
         ),
         (
             "550 * * policy/harsh x",
-            "my:1:9: there is no kind `harsh`: hard, soft, block or technical",
+            "my:1:9: unknown kind `harsh`: use hard, soft, block or technical",
         ),
         ("550 *", "my:1:6: the line ends before a provider, or *"),
         (
@@ -103,7 +103,7 @@ fn mistakes_have_file_line_and_column() {
         RuleFile { name: "two", text: b"550 * * policy x\n\xff 550\n" },
     ]);
     let both: Vec<String> = both.unwrap_err().iter().map(ToString::to_string).collect();
-    assert_eq!(both, ["one:1:9: there is no class `nothing`", "two:2:1: not UTF-8"]);
+    assert_eq!(both, ["one:1:9: unknown class `nothing`", "two:2:1: not UTF-8"]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn files_have_limits() {
     let comment = format!("#{}", "x".repeat(FILE_BYTES_MAX - 1));
     assert!(read(&comment).is_ok());
     let long = read(&(comment + "x")).map(|_| ()).unwrap_err();
-    assert_eq!(long, [format!("my:1:1: a file of rules has {FILE_BYTES_MAX} octets at most")]);
+    assert_eq!(long, [format!("my:1:1: a file of rules has at most {FILE_BYTES_MAX} octets")]);
     assert_eq!(read(&"x\n".repeat(MISTAKES_MAX * 2)).map(|_| ()).unwrap_err().len(), MISTAKES_MAX);
 }
 

@@ -202,7 +202,7 @@ mod tests {
         assert!(told.starts_with("suspended the domain new.test, until"), "{told}");
         assert!(told.contains(unkept) && told.contains(NAME), "{told}");
         let told = all.resume(&kept, Wall(20)).unwrap();
-        assert!(told.starts_with("resumed the domain kept.test; it is not kept"), "{told}");
+        assert!(told.starts_with("resumed the domain kept.test; not yet kept"), "{told}");
         let names = |all: &Suspensions| {
             all.in_force(Wall(20)).iter().map(|one| one.scope.clone()).collect::<Vec<_>>()
         };

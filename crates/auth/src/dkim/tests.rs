@@ -133,7 +133,7 @@ fn a_second_author_and_a_domain_that_is_testing() {
     let changed = message.replace("From: a@", "From: b@");
     let outcomes = verdicts(&zone, &changed, 1_000).0;
     assert_eq!(overall(&outcomes), DkimResult::None);
-    assert!(outcomes[0].reason.contains("testing"), "{}", outcomes[0].reason);
+    assert!(outcomes[0].reason.contains("test mode"), "{}", outcomes[0].reason);
 }
 
 #[test]

@@ -376,7 +376,10 @@ mod tests {
             ("/srv/{hash:0}/{local}", "1 to 4 digits"),
             ("/srv/{hash:5}/{local}", "1 to 4 digits"),
             ("/srv/{hash:}/{local}", "1 to 4 digits"),
-            ("/srv/{hash:4}/{hash:4}/{hash:4}/{hash:4}/{hash:1}/{local}", "all of them 16"),
+            (
+                "/srv/{hash:4}/{hash:4}/{hash:4}/{hash:4}/{hash:1}/{local}",
+                "all together at most 16",
+            ),
             ("/srv/\0/{local}", "no NUL"),
             ("/srv/{box}", "need recipients = { table = "),
         ] {

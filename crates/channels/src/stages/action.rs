@@ -271,7 +271,7 @@ mod tests {
         }
         let field = "X-Greylist: delayed 300 seconds by postgrey";
         assert_eq!(parse(&format!("PREPEND {field}")), Ok(Action::Prepend(field.into())));
-        assert_eq!(parse("HOLD"), Ok(Action::Hold("a table said so".into())));
+        assert_eq!(parse("HOLD"), Ok(Action::Hold("by a table".into())));
         assert_eq!(parse("DISCARD spam"), Ok(Action::Discard("spam".into())));
         assert_eq!(parse("WARN hm"), Ok(Action::Log("hm".into())));
         let other = address("jo@x.test").expect("an address");

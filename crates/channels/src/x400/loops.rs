@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(why_of(&others(DOMAINS_MAX), 0), None);
         assert!(why_of(&others(DOMAINS_MAX + 1), 0).is_some_and(|why| why.contains("50 domains")));
         assert_eq!(why_of(&vec![visit("one"); TRACE_MAX - 1], 0), None);
-        assert!(why_of(&vec![visit("one"); TRACE_MAX], 0).is_some_and(|why| why.contains("room")));
+        assert!(why_of(&vec![visit("one"); TRACE_MAX], 0).is_some_and(|why| why.contains("full")));
     }
 
     #[test]

@@ -209,7 +209,7 @@ const BAD: &[(&str, &str, &str)] = &[
         "[[table]]\nname = \"t\"\nregexp = { path = \"x\", flags = \"i\" }",
         "8:24: unknown key `flags` in `table.regexp`",
     ),
-    (END, "[[table]]\nname = \"t\"\npcre = { path = \"\\u0000\" }", "8:17: not a Maildir path"),
+    (END, "[[table]]\nname = \"t\"\npcre = { path = \"\\u0000\" }", "8:17: not a path"),
     (END, "[[table]]\nname = \"t\"\nfirst = {}", "8:1: `tables` is empty"),
     (END, "[[table]]\nname = \"t\"\nfirst = { tables = [\"t\"] }", "8:1: no table \"t\" above"),
     (

@@ -12,7 +12,7 @@ pub(crate) const EVENTS: &[(&str, &str, &str)] = &[
     ),
     (END, "[events]\nheaders = [\"\"]", "7:12: \"\" is not a field name"),
     (END, "[events]\nheaders = [\"List-Id:\"]", "7:12: \"List-Id:\" is not a field name"),
-    (END, "[events]\nheaders = [\"List-Id\", \"list-ID\"]", "7:23: list-ID occurs twice"),
+    (END, "[events]\nheaders = [\"List-Id\", \"list-ID\"]", "7:23: list-ID is listed twice"),
     (
         END,
         "[events]\nheaders = [\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\",\"m\",\"n\",\"o\",\"p\",\"q\"]",

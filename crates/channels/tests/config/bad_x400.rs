@@ -122,7 +122,7 @@ pub(crate) const X400: &[(&str, &str, &str)] = &[
         WITH_LISTENER,
         "kind = \"p1\"\nname = \"in\"\naddress = \"127.0.0.1:102\"\n\
          [[policy]]\nservice = \"127.0.0.1:1\"\nlisteners = [\"in\"]",
-        "16:14: messages of listener \"in\", which is not for internet mail, cannot be asked about",
+        "16:14: messages of listener \"in\", which is not for internet mail, cannot be checked by a policy service",
     ),
     (WITHOUT, "[[route]]\nor_addresses = []\ndiscard = {}", "4:16: `or_addresses` is empty"),
     (

@@ -347,7 +347,10 @@ fn an_explanation_of_a_refusal_and_of_mx() {
     let refused = config.explain(&request).unwrap();
     assert!(!refused.accepted);
     let acceptance = &refused.steps[1];
-    assert_eq!(acceptance.value, "refused to a stranger: 550 5.7.1 Relay access denied");
+    assert_eq!(
+        acceptance.value,
+        "rejected for an unauthenticated client: 550 5.7.1 Relay access denied"
+    );
     assert_eq!(acceptance.decided_by.to_string(), "postrider.toml:10");
     request.client = Some("127.0.0.1".parse().unwrap());
     let accepted = config.explain(&request).unwrap();

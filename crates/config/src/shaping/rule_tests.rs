@@ -181,7 +181,7 @@ fn mistakes_in_rules_are_named_with_their_places() {
         (
             "match = \"x\"\naction = \"suspend\"\nuntil_delivered = 4\n",
             "5:1",
-            "rule \"x\" waits for deliveries",
+            "rule \"x\" ends after deliveries",
         ),
         (
             "match = \"x\"\n[[default.rule]]\nname = \"y\"\naction = \"suspend_tenant\"\n",

@@ -163,7 +163,7 @@ fn a_name_is_one_provider_s() {
     ] {
         let said = wrong(&[first, ("b.toml", text)]);
         assert!(
-            said.starts_with(&format!("b.toml:{line}:1: error: a name both of provider ")),
+            said.starts_with(&format!("b.toml:{line}:1: error: a name of both provider ")),
             "{said}"
         );
         assert!(

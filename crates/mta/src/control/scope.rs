@@ -261,7 +261,7 @@ mod tests {
         let bad = [
             (r#""none""#, "unknown variant `none`"),
             ("{}", "the scope of the suspension is empty"),
-            ("7", "an object that says suspensions"),
+            ("7", "an object with the scope"),
             (r#"{"domian":"a"}"#, "unknown field `domian`"),
             (r#"{"source":"a","tenant":"b"}"#, "a source can be suspended for a route"),
         ];

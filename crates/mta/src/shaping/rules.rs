@@ -269,11 +269,11 @@ pub(super) mod tests {
             ("match = \"(\"", "a.toml:4: error: the pattern: "),
             ("match = \".*\"", "a.toml:4: error: this pattern matches everything"),
             ("match = '^[45]\\d\\d'", "a.toml:4: error: this pattern matches every failure"),
-            ("match = \"a@b\"", "a.toml:4: error: addresses are taken out"),
-            ("code = \"2xx\"", "a.toml:4: error: `2xx` is no failure"),
-            ("status = [\"4.7.1\", \"4.7\"]", "a.toml:4: error: `4.7` is no status"),
+            ("match = \"a@b\"", "a.toml:4: error: addresses are removed"),
+            ("code = \"2xx\"", "a.toml:4: error: `2xx` is not a failure"),
+            ("status = [\"4.7.1\", \"4.7\"]", "a.toml:4: error: `4.7` is not a status"),
             ("class = \"rate\"", "a.toml:4: error: unknown class `rate`"),
-            ("kind = \"bad\"", "a.toml:4: error: there is no kind `bad`"),
+            ("kind = \"bad\"", "a.toml:4: error: unknown kind `bad`"),
         ] {
             assert!(rule(line).starts_with(told), "{line}: {}", rule(line));
         }

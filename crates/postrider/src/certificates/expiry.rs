@@ -23,7 +23,7 @@ pub(super) fn check_version(der: &[u8]) -> Result<(), String> {
         Version::V2 => 2,
     };
     Err(format!(
-        "the certificate has X.509 version {number}: issue it as version 3, with its names as \
+        "the certificate has X.509 version {number}; issue it as version 3, with its names as \
          extensions (`-extfile` of openssl x509)"
     ))
 }
@@ -112,7 +112,7 @@ mod tests {
         let text = "the certificate in /etc/mx.pem expires in 3 days, at 2027-01-15T08:00:00.000Z";
         assert_eq!(first.as_deref(), Some(text));
         assert_eq!(told(before(2 * DAY + Duration::from_secs(1)), 3 * DAY), None, "within a day");
-        for (time, part) in [(2 * DAY, "ends in 2 days"), (DAY, "ends in a day")] {
+        for (time, part) in [(2 * DAY, "ends in 2 days"), (DAY, "expires in a day")] {
             let text = told(before(time), 3 * DAY);
             assert!(text.as_deref().is_some_and(|text| text.contains(part)), "{text:?}");
         }

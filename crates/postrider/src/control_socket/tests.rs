@@ -120,10 +120,10 @@ fn bad_requests_get_a_sentence() {
     let server = serve();
     for (request, expected) in [
         (&b"{\"command\":\"explode\"}\n"[..], "unknown variant `explode`"),
-        (b"\xff\xff\n", "not understood"),
+        (b"\xff\xff\n", "invalid request"),
         (b"{\"command\":\"status\"", "must be one line"),
         (b"", "must be one line"),
-        (b"{\"command\":\"status\",\"version\":3}\n", "speaks versions 1 to 2"),
+        (b"{\"command\":\"status\",\"version\":3}\n", "supports protocol versions 1 to 2"),
         (&[b' '; REQUEST_BYTES_MAX + 1], "longer than 65536 bytes"),
     ] {
         let answer = raw(&server.path, request);

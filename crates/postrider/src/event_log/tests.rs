@@ -305,7 +305,7 @@ fn a_disk_that_hangs_shows_and_holds_up_no_stop() {
     }
     assert_eq!(metrics.emitted(), n);
     assert!(metrics.dropped() >= 5, "{}", metrics.dropped());
-    assert!(problem(&log).unwrap().contains("has not answered for"));
+    assert!(problem(&log).unwrap().contains("has not responded for"));
     let lag = metrics.lag();
     let stopped = Instant::now();
     assert_eq!((log.finish(false), lag > 0), (lag, true));

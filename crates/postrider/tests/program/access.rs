@@ -100,7 +100,7 @@ fn explain_shows_which_rule_refuses_and_which_lets_in() {
     let second =
         "by sender: table \"senders\" has spammer@bad.test REJECT: 550 5.7.1 Access denied";
     assert!(!accepted);
-    let refused = "acceptance: refused to 127.0.0.1: 550 5.7.1 Access denied".to_owned();
+    let refused = "acceptance: rejected for 127.0.0.1: 550 5.7.1 Access denied".to_owned();
     assert_eq!(told, [first.clone(), rule(2, second), refused]);
     let (accepted, told) = explained(&files, &from("friend@bad.test"));
     let second = "by sender: table \"senders\" has friend@bad.test OK: no further rule applies";

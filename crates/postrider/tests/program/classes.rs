@@ -162,7 +162,7 @@ fn a_reply_is_classed_on_the_command_line() {
     let checked = server::command(files.dir(), &["check"]);
     assert_eq!(checked.code, 0, "{checked:?}");
     for (words, told) in [
-        (&["250 2.0.0 Ok"][..], "250 is no refusal"),
+        (&["250 2.0.0 Ok"][..], "250 is not a failure"),
         (&["hello"], "begins with its code"),
         (&["550 x", "--provider", "nobody"], "unknown provider `nobody`: not in the shaping files"),
     ] {

@@ -394,7 +394,7 @@ fn one_file_hangs(what: &str, rest: &str, need: Need) {
     let found = server.command(&["table", "get", "other", "k"]);
     assert!(begun.elapsed() < AT_ONCE, "{what}: {:?}: {found:?}", begun.elapsed());
     wait_until(&format!("{what}: the file is named"), || {
-        server.command(&["status"]).out.contains("pipe has not answered")
+        server.command(&["status"]).out.contains("pipe has not responded")
     });
     let begun = Instant::now();
     server.signal(Signal::TERM);

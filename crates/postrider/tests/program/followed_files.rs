@@ -200,7 +200,7 @@ fn a_key_that_a_table_names_and_that_hangs_defers_only_what_it_would_sign() {
     // More of them than may hang at once for one file.
     let late: Vec<_> = (0..20).map(|_| thread::spawn(move || hand_in('a'))).collect();
     wait_until("the file is named", || {
-        server.command(&["status"]).out.contains("named-a.key has not answered")
+        server.command(&["status"]).out.contains("named-a.key has not responded")
     });
     let begun = Instant::now();
     assert!(hand_in('b').starts_with("250 "));

@@ -188,7 +188,7 @@ fn an_event_log_that_hangs_is_seen_and_holds_up_neither_mail_nor_a_stop() {
         client.mail("a@source.test", &["b@far.test"], "Subject: x\r\n\r\n");
     }
     let status = || server.command(&["status"]).out;
-    wait_until("a word about it", || status().contains("the event log pipe has not answered"));
+    wait_until("a word about it", || status().contains("the event log pipe has not responded"));
     all_else_goes_on(&server, || server.command(&["status"]), "events");
     let line = server.wait_console("admin", |line| line.contains("metrics and health on "));
     let (_, address) = line.rsplit_once(' ').expect("an address");

@@ -138,8 +138,8 @@ fn entries_of_a_file_name_mailboxes_and_explain_shows_them() {
     let lookups: Vec<_> = told.iter().filter(|(what, ..)| what.starts_with("table ")).collect();
     let expected = [
         named("table \"domains\"", "box.test: yes", "domains"),
-        named("table \"aliases\"", "jo@box.test: no such key", "aliases"),
-        named("table \"aliases\"", "@box.test: no such key", "aliases"),
+        named("table \"aliases\"", "jo@box.test: key not found", "aliases"),
+        named("table \"aliases\"", "@box.test: key not found", "aliases"),
         named("table \"users\"", "jo@box.test: two/jo", "users"),
     ];
     assert!(lookups.into_iter().eq(&expected), "{told:#?}");
@@ -211,7 +211,7 @@ fn mail_for_a_disk_that_is_not_mounted_waits() {
     server.wait_console("the problem", |told| told.contains(line));
     let checked = command(files.dir(), &["check"]);
     assert_eq!(checked.code, 0);
-    assert!(checked.err.contains("route here: mailboxes can't be kept"), "{checked:?}");
+    assert!(checked.err.contains("route here: cannot store mailboxes"), "{checked:?}");
     let mut client = Client::connect(server.address());
     client.mail("me@source.test", &["user@box.test"], "Subject: one\r\n\r\nBody.\r\n");
     let deferred = files.wait_events("deferred", 1).remove(0);

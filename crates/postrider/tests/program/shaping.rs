@@ -86,7 +86,7 @@ fn a_reload_takes_files_anew_and_refuses_what_is_wrong_with_them() {
     files.write("shaping.toml", "[provider.mine]\nmx = [\"*.google.com\"]\n");
     let refused = control(files.dir(), &["reload"]);
     let told = format!("{}{}", refused.out, refused.err);
-    assert!(told.contains("shaping.toml:2:1: error: a name both of provider \"google\""), "{told}");
+    assert!(told.contains("shaping.toml:2:1: error: a name of both provider \"google\""), "{told}");
     assert!(told.contains("builtin:"), "{told}");
     // What was in force still is.
     let mut client = Client::connect(server.address());

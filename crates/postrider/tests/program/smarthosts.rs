@@ -155,7 +155,7 @@ fn a_secret_that_everybody_may_read_is_none() {
         .expect("postrider runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{said}");
-    assert!(said.contains("the login of route \"far\": secret: everybody may read it"), "{said}");
+    assert!(said.contains("the login of route \"far\": secret: readable by all users"), "{said}");
 }
 
 /// Takes mail by STARTTLS or TLS from the start, as `rules` at RCPT say, and sends it on as its user `relay`.

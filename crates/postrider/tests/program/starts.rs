@@ -71,7 +71,7 @@ fn a_disk_with_too_little_room_is_told_of_at_the_start() {
     let text = config(route).replace("min_free_bytes = \"16MiB\"", "min_free_bytes = \"1TiB\"");
     let server = Server::start(&files, &text);
     server.wait_console("too little room", |line| {
-        line.contains("warn  spool: this disk has ")
+        line.contains("warn  spool: disk has ")
             && line.contains("below min_free_bytes (")
             && line.ends_with("no mail will be accepted path=spool")
     });
@@ -97,7 +97,7 @@ fn message_ids_come_to_an_end_and_never_begin_again() {
     let mut client = Client::connect(server.address());
     client.mail("a@source.test", &["b@far.test"], "Subject: the last\r\n\r\n");
     is_put_off(&mut client);
-    let no_ids = "no message ids are left in this log";
+    let no_ids = "no message ids left in this log";
     server.wait_console("the end", |line| line.contains(no_ids) && line.contains("warn  spool:"));
     assert_eq!(metric(&metrics(&server), "postrider_spool_message_ids_left"), 0);
     assert!(server.command(&["status"]).out.contains(no_ids), "{:?}", server.command(&["status"]));

@@ -335,7 +335,7 @@ fn hosts_are_as_their_domains_promise() {
     for (domain, told) in [
         (
             "foreign.plain.test",
-            &["(enforce) has none of its MX hosts: stranger.plain.test", "4.7.5"][..],
+            &["(enforce) lists none of its MX hosts: stranger.plain.test", "4.7.5"][..],
         ),
         (
             "invalid.plain.test",
@@ -496,7 +496,11 @@ const SURVEYS: &[(&str, i32, &[&str])] = &[
             "stranger.plain.test: left out: the domain's policy does not list it\n",
         ],
     ),
-    ("silent.plain.test", 0, &["good.plain.test: opportunistic: DNSSEC doesn't vouch"]),
+    (
+        "silent.plain.test",
+        0,
+        &["good.plain.test: opportunistic: the MX records are not secure by DNSSEC"],
+    ),
     ("nobody.plain.test", 1, &["no mail: 5.1.2 the domain does not exist\n"]),
 ];
 
@@ -545,7 +549,7 @@ fn what_would_happen_is_shown_with_its_reasons() {
         "{text}"
     );
     let (_, none) = run(&["tls", "check", "silent.plain.test"]);
-    assert!(none.contains("messages with REQUIRETLS: 5.7.10 the message asks for TLS"), "{none}");
+    assert!(none.contains("messages with REQUIRETLS: 5.7.10 the message requires TLS"), "{none}");
     let line = text.lines().find(|line| line.trim_start().starts_with("ready queue "));
     assert!(line.is_some_and(|line| !line.contains("stranger")), "{text}");
     let line = text.lines().find(|line| line.trim_start().starts_with("tls  "));
@@ -587,7 +591,7 @@ fn exim_is_sent_to_as_its_records_and_domains_say() {
     }
     for (domain, told) in [
         ("wrong.dane.test", &["by the TLSA records of bad.dane.test: ", "no TLSA record matches"]),
-        ("foreign.plain.test", &["(enforce) has none of its MX hosts: good.plain.test", "4.7.5"]),
+        ("foreign.plain.test", &["(enforce) lists none of its MX hosts: good.plain.test", "4.7.5"]),
     ] {
         send(&near, domain);
         wait_reason(&files, domain, told);

@@ -217,7 +217,7 @@ fn a_filter_that_has_taken_data_hears_of_no_second_one_and_of_no_recipient_behin
         client.say("RCPT TO:<you@ours.test>").await;
         second.says(b'T', &[packet(b't', b"")]);
         for _ in 0..2 {
-            assert!(client.say("DATA").await.starts_with("451 4.7.1 Put off by a filter"));
+            assert!(client.say("DATA").await.starts_with("451 4.7.1 Deferred by a mail filter"));
         }
         let said = client.say("RCPT TO:<other@ours.test>").await;
         assert!(said.starts_with("452 4.5.3 "), "for another transaction: {said}");

@@ -105,7 +105,7 @@ fn names_that_were_confused_cost_no_file() {
     let args = files.args("a old\n");
     let swapped = BuildArgs { to: args.from.clone(), ..args };
     let Err(BuildError::Impossible(text)) = build(&swapped) else { panic!("it was built") };
-    assert!(text.contains("users.txt exists and is no database of Postrider"), "{text}");
+    assert!(text.contains("users.txt exists and is not a Postrider database"), "{text}");
     assert_eq!(fs::read(&swapped.from).unwrap(), b"a old\n");
     let missing = BuildArgs { from: files.path("missing"), to: files.path("users.db"), ..swapped };
     let Err(BuildError::Impossible(text)) = build(&missing) else { panic!("it was built") };

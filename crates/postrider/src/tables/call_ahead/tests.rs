@@ -170,7 +170,11 @@ fn what_fails_before_the_recipient_says_nothing_of_it() {
     let scripts: [(Script, LookupErrorKind, &str); 9] = [
         (|_| None, LookupErrorKind::Unreachable, "waiting for the greeting"),
         (|_| Some("554 5.7.1 Not you\r\n"), LookupErrorKind::Unreachable, "554 5.7.1 Not you"),
-        (|_| Some("HTTP/1.1 400 Bad Request\r\n"), LookupErrorKind::Unreachable, "not a reply"),
+        (
+            |_| Some("HTTP/1.1 400 Bad Request\r\n"),
+            LookupErrorKind::Unreachable,
+            "not an SMTP reply",
+        ),
         (
             |c| if c.starts_with("EHLO") { Some("554 No\r\n") } else { usual(c) },
             LookupErrorKind::Unreachable,
@@ -194,7 +198,7 @@ fn what_fails_before_the_recipient_says_nothing_of_it() {
         (
             |c| if c.starts_with("RCPT") { Some("yes, sure\r\n") } else { usual(c) },
             LookupErrorKind::Wrong,
-            "not a reply",
+            "not an SMTP reply",
         ),
         (
             |c| if c.starts_with("RCPT") { None } else { usual(c) },

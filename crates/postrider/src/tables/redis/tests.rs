@@ -286,8 +286,11 @@ fn mistakes_in_the_file_are_told_with_their_places() {
         ("key = \"%s\"", "11:1: a table without `server`"),
         ("server = \"h\"", "11:1: a redis table without `key`"),
         ("server = \"redis://h:6379/x\", key = \"%s\"", "11:20: \"x\" is not a database number"),
-        ("server = \"redis://h/1\", database = 2, key = \"%s\"", "11:46: the database stands"),
-        ("server = \"redis://u:p@h/1\", key = \"%s\"", "11:20: user and password don't stand"),
+        (
+            "server = \"redis://h/1\", database = 2, key = \"%s\"",
+            "11:46: `server` already has a database",
+        ),
+        ("server = \"redis://u:p@h/1\", key = \"%s\"", "11:20: user and password in `server`"),
         ("server = \"rediss://h/1\", key = \"%s\"", "11:20: TLS to Redis"),
         ("server = \"redis://:x/1\", key = \"%s\"", "11:20: \":x\" is not a server"),
         ("server = \"h\", key = \"user\"", "the query does not depend on the key"),

@@ -354,7 +354,7 @@ fn mariadb_answers() {
         let stamped = find(&*stamped, "x").await.unwrap_err();
         assert_eq!(stamped.kind, LookupErrorKind::Key);
         assert!(
-            stamped.text.contains("column \"now\": a value of type DATETIME is no text"),
+            stamped.text.contains("column \"now\": a value of type DATETIME is not text"),
             "{stamped}"
         );
         comes_back(&keys, start, process, Signal::TERM).await;

@@ -105,15 +105,18 @@ fn explained(files: &Files, port: u16) {
     let source = format!("127.0.0.1:{port}");
     let jo = explain(&["jo+tag@box.test"]);
     has(&jo, &["jo+tag@box.test from <>: accepted"]);
-    has(&jo, &["table \"users\" jo+tag@box.test: no such key"]);
+    has(&jo, &["table \"users\" jo+tag@box.test: key not found"]);
     has(&jo, &["table \"users\" jo@box.test: j/jo/Maildir,5MiB,54321", &source]);
     has(&jo, &["path mail/box.test/j/jo/Maildir postrider.toml:"]);
     has(&jo, &["quota 5MiB"]);
     has(&jo, &["user 54321"]);
     let nobody = explain(&["nobody@box.test"]);
     has(&nobody, &["nobody@box.test from <>: refused"]);
-    has(&nobody, &["table \"users\" @box.test: no such key"]);
-    has(&nobody, &["acceptance refused to a stranger: 550 5.1.1 Recipient unknown"]);
+    has(&nobody, &["table \"users\" @box.test: key not found"]);
+    has(
+        &nobody,
+        &["acceptance rejected for an unauthenticated client: 550 5.1.1 Recipient unknown"],
+    );
     let offline = explain(&["jo@box.test", "--offline"]);
     has(&offline, &["path mail/{domain}/{home}"]);
     has(&offline, &["quota `quota` of the recipient's entry"]);

@@ -295,7 +295,7 @@ fn what_is_stopped_stays_so_over_a_crash_until_it_is_lifted() {
         assert!(why.contains(part), "{part}\n{why}");
     }
     let nothing = place.shaping(&["lift", "slow"]);
-    assert!(nothing.code == 1 && nothing.err.contains("no such effect is in force"), "{nothing:?}");
+    assert!(nothing.code == 1 && nothing.err.contains("effect not found"), "{nothing:?}");
     assert_eq!(place.shaping(&["lift", "blocked", "--provider", "other"]).code, 1);
     let lifted = place.shaping(&["lift", "blocked", "--provider", "big"]);
     assert!(
@@ -339,7 +339,7 @@ fn rules_are_explained_and_checked() {
         ),
         (
             BIG.replace("\nbackoff", "\n# backoff"),
-            "shaping.toml:7:1: error: rule \"slow\" slows down to a `backoff`",
+            "shaping.toml:7:1: error: rule \"slow\" needs a `backoff`",
         ),
     ] {
         place.files.write("shaping.toml", &mistake);

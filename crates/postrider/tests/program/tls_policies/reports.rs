@@ -350,7 +350,7 @@ fn send_to_all(near: &Server, files: &Files, told: &[Told]) {
         relayed(files, &format!("{domain}.plain.test"));
     }
     for (domain, text) in [
-        ("foreign", "has none of its MX hosts: self.plain.test"),
+        ("foreign", "lists none of its MX hosts: self.plain.test"),
         ("untrusted", "UnknownIssuer"),
         ("misnamed", "not valid for name"),
         ("expired", "expired"),

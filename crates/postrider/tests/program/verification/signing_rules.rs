@@ -163,11 +163,11 @@ fn the_dns_is_held_against_keys() {
     let check = || crate::support::server::command(files.dir(), &["dkim", "check", "example.org"]);
     let missing = check();
     assert_eq!((missing.code, missing.out.matches("no record").count()), (1, 2), "{missing:?}");
-    assert!(missing.out.contains("s2._domainkey.example.org (from 2099-01-01T00:00:00.000Z on)"));
+    assert!(missing.out.contains("s2._domainkey.example.org (from 2099-01-01T00:00:00.000Z)"));
     names.txt("s1._domainkey.example.org", &[&format!("{record}; t=y")]);
     names.txt("s2._domainkey.example.org", &[&record]);
     let wrong = check();
-    assert!(wrong.out.contains("t=y") && wrong.out.contains("another kind"), "{wrong:?}");
+    assert!(wrong.out.contains("t=y") && wrong.out.contains("algorithm differ"), "{wrong:?}");
     let said = crate::support::server::program(
         files.dir(),
         &["dkim", "new", "example.org", "s1", "--out", "s1.pem"],

@@ -218,7 +218,10 @@ fn wrong_credentials_towards_a_peer_are_named_and_mail_waits() {
     let relay = Server::start(&files, &config);
     transfer(&relay, &[]);
     wait_until("a refusal", || {
-        files.events().iter().any(|event| event.to_string().contains("does not take our name"))
+        files
+            .events()
+            .iter()
+            .any(|event| event.to_string().contains("authentication failed for our name"))
     });
     assert!(last_files.events_of("received").is_empty());
     relay.kill();

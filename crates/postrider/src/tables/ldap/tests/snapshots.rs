@@ -255,9 +255,7 @@ fn what_is_half_read_is_no_result() {
         let closed = |why: String| why.contains("closed the connection");
         until("the third fails", || users.trouble().is_some_and(closed)).await;
         assert_eq!(text(&users, "user4@a.test"), "here");
-        let said = |why: String| {
-            why.contains("sizeLimitExceeded (4): said so; it must return all entries")
-        };
+        let said = |why: String| why.contains("sizeLimitExceeded (4): said so; it must return all");
         until("the fourth fails", || users.trouble().is_some_and(said)).await;
         assert_eq!((text(&users, "user4@a.test"), users.status().entries), ("here".into(), 5));
         becomes(&users, "user5@a.test", "here").await;
