@@ -39,7 +39,8 @@ pub struct Config {
     pub certificates: Vec<Certificate>,
     /// Listeners, at least one.
     pub listeners: Vec<Arc<Listener>>,
-    /// Routes, in the order of the file, and last, if needed, the built-in one named [`POSTMASTER_ROUTE`].
+    /// Routes, in the order of the file, and last, if needed, the built-in one named
+    /// [`POSTMASTER_ROUTE`](crate::POSTMASTER_ROUTE).
     pub routes: Vec<Arc<Route>>,
     /// Retry policy of routes without their own.
     pub retry: Retry,

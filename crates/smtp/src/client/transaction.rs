@@ -120,7 +120,7 @@ pub(super) enum State {
     Closed,
 }
 
-/// The parts of [`ClientEvent::Done`] besides the outcomes.
+/// The parts of [`ClientEvent::Done`](super::ClientEvent::Done) besides the outcomes.
 #[derive(Debug, Default)]
 pub(super) struct Ending {
     pub(super) doubtful: bool,

@@ -382,7 +382,7 @@ impl Simulation {
         executor.run(|| executor.now_us() >= at_us);
     }
 
-    /// As [`Stage::run_until`], with what the plan has for that time.
+    /// As [`Simulation::run_until`], with what the plan has for that time.
     fn play_until(&mut self, node: &Rc<Node>, at_us: u64) {
         let plan = Rc::clone(&self.plan);
         while let Some(&Act { at_us: act_us, kind }) = plan.acts.get(self.done)

@@ -71,12 +71,12 @@ pub enum ActKind {
         /// Milliseconds.
         ms: u64,
     },
-    /// The configuration is changed and read again: [`Plan::changes`] up to this one.
+    /// The configuration is changed and read again: [`Plan::changes`](super::Plan::changes) up to this one.
     Change(usize),
     /// What is shared changes, and the configuration is read again: [`PacePlan::terms`](super::PacePlan) from
     /// this one on.
     Pace(usize),
-    /// The DNS says something else: this one of [`Plan::zone_changes`].
+    /// The DNS says something else: this one of [`Plan::zone_changes`](super::Plan::zone_changes).
     Zones(usize),
     /// The disks have only so much room left.
     Fill {
