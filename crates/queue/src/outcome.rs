@@ -16,7 +16,7 @@ pub enum EntryOutcome {
     Deferred(Arc<Failure>),
     /// Not tried: no attempt is counted, and the entry keeps its place at the front.
     Untried,
-    /// Not tried, and not sent to any peer: the allowance ([`crate::Work::allowance`]) is refunded.
+    /// Not tried, and not sent to any peer: the allowance ([`crate::TransactionWork::allowance`]) is refunded.
     Unnamed(u32),
 }
 
