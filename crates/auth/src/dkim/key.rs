@@ -12,7 +12,7 @@ use aws_lc_rs::signature::{
 const RSA_BITS: std::ops::RangeInclusive<u32> = 1_024..=4_096;
 /// Accepted exponents: each further bit is one more multiplication, chosen by the signer.
 const RSA_EXPONENTS: std::ops::RangeInclusive<u64> = 3..=65_537;
-/// Cost of a verification with an Ed25519 key, in units of [`crate::together::Pace`].
+/// Cost of a verification with an Ed25519 key, in units of [`crate::together::WorkBudget`].
 const ED25519_COST: u32 = 5;
 
 /// A key that signatures are verified with.
@@ -80,7 +80,7 @@ impl VerificationKey {
         Ok(VerificationKey { algorithm, bytes, is_strict, is_testing })
     }
 
-    /// Cost of a verification, in units of [`crate::together::Pace`]. For RSA it is proportional to the square of the
+    /// Cost of a verification, in units of [`crate::together::WorkBudget`]. For RSA it is proportional to the square of the
     /// key's length.
     pub(crate) fn cost(&self) -> u32 {
         match self.algorithm {

@@ -1,5 +1,5 @@
 //! Fair queueing of DNS lookups: all shards share a limit of concurrent lookups
-//! ([`Shared::lookups`](crate::shared::Shared::lookups)). Cached answers are returned at once.
+//! ([`SharedState::lookups`](crate::shared::SharedState::lookups)). Cached answers are returned at once.
 
 use crate::known_names::LookupHash;
 use crate::lack;
