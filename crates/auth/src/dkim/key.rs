@@ -80,8 +80,8 @@ impl VerificationKey {
         Ok(VerificationKey { algorithm, bytes, is_strict, is_testing })
     }
 
-    /// Cost of a verification, in units of [`crate::together::WorkBudget`]. For RSA it is proportional to the square of the
-    /// key's length.
+    /// Cost of a verification, in units of [`crate::together::WorkBudget`]. For RSA it is proportional to the square
+    /// of the key's length.
     pub(crate) fn cost(&self) -> u32 {
         match self.algorithm {
             Algorithm::RsaSha256 => {

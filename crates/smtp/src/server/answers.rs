@@ -102,9 +102,8 @@ impl ServerSession {
     }
 
     /// The answer to [`Need::DataRefused`](super::Need::DataRefused) if input came with that DATA. It may be content
-    /// written by a third party,
-    /// and its lines would be commands (RFC 2920 §3.1: DATA is the last of a group). Replies 421 and ends the session:
-    /// RFC 5321 §3.8 allows no close without a reply.
+    /// written by a third party, and its lines would be commands (RFC 2920 §3.1: DATA is the last of a group). Replies
+    /// 421 and ends the session: RFC 5321 §3.8 allows no close without a reply.
     pub fn end_early_content(&mut self) {
         self.end(About::step("DATA"), (4, 7, 0), "Protocol error: input after a rejected DATA");
     }
