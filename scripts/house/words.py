@@ -20,7 +20,7 @@ MARKS = {
     "of it": re.compile(r"\bof (?:it|them|ours|theirs|his own|its own)\b|\bof (?:this|that|these|those)(?=[.,;:)]|$)"),
     "comes of": re.compile(r"\b(?:came|comes?|becomes?|became) (?:of|to)\b"),
     "way": re.compile(r"\b(?:ways?|room|trouble|lack|moment|want of)\b"),
-    "others": re.compile(r"\b(?:others|elsewhere|meanwhile|anyhow|somebody|nobody|anybody|strangers?)\b"),
+    "others": re.compile(r"\b(?:others|elsewhere|meanwhile|anyhow|somebody|nobody|anybody|strangers?)\b", re.IGNORECASE),
     "put off": re.compile(r"\bput(?:s|ting)? off\b|\bgiv(?:e|en|es|ing) (?:up|back)\b|\blets? go\b|\btaken? (?:for|up)\b"),
 }
 LONG_SENTENCE_WORDS = 30

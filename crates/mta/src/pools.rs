@@ -111,7 +111,7 @@ pub fn page() -> String {
          `postrider_pool_…` with the pool as a label (`docs/metrics.md`).\n\n\
          This page is rendered from the lists in `crates/mta/src/pools/list.rs` (`POOLS=write cargo test -p \
          postrider the_page_of_limits_is_fresh`).\n\n\
-         | pool | what | how much | shares | beyond | when it is scarce | test |\n|---|---|---|---|---|---|---|\n",
+         | pool | use | size | shares | beyond | when it is scarce | test |\n|---|---|---|---|---|---|---|\n",
     );
     for pool in POOLS {
         let ResourcePool { id: _, name, amount, share, beyond, next_step, test } = pool;
