@@ -303,8 +303,8 @@ metric_set! {
     tls_connections_failed: Counter = "tls_connections_failed" {} "Connections to next hops with a failed TLS handshake.";
     tls_policy_connections: Grid<TlsPolicy> = "tls_policy_connections" {} "Connections to next \
      hops encrypted as required by TLSA records or the domain's policy, by policy.";
-    tls_policy_failures: Grid<TlsPolicy> = "tls_policy_failures" {} "Hosts skipped because TLSA \
-     records or the domain's policy did not match, or their lookup failed, by policy.";
+    tls_policy_failures: Grid<TlsPolicy> = "tls_policy_failures" {} "Hosts of next hops skipped, by \
+     TLS policy (DANE, MTA-STS): the host did not match the policy, or the policy lookup failed.";
     require_tls_failures: Grid<RequireTlsLack> = "require_tls_failures" {} "Recipients of \
      messages with REQUIRETLS that were bounced, by missing feature of the next hop: encryption \
      by an authenticated host (5.7.10), or REQUIRETLS (5.7.30).";
@@ -365,7 +365,7 @@ metric_set! {
     lookups_failed: Counter = "dns_lookups_failed" {} "DNS queries that timed out or failed (SERVFAIL and similar).";
     messages_read_back: Counter = "messages_read_back" {} "Messages read back from the spool for delivery because they were no longer in memory.";
     conversions_again: Counter = "conversions_again" {} "Conversions between X.400 and internet \
-     mail repeated because their memory was reclaimed from a silent peer.";
+     mail repeated: their memory was released while a peer was silent.";
     lookups_waiting: Gauge = "dns_lookups_waiting" {} "Lookups that wait in line because max_lookups of [dns] are in progress.";
     lookup_time: Histogram<CommitBounds> = "dns_lookup" {} "Time from a DNS query to its answer, without the wait in line.";
     delivery_delay: Histogram<DelayBounds> = "delivery_delay" {} "Time from acceptance to delivery or relay, per recipient.";

@@ -132,7 +132,7 @@ impl Node {
             return Err("the clock is already trusted".to_owned());
         }
         self.shared.clock.trust();
-        Ok("clock trusted: expired mail fails after one more attempt".to_owned())
+        Ok("clock trusted: expired mail fails unless one last attempt succeeds".to_owned())
     }
 
     /// Messages with at least one open recipient.
@@ -219,8 +219,7 @@ impl Node {
             logs.into_iter().for_each(Log::stop);
         });
         if closed.await.is_none() {
-            let text =
-                "the spool's disk hangs: unwritten changes are repeated after the next start";
+            let text = "the spool's disk hangs: deliveries not yet recorded are repeated after the next start";
             console.line(Level::Error, "stop", format_args!("{text}"));
         }
         if let Some(events) = self.events {

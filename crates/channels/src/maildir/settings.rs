@@ -246,7 +246,7 @@ impl Maildir {
     }
 }
 
-static NO_SUCH_NAME: Refusal = Refusal::permanent((1, 1), "longer than a mailbox name can be");
+static NO_SUCH_NAME: Refusal = Refusal::permanent((1, 1), "Mailbox name too long");
 
 fn without_tag(mut owner: Owner) -> Owner {
     owner.local.truncate(folder::split_tag(&owner.local).0.len());

@@ -322,7 +322,7 @@ pub const MEMORIES: &[Memory] = &[
         why: "only answers are cached; an evicted token is looked up again",
     },
     Memory {
-        name: "cached answers of tables and of the DNS, MTA-STS policies, expansions",
+        name: "caches: answers of tables and of the DNS, MTA-STS policies, members of lists",
         amount: "`cache = { entries = … }` of a table, 10,000 policies, 40,000 members",
         why: "evicted answers are looked up again, within the shares above",
     },

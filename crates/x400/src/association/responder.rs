@@ -248,7 +248,7 @@ impl Responder {
         if connect.requirements & REQUIREMENTS != REQUIREMENTS {
             return Err(Refused::by_session(
                 RefuseReason::Rejected,
-                "without functional units that RTSE needs",
+                "session connect without the functional units that RTSE requires",
             ));
         }
         if connect.has_overflow || connect.user_data.len() > CONNECT_EXTENDED_BYTES_MAX {

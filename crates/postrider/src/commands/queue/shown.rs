@@ -102,7 +102,7 @@ fn recipient_lines(text: &mut String, recipient: &QueueRecipient, now: Wall) {
     }
     match recipient.expires_at {
         Some(at) if at <= now => {
-            let _ = writeln!(text, "    expired    {at}, fails after one more attempt");
+            let _ = writeln!(text, "    expired    {at}, fails unless one last attempt succeeds");
         }
         Some(at) => {
             let _ = writeln!(text, "    expires    {at} ({})", distance(at, now));
@@ -144,7 +144,9 @@ pub(super) fn why(item: &QueueItem, now: Wall) -> String {
             (None, None) => {}
         }
         match recipient.expires_at {
-            Some(at) if at <= now => text.push_str("; expired, fails after one more attempt"),
+            Some(at) if at <= now => {
+                text.push_str("; expired, fails unless one last attempt succeeds")
+            }
             Some(at) => {
                 let _ = write!(text, "; expires {}", from_now(at, now));
             }
@@ -385,7 +387,7 @@ mod tests {
         assert!(text.ends_with("resume the domain example.com, until 12:04:11Z (in 3m 2s)\n"));
         assert!(list(&[item.clone()], 1, NOW).lines().nth(1).unwrap().ends_with(" -"));
         item.recipients[0].expires_at = Some(NOW);
-        assert!(why(&item, NOW).contains("; expired, fails after one more attempt"));
+        assert!(why(&item, NOW).contains("; expired, fails unless one last attempt succeeds"));
     }
 
     #[test]

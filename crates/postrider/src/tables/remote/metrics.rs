@@ -12,7 +12,7 @@ mta::metric_set! {
     stale: Counter = "table_stale_answers" {} "Lookups in a table answered with an expired entry because the server failed.";
     requests: Counter = "table_requests" {} "Requests to the server of a table, each for one key or several.";
     troubles: Grid<LookupErrorKind> = "table_troubles" {} "Lookups in a table without an answer from its server, by kind.";
-    waiting: Gauge = "table_waiting" {} "Lookups in a table waiting for an answer.";
+    waiting: Gauge = "table_waiting" {} "Pending lookups by table.";
     under_way: Gauge = "table_requests_open" {} "Requests to the server of a table in progress.";
     silent: Gauge = "table_silent" {} "1 while the server of a table fails and gets only occasional probes.";
     entries: Gauge = "table_cached" {} "Answers in the cache of a table, including expired ones.";

@@ -115,7 +115,8 @@ impl SnapshotRefresher {
                     if let Some(view) = shared.view() {
                         view.forget_cookie();
                     }
-                    let text = "the server cannot report changes: reading all entries again";
+                    let text =
+                        "the directory server cannot report changes: reading all entries again";
                     return Err(talk.trouble(LookupErrorKind::Wrong, text));
                 }
                 Err(SyncEnd::Unable) => {}
