@@ -126,8 +126,8 @@ impl fmt::Display for SpoolError {
             }
             SpoolError::Twice { files: [one, other] } => write!(
                 f,
-                "spool: {one} and {other} have the same generation, so they belong to two spools: \
-                 start each in a separate directory, and no mail is lost"
+                "spool: {one} and {other} have the same number, so files of two spools are mixed; \
+                 move each spool to its own directory and start a server on each"
             ),
             SpoolError::Generation { file } => write!(
                 f,

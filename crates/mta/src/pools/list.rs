@@ -90,7 +90,7 @@ pub const POOLS: &[ResourcePool] = &[
         id: PoolId::PolicyQuestions,
         name: "queries to policy services",
         amount: "`max_connections` of a `[[policy]]`, on a shard",
-        share: "the network that holds least comes first, likewise the IPv4 /24 or IPv6 /48",
+        share: "connections are given first to the network with the fewest, and to the IPv4 /24 or IPv6 /48 above with the fewest",
         beyond: "waits in line; `on_failure` after `timeout`",
         next_step: "check whether the service answers, or raise `max_connections`",
         test: "`way` `pools::questions_to_a_policy_service_take_turns_by_network`",

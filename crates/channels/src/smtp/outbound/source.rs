@@ -50,7 +50,7 @@ pub(super) fn reached(
         return Ok(found);
     }
     let family = if source.address.is_none() { "IPv4" } else { "IPv6" };
-    Err(OutOfReach(format!("it has no {family} address, but the host has no other")))
+    Err(OutOfReach(format!("the source has no {family} address, and the host has only {family}")))
 }
 
 /// The failure of an attempt, if the source caused it.

@@ -34,7 +34,9 @@ impl IntrospectionResult {
             None | Some(Value::Null) => None,
             Some(ends) => {
                 let ends = ends.as_f64().filter(|ends| *ends >= 0.0);
-                let ends = ends.ok_or("`exp` of its reply is not a time")?;
+                let ends = ends.ok_or(
+                    "`exp` in the reply of the introspection server is not a number of seconds",
+                )?;
                 let left = ends - Duration::from_millis(now.0).as_secs_f64();
                 match Duration::try_from_secs_f64(left) {
                     Ok(left) if !left.is_zero() => Some(left),
