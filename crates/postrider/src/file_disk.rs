@@ -485,7 +485,7 @@ mod tests {
         fs::create_dir(directory.path().join(LOST_AND_FOUND)).unwrap();
         fs::write(directory.path().join("notes.txt"), "mine").unwrap();
         let error = FileDisk::open(directory.path()).unwrap_err();
-        assert!(error.to_string().contains("it holds notes.txt and no spool"), "{error}");
+        assert!(error.to_string().contains("it contains notes.txt and no spool"), "{error}");
         assert!(!directory.path().join(LOCK_FILE).exists());
         fs::remove_file(directory.path().join("notes.txt")).unwrap();
         drop(FileDisk::open(directory.path()).unwrap());

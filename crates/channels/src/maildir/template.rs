@@ -380,7 +380,7 @@ mod tests {
                 "/srv/{hash:4}/{hash:4}/{hash:4}/{hash:4}/{hash:1}/{local}",
                 "all together at most 16",
             ),
-            ("/srv/\0/{local}", "no NUL"),
+            ("/srv/\0/{local}", "NUL in a path"),
             ("/srv/{box}", "need recipients = { table = "),
         ] {
             let error = MaildirTemplate::parse(template, &ValueNames::default()).unwrap_err();

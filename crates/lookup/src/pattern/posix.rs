@@ -222,7 +222,7 @@ impl Posix<'_> {
             }
             // The C library takes it for the letter, but where case is ignored never finds a small one.
             _ => {
-                let why = format!("unknown escape `\\{}`", char::from(letter));
+                let why = format!("unknown escape `\\{}` in this syntax", char::from(letter));
                 return Err((from, why));
             }
         }

@@ -49,12 +49,12 @@ impl<W: World> Operator<W> {
         if let Some(route) = named(&to.route)
             && active.config.route_named(&route).is_none()
         {
-            return Err(format!("no route is named \"{route}\""));
+            return Err(format!("unknown route \"{route}\""));
         }
         if let Some(pool) = named(&to.pool)
             && active.config.pool_named(&pool).is_none()
         {
-            return Err(format!("no pool is named \"{pool}\""));
+            return Err(format!("unknown pool \"{pool}\""));
         }
         if let Some(campaign) = named(&to.campaign)
             && !is_name(&campaign)

@@ -350,7 +350,7 @@ mod tests {
         assert!(why(&other_key, &chain, &wanted, now).contains("is unusable"));
         assert!(why(&key, &chain, &names(&["a.test"]), now).contains("not for the ordered names"));
         assert!(why(&key, &chain, &wanted, Wall(u64::MAX)).contains("expired"));
-        assert!(why(&key, "garbage", &wanted, now).contains("not a certificate"));
+        assert!(why(&key, "garbage", &wanted, now).contains("no certificate found"));
         assert!(why(&key, &chain.repeat(CHAIN_MAX + 1), &wanted, now).contains("more than 16"));
         assert!(content(DIRECTORY, (&key, &chain.repeat(CHAIN_MAX)), &wanted, now).is_ok());
         // What comes with it is not kept: neither text nor a key of the authority's choice.

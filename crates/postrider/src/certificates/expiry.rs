@@ -112,13 +112,13 @@ mod tests {
         let text = "the certificate in /etc/mx.pem expires in 3 days, at 2027-01-15T08:00:00.000Z";
         assert_eq!(first.as_deref(), Some(text));
         assert_eq!(told(before(2 * DAY + Duration::from_secs(1)), 3 * DAY), None, "within a day");
-        for (time, part) in [(2 * DAY, "ends in 2 days"), (DAY, "expires in a day")] {
+        for (time, part) in [(2 * DAY, "expires in 2 days"), (DAY, "expires in a day")] {
             let text = told(before(time), 3 * DAY);
             assert!(text.as_deref().is_some_and(|text| text.contains(part)), "{text:?}");
         }
         let mut late = Expiry { told: None, ..expiry.clone() };
         let last = late.due(before(Duration::from_secs(5)), 3 * DAY);
-        assert!(last.as_deref().is_some_and(|text| text.contains("ends today")), "{last:?}");
+        assert!(last.as_deref().is_some_and(|text| text.contains("expires today")), "{last:?}");
         let over = expiry.due(ends.after(DAY), 3 * DAY);
         assert!(over.as_deref().is_some_and(|text| text.contains("expired at")), "{over:?}");
         // It is a problem for as long.

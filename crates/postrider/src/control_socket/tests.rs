@@ -158,7 +158,7 @@ fn those_who_send_nothing_keep_nobody_from_giving_orders() {
     // The oldest gave way.
     let mut answer = String::new();
     idle[0].read_to_string(&mut answer).unwrap();
-    assert!(answer.contains("others wait"), "{answer}");
+    assert!(answer.contains("other connections wait"), "{answer}");
 }
 
 #[test]

@@ -247,7 +247,7 @@ fn a_file_that_can_not_be_opened_is_waited_for() {
     let (log, metrics) = start(&options, 1);
     log.queue(0).unwrap().emit(released(0));
     let begun = wait_for_failure(&metrics);
-    assert!(problem(&log).unwrap().contains("can't be written"));
+    assert!(problem(&log).unwrap().contains("cannot write"));
     assert_eq!((metrics.emitted(), metrics.lag()), (1, 1));
     fs::remove_file(directory.path().join("disk")).unwrap();
     fs::create_dir(directory.path().join("disk")).unwrap();
@@ -269,7 +269,7 @@ fn a_directory_is_made_beside_a_spool_and_nowhere_else() {
     let (log, metrics) = start(&options, 1);
     log.queue(0).unwrap().emit(released(0));
     let begun = wait_for_failure(&metrics);
-    assert!(problem(&log).unwrap().contains("can't be written"));
+    assert!(problem(&log).unwrap().contains("cannot write"));
     assert!(!directory.path().join("events").exists());
     fs::create_dir(directory.path().join("spool")).unwrap();
     fs::write(directory.path().join("spool").join(SPOOL_SALT), "12345678").unwrap();

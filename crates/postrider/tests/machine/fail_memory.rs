@@ -54,7 +54,7 @@ fn fail_all(words: &[&str], told: &str) {
         is_done.store(true, Ordering::Relaxed);
         (watching.join().expect("it watches"), answer, took)
     });
-    assert_eq!(answer.out, format!("{messages} messages given up, {told}\n"), "{answer:?}");
+    assert_eq!(answer.out, format!("{messages} messages failed, {told}\n"), "{answer:?}");
     wait_until("an empty queue", || queued(&server) == 0);
     let growth = peak.saturating_sub(before);
     println!("{messages} messages, {words:?}: {took:?}, {before} bytes before, {growth} more");

@@ -61,7 +61,7 @@ fn a_file_of_postfix_is_read_as_it_is_and_again_when_it_changes() {
         rcpt(&mut client, sender, reply);
     }
     files.write("senders", "friend@bad.test REJECT 5.7.1 No longer\n");
-    server.wait_console("a new table", |line| line.contains("senders read anew"));
+    server.wait_console("a new table", |line| line.contains("senders reloaded"));
     rcpt(&mut client, "friend@bad.test", "550 5.7.1 No longer");
     rcpt(&mut client, "spammer@bad.test", "250 2.1.5");
     client.mail("me@bad.test", &["jo@here.test"], "Subject: one\r\n\r\nBody.\r\n");
@@ -300,7 +300,7 @@ fn a_table_with_a_wrong_action_does_not_take_the_place_of_one_that_is_right() {
     let reload = server.command(&["reload"]);
     assert!(reload.code == 1 && reload.err.contains("text:2:10"), "{reload:?}");
     files.write("text", "other.test REJECT\nbad.test OK\n");
-    server.wait_console("a new table", |line| line.contains("text read anew"));
+    server.wait_console("a new table", |line| line.contains("text reloaded"));
     rcpt(&mut client, "me@other.test", "550 5.7.1");
     rcpt(&mut client, "me@bad.test", "250 2.1.5");
     wait_until("no problem", || !problems().contains("text:2:10"));

@@ -121,7 +121,7 @@ fn a_client_sends_so_many_messages_in_a_minute_over_all_its_sessions() {
     opened("127.0.0.2", to).mail("a@source.test", &["b@box.test"], "Subject: 1\r\n\r\n");
     let mut client = opened("127.0.0.2", to);
     client.mail("a@source.test", &["b@box.test"], "Subject: 2\r\n\r\n");
-    client.say(mail, "450 4.7.1 Too many messages");
+    client.say(mail, "450 4.7.1 Message rate limit exceeded");
     // The session goes on.
     client.say("NOOP", "250");
     opened("127.0.0.3", to).say(mail, "250");
@@ -144,7 +144,7 @@ fn a_client_names_so_many_recipients_in_a_minute() {
     for n in 0..3 {
         client.say(&format!("RCPT TO:<b{n}@box.test>"), "250");
     }
-    client.say("RCPT TO:<b4@box.test>", "450 4.7.1 Too many recipients");
+    client.say("RCPT TO:<b4@box.test>", "450 4.7.1 Recipient rate limit exceeded");
     // Those that were taken get their message.
     client.say("DATA", "354");
     client.send("Subject: x\r\n\r\n");
@@ -209,7 +209,7 @@ fn an_ipv6_64_is_one_client() {
     turned_away(second, to, TOO_MANY);
     sessions.push(opened(other, to));
     sessions[0].say("MAIL FROM:<a@source.test>", "250");
-    sessions[1].say("MAIL FROM:<a@source.test>", "450 4.7.1 Too many messages");
+    sessions[1].say("MAIL FROM:<a@source.test>", "450 4.7.1 Message rate limit exceeded");
     sessions[2].say("MAIL FROM:<a@source.test>", "250");
     server.stop();
 }

@@ -114,7 +114,7 @@ fn a_reload_that_goes_on_for_long_is_answered_makes_room_for_another_and_holds_u
     let begun = Instant::now();
     let late = reload(&files, command).join().expect("no panic");
     assert_eq!(late.code, 1);
-    assert!(format!("{}{}", late.out, late.err).contains("it reads table t"), "{late:?}");
+    assert!(format!("{}{}", late.out, late.err).contains("reading table t"), "{late:?}");
     assert!(begun.elapsed() < Duration::from_secs(20));
     let status = server.command(&["status"]);
     assert!(status.out.contains("a reload has been reading table t"), "{status:?}");
@@ -157,7 +157,7 @@ fn a_start_whose_disk_hangs_says_so_and_heeds_signals() {
     Server::start(&files, &both).stop();
     let name = "second/logs.json";
     pipe(&files, name);
-    a_start_says_what_it_waits_for(&files, "it reads the spool in second");
+    a_start_says_what_it_waits_for(&files, "reading the spool in second");
     let said = fs::read_to_string(files.path("console")).expect("it is there");
     assert!(said.contains("stopped during the start"), "{said}");
     fs::remove_file(files.path(name)).expect("a pipe");
@@ -170,9 +170,9 @@ fn a_start_whose_disk_hangs_says_so_and_heeds_signals() {
     let (_, _, secret) =
         READ.iter().find(|(keys, ..)| keys.contains(&"srs.secret_file")).expect("a row");
     files.write(CONFIG, &format!("{text}{secret}"));
-    a_start_says_what_it_waits_for(&files, "it reads secrets");
+    a_start_says_what_it_waits_for(&files, "reading secrets");
     pipe(&files, CONFIG);
-    a_start_says_what_it_waits_for(&files, "it reads the configuration");
+    a_start_says_what_it_waits_for(&files, "reading the configuration");
 }
 
 #[test]

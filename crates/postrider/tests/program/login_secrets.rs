@@ -229,7 +229,7 @@ fn a_token_is_fetched_and_renewed_before_its_end() {
 
 #[test]
 fn without_a_token_mail_waits_for_a_reason_that_has_a_name() {
-    for (how, why) in [("ill", "it answers 400 Bad Request: invalid_grant"), ("huge", "limit")] {
+    for (how, why) in [("ill", "it returned 400 Bad Request: invalid_grant"), ("huge", "limit")] {
         let (mut endpoint, files) = (Endpoint::start(how), Files::new());
         let (peer, said) = taker();
         let near = near_with(&files, &oauth_route(&files, &endpoint, &peer), &[]);

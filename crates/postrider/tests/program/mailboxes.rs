@@ -117,7 +117,7 @@ fn entries_of_a_file_name_mailboxes_and_explain_shows_them() {
     client.mail("me@source.test", &["jo@box.test"], "Subject: one\r\n\r\nBody.\r\n");
     files.wait_maildir("mail/one/jo", 1);
     files.write("users", "jo@box.test two/jo\n");
-    server.wait_console("the file is read", |line| line.contains("users read anew"));
+    server.wait_console("the file is read", |line| line.contains("users reloaded"));
     client.mail("me@source.test", &["jo@box.test"], "Subject: two\r\n\r\nBody.\r\n");
     files.wait_maildir("mail/two/jo", 1);
     let steps = |address: &str| {

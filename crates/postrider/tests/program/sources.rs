@@ -107,7 +107,7 @@ fn a_source_whose_address_is_gone_is_out_and_others_send() {
     near_files.wait_events("relayed", 60);
     assert_eq!(came(&far_files, 60), BTreeMap::from([("127.0.0.2 m1.near.test".to_owned(), 60)]));
     near.wait_console("it is told", |line| {
-        line.contains("source: gone is out: its address 192.0.2.11 is not on this machine")
+        line.contains("source: source gone disabled: its address 192.0.2.11 is not on this machine")
     });
     assert_eq!(near_files.events_of("deferred").len(), 0, "nothing was tried in vain");
     near.stop();

@@ -169,7 +169,7 @@ fn a_certificate_that_ends_soon_is_told_of() {
         &format!("[tls]\nexpiry_warning = \"365d\"\n{}", section("mx", &["mx.here.test"])),
     );
     let told = server.wait_console("tls", |line| line.contains("the certificate in"));
-    assert!(told.contains("mx.pem ends ") && told.to_lowercase().contains("warn"), "{told}");
+    assert!(told.contains("mx.pem expires ") && told.to_lowercase().contains("warn"), "{told}");
 }
 
 #[test]

@@ -322,8 +322,8 @@ fn hosts_are_as_their_domains_promise() {
     }
     assert_eq!((web.asked("enforced"), web.asked("redirected")), (1, 1));
     for (domain, told) in [
-        ("redirected", "it answers 301"),
-        ("gone", "it answers 404"),
+        ("redirected", "it returned 301"),
+        ("gone", "it returned 404"),
         ("page", "text/html, not text/plain"),
         ("large", "length limit exceeded"),
         ("odd", "not `key: value`"),

@@ -428,7 +428,7 @@ fn a_client_without_a_name_is_refused_or_put_off_or_held_as_the_listener_says() 
             (rejects, Some(Ok(PROXY)), wrong),
             (rejects, Some(Ok(STRANGER)), "250 "),
             (rejects, Some(Err(())), "250 "),
-            (defers, Some(Err(())), "450 4.7.25 No answer"),
+            (defers, Some(Err(())), "450 4.7.25 Temporary DNS failure: client host name"),
         ] {
             let node = node(keys).await;
             match found {

@@ -247,6 +247,9 @@ fn all_of_a_connection_are_charged_to_its_client() {
         assert_eq!(until(&mut client, "\n").await, "2 wait\n");
         let replies = rest(client).await;
         assert_eq!(node.count("received"), 2, "{replies:?}");
-        assert!(replies[2..].iter().all(|reply| reply.contains("oo many messages")), "{replies:?}");
+        assert!(
+            replies[2..].iter().all(|reply| reply.contains("Message rate limit exceeded")),
+            "{replies:?}"
+        );
     });
 }

@@ -163,7 +163,7 @@ fn verdicts_decide_at_each_moment() {
         node.wait_for("delivered", 4).await;
         let discarded = node.of("discarded");
         assert_eq!(discarded.len(), 5);
-        assert_eq!(discarded[0]["reason"], format!("milter {FILTER} discards it"));
+        assert_eq!(discarded[0]["reason"], format!("discarded by milter {FILTER}"));
         assert_eq!(node.metrics.milter_discards.get(), 5);
         assert_eq!(node.metrics.milter_refusals.get(), 9);
         script.says(b'C', &[packet(b'a', b"")]);

@@ -218,9 +218,11 @@ fn a_refusal_at_the_greeting_is_heard_and_stops_the_provider_for_its_time() {
         tokio::time::sleep(Duration::from_secs(3_000)).await;
         assert!(peer.messages().is_empty() && other.messages().is_empty());
         let told = why(&node).await;
-        for part in
-            ["provider big", "rule slow (shaping.toml:5)", "said: 554 5.7.1 192.0.2.250 is blocked"]
-        {
+        for part in [
+            "provider big",
+            "rule slow (shaping.toml:5)",
+            "replied: 554 5.7.1 192.0.2.250 is blocked",
+        ] {
             assert!(told.blocker.text.contains(part), "{part}\n{}", told.blocker.text);
         }
         assert!(told.blocker.until.is_some());

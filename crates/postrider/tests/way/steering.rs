@@ -103,10 +103,10 @@ fn what_can_not_be_read_is_refused_by_the_field_s_name() {
         let node = Node::start(&steered(RETRY)).await;
         let long = format!("X-Campaign: {}", "x".repeat(129));
         for (fields, said) in [
-            ("X-Tenant: <acme>", "X-Tenant is no name"),
+            ("X-Tenant: <acme>", "X-Tenant is not a name"),
             ("X-Tenant:", "X-Tenant is empty"),
             ("X-Tenant: a\r\nX-Tenant: a", "X-Tenant occurs more than once"),
-            (&*long, "X-Campaign is no name"),
+            (&*long, "X-Campaign is not a name"),
             ("X-Pool: unknown", "X-Pool is not a pool"),
             ("X-Priority: 10", "X-Priority is not a priority"),
             ("X-Priority: high", "X-Priority is not a priority"),

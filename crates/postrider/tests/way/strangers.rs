@@ -124,7 +124,7 @@ fn lists_weigh_for_and_against() {
         for line in [
             "X-RBL-Warning: [203.0.113.1] is listed by a.example (127.0.0.3)\n",
             "X-RBL-Warning: [203.0.113.1] is listed by b.example (127.0.0.3)\n",
-            "X-RBL-Warning: Your name client.test is listed by names.example (127.0.0.2)\n",
+            "X-RBL-Warning: HELO name client.test is listed by names.example (127.0.0.2)\n",
         ] {
             assert!(listed.replace("\r\n", "\n").contains(line), "{line} in {listed}");
         }

@@ -79,7 +79,7 @@ fn each_day_has_its_count_and_then_all_goes() {
         assert!((92..=96).contains(&second), "{second}");
         node.wait_for("relayed", 300).await;
         assert!(node.age() < TO_MIDNIGHT + DAY + HOUR, "it is warm");
-        let warm = "info warmup: source new towards 192.0.2.1:25 is warm";
+        let warm = "info warmup: source new towards 192.0.2.1:25 has completed its warm-up";
         assert!(node.lines().iter().any(|line| line.starts_with(warm)), "{:#?}", node.lines());
         assert_eq!(warmup(&node).finished.get(), 1);
     });

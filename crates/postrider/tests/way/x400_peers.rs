@@ -33,7 +33,8 @@ fn strangers_who_do_not_bind_give_way_and_peers_bind() {
             open += usize::from(end.is_err());
         }
         assert_eq!(open, 63, "the peer had the last place");
-        assert!(!lines_of(&node.lines(), "gives way").is_empty(), "{:?}", node.lines());
+        let lines = node.lines();
+        assert!(!lines_of(&lines, "unbound association closed: ").is_empty(), "{lines:?}");
     });
 }
 
@@ -209,7 +210,8 @@ fn an_association_ends_once_its_peer_is_another() {
             let event = caller.event().await;
             assert!(matches!(event, Event::Ended(_)), "{what}: {event:?}");
             assert_eq!(node.count("received"), 2, "{what}");
-            wait_until("a line", || !lines_of(&node.lines(), "peer hub no more").is_empty()).await;
+            let is_told = || !lines_of(&node.lines(), "peer hub was removed").is_empty();
+            wait_until("a line", is_told).await;
         });
     }
 }

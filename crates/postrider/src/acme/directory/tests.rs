@@ -78,7 +78,7 @@ fn a_directory_is_asked_for_no_longer_and_no_more_than_is_bearable() {
     assert_eq!(huge, Err("length limit exceeded".to_owned()));
     assert_eq!(reached(|_, _| answer("200 OK", "", &"x".repeat(ANSWER_BYTES_MAX))), Ok(()));
     let failing = reached(|_, _| answer("502 Bad Gateway", "", "<html>"));
-    assert_eq!(failing, Err("it answers 502 Bad Gateway".to_owned()));
+    assert_eq!(failing, Err("it returned 502 Bad Gateway".to_owned()));
     let moved = reached(|_, _| answer("302 Found", "Location: http://127.0.0.1/\r\n", ""));
     assert_eq!(moved, Err("its directory returned 302 Found".to_owned()));
     assert!(reached(|_, _| Some("garbage\r\n\r\n".to_owned())).is_err());

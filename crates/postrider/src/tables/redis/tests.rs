@@ -138,7 +138,7 @@ fn what_one_key_has_too_much_of_is_no_trouble_of_the_others() {
         assert_eq!(answers[..3], [text("yes"), text(&longest), key(too_much)]);
         assert_eq!(answers[3], key(wrong_type));
         assert_eq!(answers[4], key("the answer has a control character (U+000D)"));
-        assert_eq!(answers[5..], [key("the value is not UTF-8"), Ok(None)]);
+        assert_eq!(answers[5..], [key("the answer is not UTF-8"), Ok(None)]);
         // More than the whole request may have.
         let answers = ask(&*driver, &["good", "huge", "none"]).await;
         assert_eq!(answers, [text("yes"), key(too_much), Ok(None)]);
@@ -304,7 +304,10 @@ fn mistakes_in_the_file_are_told_with_their_places() {
         ),
         ("server = \"h\", key = \"%s\", user = \"u\"", "a user without `password_file`"),
         ("server = \"h\", key = \"%s\", field = \"f\", fields = [\"g\"]", "exclude each other"),
-        ("server = \"h\", key = \"%s\", fields = [\"a\", \"A\"]", "the field \"A\" occurs twice"),
+        (
+            "server = \"h\", key = \"%s\", fields = [\"a\", \"A\"]",
+            "the field \"A\" is listed twice",
+        ),
         ("server = \"h\", key = \"%s\", fields = [\"\"]", "a field without a name"),
         (&many, "more than 64 fields"),
     ] {

@@ -400,7 +400,7 @@ fn sqlite_answers() {
         std::fs::write(&file, "this is no database, however long it may be".repeat(100)).unwrap();
         let damaged = settings(&format!("{keys}, {query}")).backend();
         let damaged = find(&*damaged, "you@far.test").await.unwrap_err();
-        assert!(damaged.text.contains("file kind of database"), "{damaged}");
+        assert!(damaged.text.contains("file is not a database"), "{damaged}");
     });
 }
 
@@ -431,7 +431,10 @@ fn mistakes_in_the_file_are_told_with_their_places() {
             "url = \"mysql://h/d\", query = \"SELECT a FROM %d WHERE k = %s\"".to_owned(),
             "11:38: \"%d\" is not in place of a value",
         ),
-        (format!("url = \"mysql://h/d\", fields = [\"a\", \"A\"], {query}"), "\"A\" occurs twice"),
+        (
+            format!("url = \"mysql://h/d\", fields = [\"a\", \"A\"], {query}"),
+            "\"A\" is listed twice",
+        ),
         (format!("url = \"mysql://h/d\", fields = [\"\"], {query}"), "a column without a name"),
         (format!("url = \"mysql://h/d\", connect_timeout = \"0s\", {query}"), "a timeout must be"),
     ] {

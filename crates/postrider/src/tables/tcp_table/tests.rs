@@ -148,7 +148,7 @@ fn what_is_no_answer_is_told_and_ends_the_connection() {
         ("200\n", false, LookupErrorKind::Wrong, "200"),
         ("250 2.0.0 Ok\r\n", false, LookupErrorKind::Wrong, "250 2.0.0 Ok"),
         ("\n", false, LookupErrorKind::Wrong, ""),
-        ("200 %ff\n", false, LookupErrorKind::Key, "the value is not UTF-8"),
+        ("200 %ff\n", false, LookupErrorKind::Key, "the answer is not UTF-8"),
         ("200 a%0Ab\n", false, LookupErrorKind::Key, "the answer has a control character (U+000A)"),
         ("200 %+1\n", false, LookupErrorKind::Wrong, "200 %+1"),
     ] {

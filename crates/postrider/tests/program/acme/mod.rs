@@ -112,7 +112,7 @@ fn a_certificate_comes_by_http_and_is_served() {
     let checked = command(files.dir(), &["check"]);
     let line = "certificate for mx.here.test, www.here.test from https://localhost:";
     assert!(checked.code == 0 && checked.out.contains(line), "{checked:?}");
-    assert!(checked.out.contains("kept in spool/acme/mx.here.test.pem"), "{checked:?}");
+    assert!(checked.out.contains("stored in spool/acme/mx.here.test.pem"), "{checked:?}");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_restart_keeps_the_certificate_and_orders_none() {
     server.stop();
     files.write("spool/acme/mx.here.test.pem", "nothing\n");
     let server = Server::start_again(&files);
-    server.wait_console("the damage", |line| line.contains("left out: certificate of line "));
+    server.wait_console("the damage", |line| line.contains("skipped: certificate of line "));
     server.wait_console("issued", |line| line.contains(ISSUED));
     wait_until("another one", || {
         shown(&files, server.address(), "mx.here.test").contains("Verify return code: 0 (ok)")

@@ -47,14 +47,14 @@ const WAYS: [(&str, &[Reading], &str); 13] = [
     ("cut-later", &[&[Say::All(10)], &[Say::Cut(3)]], "closed the connection"),
     ("half", &[&[Say::More(3, b"x"), Say::Silence(3)]], "nothing within"),
     ("cookie", &[&[Say::More(3, b"\xff\x00\r\n"), Say::Refused(0, 53)]], "unwilling"),
-    ("nonsense", &[&[Say::Nonsense(3)]], "cut off"),
+    ("nonsense", &[&[Say::Nonsense(3)]], "truncated element"),
     ("limit", &[&[Say::Refused(500, 4)]], "sizeLimitExceeded"),
-    ("halved", &[&[Say::All(4)], &[Say::All(10)]], "not believed"),
+    ("halved", &[&[Say::All(4)], &[Say::All(10)]], "ignored until confirmed"),
     ("gone", &[&[Say::All(10)], &[Say::All(0)], &[Say::All(0)]], "\"changed\":\""),
-    ("empty", &[&[Say::All(0)], &[Say::All(10)]], "not believed"),
+    ("empty", &[&[Say::All(0)], &[Say::All(10)]], "ignored until confirmed"),
     ("none", &[&[Say::All(0)]], "\"age_s\":0"),
     ("stateless", &[&[Say::Tells, Say::All(10)]], "without its state"),
-    ("no-news", &[&[Say::Tells, Say::News(b"\xa4\x00")]], "news"),
+    ("no-news", &[&[Say::Tells, Say::News(b"\xa4\x00")]], "sync info message"),
     ("uuid", &[&[Say::Tells, Say::News(b"\xa3\x04\x31\x02\x04\x00")]], "UUID"),
 ];
 

@@ -126,7 +126,7 @@ fn entries() {
     {
         let what = format!("table {kind}: ");
         server.wait_console("a new database", |line| {
-            line.contains(&what) && line.contains("read anew")
+            line.contains(&what) && line.contains("reloaded")
         });
     }
     server.command(&["queue", "retry", "--all"]);

@@ -64,7 +64,7 @@ fn who_is_in_a_directory_is_known_while_it_is_away_and_others_when_it_is_back() 
     client.say("RCPT TO:<nobody@box.test>", "550 5.1.1");
     let told = server.command(&["table", "get", "users", "joe@box.test"]);
     assert_eq!(told.code, 0, "{told:?}");
-    let from = format!("users, asked for joe@box.test at {}; else the cache", slapd.url());
+    let from = format!("users, lookup of joe@box.test at {}; else the cache", slapd.url());
     assert!(told.out.starts_with("/srv/joe\n") && told.out.contains(&from), "{}", told.out);
 
     slapd.stop();

@@ -36,7 +36,7 @@ const STAND_INS: &[StandIn] = &[
 case "$1 ${2:-}" in
 serve\ *) exec "$POSTRIDER" "$@" --help ;;
 "shaping lift")
-    "$POSTRIDER" "$@" 2>&1 | grep -q "^postrider: no such effect is in force"
+    "$POSTRIDER" "$@" 2>&1 | grep -q "^postrider: effect not found"
     [ "${PIPESTATUS[0]}" = 1 ]
     ;;
 *) exec "$POSTRIDER" "$@" ;;

@@ -234,7 +234,7 @@ fn dovecots_have_the_users_that_a_table_says() {
     let listed = server.command(&["queue", "list"]).out;
     assert!(listed.contains(&gone), "{gone} in\n{listed}");
     build(&[("a", &two.socket()), ("b", &two.socket())]);
-    server.wait_console("a new database", |line| line.contains("read anew"));
+    server.wait_console("a new database", |line| line.contains("reloaded"));
     server.command(&["queue", "retry", "--all"]);
     wait_until("the mailbox elsewhere", || two.mail("a").len() == 1);
     assert!(two.mail("a")[0].ends_with(b"\nmoved\n"));

@@ -85,7 +85,9 @@ pub(crate) fn a_source_whose_proxy_is_dead_is_out() {
     send(&near, 20);
     near_files.wait_events("relayed", 40);
     near.wait_console("it is told", |line| {
-        line.contains(&format!("source: socks is out: its proxy {proxy} cannot be reached"))
+        line.contains(&format!(
+            "source: source socks disabled: its proxy {proxy} cannot be reached"
+        ))
     });
     assert_eq!(near_files.events_of("failed").len(), 0);
     near.stop();
@@ -106,7 +108,11 @@ pub(crate) fn what_a_proxy_says_of_the_peer_is_the_peer_s() {
     send(&near, 1);
     let event = &near_files.wait_events("suspended", 1)[0];
     assert_eq!(event["culprit"], "network", "{event}");
-    assert!(!near.console().iter().any(|line| line.contains("is out")), "{:?}", near.console());
+    assert!(
+        !near.console().iter().any(|line| line.contains(" disabled: ")),
+        "{:?}",
+        near.console()
+    );
     assert_eq!(near.queue().len(), 1);
     near.stop();
 }

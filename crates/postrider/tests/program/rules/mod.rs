@@ -223,7 +223,7 @@ fn a_provider_is_slowed_down_longer_when_it_says_so_again_and_then_as_fast_as_be
         let Some(id) = slow.and_then(|item| item["id"].as_str()) else { return false };
         let why = control(place.files.dir(), &["queue", "why", id]).out;
         why.contains(limit)
-            && why.contains("said: 450 4.7.28 Please slow down; limits return from ")
+            && why.contains("replied: 450 4.7.28 Please slow down; limits return from ")
     });
     place.files.wait_events("relayed", 25);
     assert!(begun.elapsed() >= Duration::from_millis(2_500), "{:?}", begun.elapsed());
@@ -290,7 +290,8 @@ fn what_is_stopped_stays_so_over_a_crash_until_it_is_lifted() {
     let waits = queued.iter().find(|item| item.to_string().contains("stopped by rule"));
     let id = waits.expect("it waits")["id"].as_str().expect("an id").to_owned();
     let why = place.server().command(&["queue", "why", &id]).out;
-    for part in ["rule blocked (shaping.toml:9)", "said: 550 5.7.1 blocked using a list", "until "]
+    for part in
+        ["rule blocked (shaping.toml:9)", "replied: 550 5.7.1 blocked using a list", "until "]
     {
         assert!(why.contains(part), "{part}\n{why}");
     }

@@ -98,9 +98,8 @@ fn chains_of_five_hops_made_by_dkimpy_and_by_us_in_turn() {
     }
     // A renewed key is used without a reload.
     let record = other(&files, &["key", "ours"]);
-    server.wait_console("signing", |line| {
-        line.contains("signing key ") && line.contains("read anew")
-    });
+    server
+        .wait_console("signing", |line| line.contains("signing key ") && line.contains("reloaded"));
     names.txt("s._domainkey.ours.test", &[&record]);
     write(MESSAGE);
     let message = pass(&files, &server, "bo", &mut 0);

@@ -24,7 +24,7 @@ fn two_segments_of_one_generation_are_refused() {
     let before = disks[1].list();
     let error = open(&disks[1], small()).expect_err("two spools");
     assert!(matches!(error, SpoolError::Twice { .. }), "{error}");
-    assert!(error.to_string().contains("have the same generation"), "{error}");
+    assert!(error.to_string().contains("have the same number"), "{error}");
     assert!(matches!(spool::verify(&disks[1]), Err(SpoolError::Twice { .. })));
     assert_eq!(disks[1].list(), before);
 }

@@ -50,7 +50,7 @@ const BAD: &[(&str, &str)] = &[
     ("bind = { dn = \"cn=a\", password = \"\" }", "error: a bind without a password"),
     (
         "bind = { dn = \"cn=a\", password = \"b\", password_file = \"/c\" }",
-        "error: both both `password` and `password_file` are set are set",
+        "error: both `password` and `password_file` are set",
     ),
     ("bind = { external = true, dn = \"cn=a\" }", "error: `external` excludes name and password"),
     ("tls = { certificate_file = \"/a\" }", "error: a certificate without `key_file`"),
@@ -116,7 +116,7 @@ fn a_password_that_others_can_read_is_warned_of() {
     let warnings = |more: &str| {
         let config = parse(&with(more));
         assert!(!format!("{:?}", config.tables).contains("hush"));
-        config.warnings.iter().filter(|w| w.message.contains("plain text")).count()
+        config.warnings.iter().filter(|w| w.message.contains("unencrypted")).count()
     };
     assert_eq!(warnings(&format!("servers = [\"ldap://a.test\"], {bind}")), 1);
     assert_eq!(warnings(&format!("servers = [\"ldap://a.test\"], start_tls = true, {bind}")), 0);

@@ -115,7 +115,7 @@ fn scopes_and_domains() {
         assert_eq!(text(&by_domain, "joe@test").await, "-");
         let nowhere = backend(&[&url], "(uid=%u)", "base = \"dc=nowhere,dc=test\"");
         let answer = text(&nowhere, "joe").await;
-        assert!(answer.contains("no entry \"dc=nowhere,dc=test\""), "{answer}");
+        assert!(answer.contains("no base entry \"dc=nowhere,dc=test\""), "{answer}");
     });
 }
 
