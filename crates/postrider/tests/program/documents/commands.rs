@@ -95,7 +95,6 @@ impl<'a> Scene<'a> {
             ("\"127.0.0.1\", 2525", format!("\"127.0.0.1\", {port}")),
             ("--server 127.0.0.1:25 ", format!("--server 127.0.0.1:{port} ")),
             ("mx.example.org:25 ", format!("127.0.0.1:{port} ")),
-            ("--to ADDR", format!("--to 127.0.0.1:{port}")),
             ("127.0.0.1:8025", self.admin.clone()),
             ("127.0.0.1:9025", self.admin.clone()),
         ]
