@@ -146,7 +146,7 @@ fn entries_of_a_file_name_mailboxes_and_explain_shows_them() {
     let path = told.iter().find(|(what, ..)| what == "path").expect("a path");
     assert_eq!(path.1, "mail/two/jo");
     let (accepted, told) = steps("team@box.test");
-    let members = named("stands for", "jo@box.test, ann@box.test", "table \"aliases\"");
+    let members = named("expands to", "jo@box.test, ann@box.test", "table \"aliases\"");
     assert!(accepted && told.contains(&members), "{told:#?}");
     let owner = "owner-team@box.test, if it exists";
     let owner = named("sender for these", owner, "table \"aliases\"");
