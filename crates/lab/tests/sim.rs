@@ -19,7 +19,7 @@ const PLANTED_SEEDS_MAX: u64 = 128;
 /// and disks, and echoed words were added, and are played without these.
 const FOUND: [(u64, &str); 21] = [
     (337, "after a restart with a clock that had been set back a message lived longer by as much"),
-    (64826, "a connection waited for ever for unsolicited reply, and held its next hop's slot"),
+    (64826, "a connection waited for ever for an answer to nothing, and held its next hop's slot"),
     (
         65072,
         "the judge took what the DNS said, after a refusal that a crash had lost, for that refusal",
@@ -38,7 +38,7 @@ const FOUND: [(u64, &str); 21] = [
         "a tenant that a rule had stopped was sent from, because the clock had been set back",
     ),
     (106_802, "the same of a source"),
-    (101_456, "the judge took mail that requires TLS on each hop to wait with the other"),
+    (101_456, "the judge took mail that asks for TLS all the way to wait with the other"),
     (101_820, "the judge took domains with hosts in another order, or other TLS, for one borrower"),
     (106_283, "the judge took a day on which all failed before a recipient for one without a try"),
     (111_619, "the judge took a rule to be in force that was over before the clock was set back"),
@@ -250,7 +250,7 @@ fn mail_that_goes_by_what_another_domain_promises_is_noticed() {
 
 #[test]
 fn mail_that_asks_for_tls_and_goes_without_is_noticed() {
-    assert_caught(Plant::ForgetRequireTls, 30, |text| text.contains("requires TLS on each hop"));
+    assert_caught(Plant::ForgetRequireTls, 30, |text| text.contains("asks for TLS all the way"));
 }
 
 #[test]
