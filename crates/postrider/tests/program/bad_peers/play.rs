@@ -162,10 +162,15 @@ impl<'a> Play<'a> {
             "mx" => format!("port = {}", self.port),
             _ => format!("hosts = [{}], balance = \"failover\"", hosts.join(", ")),
         };
-        let keys = self.row.setting("keys").map_or(String::new(), |keys| format!(", {keys}"));
-        // What a row says of a second message is said of one connection: on a slow machine it might go by another.
-        let is_alone = self.message_count() > 1 && !keys.contains("max_connections");
-        let keys = if is_alone { format!("{keys}, max_connections = 1") } else { keys };
+        let mut keys = self.row.setting("keys").map_or(String::new(), |keys| format!(", {keys}"));
+        // A second message takes the same connection, even if the first was relayed long before on a slow machine.
+        if self.message_count() > 1 {
+            for (key, value) in [("max_connections", "1"), ("idle_timeout", "\"90s\"")] {
+                if !keys.contains(key) {
+                    keys = format!("{keys}, {key} = {value}");
+                }
+            }
+        }
         let retry = match self.row.setting("retry") {
             Some(retry) => retry.to_owned(),
             None => "first = \"2s\"".to_owned(),
