@@ -28,6 +28,7 @@ test-peers:
 check:
 	scripts/check-house
 	scripts/check-words
+	scripts/check-interface
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --profile test --workspace --exclude postrider-fuzz --all-targets $(FEATURES) --quiet -- -D warnings
 	$(CARGO) clippy --profile test --workspace --test sim $(FEATURES) --quiet -- -D warnings

@@ -7,6 +7,7 @@
 //! Decisions for each message: [`Config::decide`] (may this client send to this recipient?) at RCPT;
 //! [`Config::route_of`] (its route) whenever a recipient falls due.
 
+mod area;
 mod certificate;
 mod channel;
 mod configuration;
@@ -41,6 +42,7 @@ mod warmup;
 mod web_place;
 pub mod written;
 
+pub use area::Area;
 pub use certificate::{Certificate, NamePattern, Ordered};
 pub use channel::{
     ChannelSection, Destination, EightBit, KindsOfMail, RouteLimits, Settings, SharedLimits,
@@ -62,6 +64,7 @@ pub use next_hop::{host_set, host_text, next_hop};
 pub use or_routes::OrRoutes;
 pub use problem::{ConfigErrors, Problem};
 pub use reader::Reader;
+pub use reference::ReferencePage;
 pub use route::{DomainPattern, OWN_MAILBOX_BYTES_MAX, POSTMASTER_ROUTE, Route, RouteTable};
 pub use schema::Schema;
 pub use secret_file::{SecretFile, SecretSource, TokenSource};

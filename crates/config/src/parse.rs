@@ -2,6 +2,7 @@
 
 use super::embedded::EMBEDDED_NAME;
 use super::problem::ConfigErrors;
+use super::reference::ReferencePage;
 use super::schema::Schema;
 use super::{Config, EMBEDDED, reference, resolve};
 use mail::Domain;
@@ -14,10 +15,16 @@ impl Schema {
         self.json.get_or_init(|| reference::json(self))
     }
 
-    /// The reference page, as Markdown.
+    /// The reference as one page, as Markdown.
     #[must_use]
-    pub fn markdown(&self) -> String {
-        reference::markdown(self)
+    pub fn reference(&self) -> String {
+        reference::whole(self)
+    }
+
+    /// The reference as an index and a page for each area.
+    #[must_use]
+    pub fn reference_pages(&self) -> Vec<ReferencePage> {
+        reference::pages(self)
     }
 
     /// Reads a configuration. `file_name` is only used in errors. A file without `hostname` gets `localhost`: see

@@ -13,6 +13,7 @@ use super::listener::Listener;
 use super::reader::Reader;
 use super::route::Route;
 use super::table::TableSettings;
+use crate::area::Area;
 use crate::section::owned::Owned;
 use mail::Domain;
 use schemars::JsonSchema;
@@ -32,8 +33,8 @@ pub trait Section: 'static {
     const KEY: &'static str;
     /// The purpose of the section: a sentence in the table of the file's keys.
     const SUMMARY: &'static str;
-    /// The preceding heading on the reference page; sections with equal values keep the order of registration.
-    const BEHIND: &'static str = "log";
+    /// Its page in the reference.
+    const AREA: Area = Area::Server;
     /// The party that applies a changed section at a reload: the service of this name, or `shards`, which adopt a new
     /// [`Config`](crate::Config) as a whole. [`NEXT_START`]: none, and a reload reports the section.
     const IN_FORCE_BY: &'static str;
@@ -119,7 +120,7 @@ impl KeyTable {
 pub(super) struct SectionKind {
     pub(super) key: &'static str,
     pub(super) summary: &'static str,
-    pub(super) behind: &'static str,
+    pub(super) area: Area,
     pub(super) in_force_by: &'static str,
     pub(super) page: fn() -> Vec<KeyTable>,
     pub(super) define: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
@@ -135,7 +136,7 @@ impl SectionKind {
         SectionKind {
             key: S::KEY,
             summary: S::SUMMARY,
-            behind: S::BEHIND,
+            area: S::AREA,
             in_force_by: S::IN_FORCE_BY,
             page: S::page,
             define: schemars::SchemaGenerator::subschema_for::<S::Text>,

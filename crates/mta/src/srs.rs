@@ -1,15 +1,15 @@
 //! `[srs]`: sender rewriting of forwarded mail.
 
-use config::{Reader, Rest, Secret, Section};
+use config::{Area, Reader, Rest, Secret, Section};
 use mail::Domain;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The Sender Rewriting Scheme for forwarded mail. If an alias forwards mail from a foreign sender to a foreign
-/// recipient, the sender is rewritten to an address of this server, for which SPF passes. Bounces to it are forwarded
-/// to the original sender, for 21 days. All domains are foreign except those named by routes other than `mx`. Default:
-/// off, without `domain` and `secret_file`.
+/// recipient, the sender is rewritten to an address of this server, for which SPF passes. Bounces to that
+/// address are forwarded to the original sender for 21 days. All domains are foreign except those named by routes other
+/// than `mx`. Default: off, without `domain` and `secret_file`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct SrsText {
@@ -37,7 +37,7 @@ pub struct RewrittenSenders {
 impl Section for RewrittenSenders {
     const KEY: &'static str = "srs";
     const SUMMARY: &'static str = "Rewriting of envelope senders of forwarded mail (SRS).";
-    const BEHIND: &'static str = "dns";
+    const AREA: Area = Area::Intake;
     const IN_FORCE_BY: &'static str = "shards";
     type Text = SrsText;
     type Value = RewrittenSenders;

@@ -299,14 +299,22 @@ pub(crate) struct ConfigArgs {
 }
 
 /// Commands of `postrider config`.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Print the JSON schema of the configuration file, for editors
     Schema,
     /// Print the reference of every key, as Markdown
-    Reference,
+    Reference(ReferenceArgs),
     /// Print the built-in configuration, a starting point for your own file
     Default,
+}
+
+/// `postrider config reference`.
+#[derive(Debug, Args)]
+pub(crate) struct ReferenceArgs {
+    /// Write an index, config.md, and a page for each area below this directory instead
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub(crate) out: Option<PathBuf>,
 }
 
 /// `postrider completions`.
@@ -394,6 +402,7 @@ mod tests {
             "sources --json",
             "config schema",
             "config reference",
+            "config reference --out DIR",
             "config default",
             "completions bash",
             "man --out DIR",

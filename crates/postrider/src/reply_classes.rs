@@ -108,7 +108,6 @@ pub(crate) struct ClassFiles(pub(crate) Vec<PathBuf>);
 impl Section for ClassFiles {
     const KEY: &'static str = "classes";
     const SUMMARY: &'static str = "Classes of peers' failure replies.";
-    const BEHIND: &'static str = "dns";
     const IN_FORCE_BY: &'static str = "files of classes and shaping";
     type Text = ClassesText;
     type Value = ClassFiles;

@@ -46,7 +46,7 @@ pub(crate) const CHECKS: &[(&str, &str, &str)] = &[
     (
         LISTENER,
         "checks = { greylist = { delay = \"1h\", retry_window = \"1h\" } }",
-        "3:54: it ends before `delay`: no retry would be in time",
+        "3:54: `retry_window` ends before `delay`: no retry would be in time",
     ),
     (
         LISTENER,

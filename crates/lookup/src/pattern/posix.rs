@@ -195,7 +195,10 @@ impl Posix<'_> {
         self.at += close.len();
         let min = min.map_or(0, |(min, _)| min);
         if max.is_some_and(|max| max < min) {
-            return Err((from, format!("the minimum {min} exceeds the maximum")));
+            return Err((
+                from,
+                format!("a repetition of at least {min} times exceeds its maximum"),
+            ));
         }
         if min.max(max.unwrap_or(0)) > REPEAT_MAX {
             return Err((from, format!("at most {REPEAT_MAX} repetitions")));

@@ -42,7 +42,7 @@ fn what_cannot_be_done_is_told_with_its_place() {
         ("a)", 3, "unmatched"),
         ("[a", 2, "not closed"),
         ("[[:foo:]]", 3, "unknown character class"),
-        ("a{3,2}", 3, "exceeds the maximum"),
+        ("a{3,2}", 3, "exceeds its maximum"),
         ("a{70000}", 3, "65535"),
         ("a**", 4, "nothing to repeat"),
         ("(?<1>a)", 2, "invalid group name"),

@@ -99,7 +99,6 @@ impl Section for EventSettings {
     const KEY: &'static str = "events";
     const SUMMARY: &'static str =
         "The event log, the history of each message. `\"off\"` for none, or a table.";
-    const BEHIND: &'static str = "admin";
     const IN_FORCE_BY: &'static str = NEXT_START;
     type Text = EventsText;
     type Value = EventSettings;

@@ -252,7 +252,7 @@ impl<W: World> Taken<W> {
 /// The result for a recipient that a route accepts.
 pub(super) fn kept_by(route: Option<&Arc<Route>>) -> Resolved {
     match route.filter(|route| !route.channel.keeps_mail()) {
-        Some(route) => Resolved::Dropped(format!("route {} discards it", route.name).into()),
+        Some(route) => Resolved::Dropped(format!("discarded by route {}", route.name).into()),
         None => Resolved::Kept,
     }
 }

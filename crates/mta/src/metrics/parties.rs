@@ -65,9 +65,12 @@ static OF_PROVIDERS: [Description<'static>; 3] = [
     description("provider_failed", "Recipients failed at a provider."),
 ];
 static OF_SOURCES: [Description<'static>; 3] = [
-    description("source_sent", "Recipients delivered from a source of a pool."),
-    description("source_deferred", "Attempts from a source that were deferred, per recipient."),
-    description("source_failed", "Recipients failed after an attempt from a source."),
+    description("source_sent", "Recipients delivered from an egress source of a pool."),
+    description(
+        "source_deferred",
+        "Delivery attempts from an egress source that were deferred, per recipient.",
+    ),
+    description("source_failed", "Recipients failed at a delivery attempt from an egress source."),
 ];
 static OF_TENANTS: [Description<'static>; 3] = [
     description(

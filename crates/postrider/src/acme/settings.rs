@@ -1,7 +1,7 @@
 //! `[acme]`.
 
 use config::quantity::DurationText;
-use config::{KeyTable, Reader, Section};
+use config::{Area, Reader, Section};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
@@ -145,6 +145,7 @@ pub(crate) struct ExternalAccount {
 impl Section for Authority {
     const KEY: &'static str = "acme";
     const SUMMARY: &'static str = "The certificate authority for certificates with `acme = true`.";
+    const AREA: Area = Area::Listeners;
     const IN_FORCE_BY: &'static str = "ordered certificates";
     type Text = AcmeText;
     type Value = Authority;
@@ -178,11 +179,6 @@ impl Section for Authority {
             retry,
             store: reader.issued_certificates(),
         })
-    }
-
-    /// Its keys are in docs/tls.md.
-    fn page() -> Vec<KeyTable> {
-        Vec::new()
     }
 }
 

@@ -1,18 +1,38 @@
 //! Output generated from the tables in the program: the configuration's reference, shell completions, man pages.
 
-use crate::cli::{Cli, CompletionsArgs, ConfigArgs, ConfigCommand, ManArgs, exit};
+use crate::cli::{Cli, CompletionsArgs, ConfigArgs, ConfigCommand, ManArgs, ReferenceArgs, exit};
 use clap::CommandFactory;
 use config::EMBEDDED;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// `postrider config`.
 pub(crate) fn config(args: &ConfigArgs) -> ExitCode {
-    match args.command {
+    match &args.command {
         ConfigCommand::Schema => super::print(&format!("{:#}\n", crate::sections::schema().json())),
-        ConfigCommand::Reference => super::print(&crate::sections::schema().markdown()),
+        ConfigCommand::Reference(ReferenceArgs { out: None }) => {
+            super::print(&crate::sections::schema().reference());
+        }
+        ConfigCommand::Reference(ReferenceArgs { out: Some(out) }) => return write_pages(out),
         ConfigCommand::Default => super::print(EMBEDDED),
     }
     ExitCode::SUCCESS
+}
+
+fn write_pages(out: &Path) -> ExitCode {
+    for page in crate::sections::schema().reference_pages() {
+        let path = out.join(page.path);
+        let directory = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        if let Err(error) = directory.and_then(|()| std::fs::write(&path, page.text)) {
+            return not_written(&path, &error);
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn not_written(path: &Path, error: &std::io::Error) -> ExitCode {
+    eprintln!("postrider: {}: {error}", path.display());
+    ExitCode::from(exit::FAILED)
 }
 
 /// `postrider completions`.
@@ -29,10 +49,7 @@ pub(crate) fn man(args: &ManArgs) -> ExitCode {
         .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.out));
     match written {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("postrider: {}: {error}", args.out.display());
-            ExitCode::from(exit::FAILED)
-        }
+        Err(error) => not_written(&args.out, &error),
     }
 }
 
@@ -68,12 +85,36 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(not(feature = "sql"), ignore = "the page has the keys of all features")]
-    fn the_reference_page_is_fresh() {
-        assert!(
-            stored("config.md") == crate::sections::schema().markdown(),
-            "run: postrider config reference > docs/config.md"
-        );
+    #[cfg_attr(not(feature = "sql"), ignore = "the pages have the keys of all features")]
+    fn the_reference_pages_are_fresh() {
+        let pages = crate::sections::schema().reference_pages();
+        for page in &pages {
+            let is_fresh = stored(&page.path) == page.text;
+            assert!(is_fresh, "{}: run: postrider config reference --out docs", page.path);
+        }
+        let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/config");
+        let stored = std::fs::read_dir(directory).unwrap().count();
+        assert_eq!(stored + 1, pages.len(), "docs/config has a page of no area");
+    }
+
+    /// Keys of the table are on a page, with their description.
+    #[test]
+    fn every_key_of_the_schema_is_on_a_page() {
+        let schema = crate::sections::schema();
+        let pages: String = schema.reference_pages().into_iter().map(|page| page.text).collect();
+        let whole = schema.reference();
+        let defs = schema.json()["$defs"].as_object().unwrap();
+        for (name, def) in defs.iter().chain(std::iter::once((&String::new(), schema.json()))) {
+            for (key, property) in def["properties"].as_object().into_iter().flatten() {
+                let text = property["description"].as_str().unwrap_or("").replace('|', "\\|");
+                let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+                let has = |page: &str| {
+                    let mut rows = page.lines().filter(|row| row.contains(&format!("`{key}`")));
+                    rows.any(|row| row.contains(&text))
+                };
+                assert!(has(&pages) && has(&whole), "{name}.{key}: {text}");
+            }
+        }
     }
 
     #[test]

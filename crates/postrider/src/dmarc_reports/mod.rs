@@ -98,7 +98,6 @@ pub(crate) struct DmarcSender {
 impl Section for DmarcSender {
     const KEY: &'static str = "dmarc_reports";
     const SUMMARY: &'static str = "DMARC aggregate reports to domain owners.";
-    const BEHIND: &'static str = "dns";
     const IN_FORCE_BY: &'static str = "dmarc_reports";
     type Text = DmarcReportsText;
     type Value = DmarcSender;

@@ -52,7 +52,6 @@ pub(crate) struct TlsSender {
 impl Section for TlsSender {
     const KEY: &'static str = "tls_reports";
     const SUMMARY: &'static str = "TLS reports to domain owners (RFC 8460).";
-    const BEHIND: &'static str = "dns";
     const IN_FORCE_BY: &'static str = "tls_reports";
     type Text = TlsReportsText;
     type Value = TlsSender;

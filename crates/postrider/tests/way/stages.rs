@@ -315,7 +315,7 @@ fn a_route_that_discards_before_the_queue_has_nothing_written() {
         let told = node.events(&["recipient", "reason"]);
         let discarded = told.iter().filter(|line| line.starts_with("discarded"));
         let expected = ["a", "b", "a"].map(|name| {
-            format!("discarded recipient={name}@hole.test reason=route hole discards it")
+            format!("discarded recipient={name}@hole.test reason=discarded by route hole")
         });
         assert_eq!(discarded.collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
         assert_eq!(node.of("received")[1]["recipients"], serde_json::json!(["a@later.test"]));

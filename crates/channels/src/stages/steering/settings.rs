@@ -1,6 +1,6 @@
 //! `[steering]`: header fields that set delivery options.
 
-use config::{Reader, Rest, Section};
+use config::{Area, Reader, Rest, Section};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -80,7 +80,7 @@ pub(crate) struct SteeringFields {
 impl Section for SteeringFields {
     const KEY: &'static str = "steering";
     const SUMMARY: &'static str = "Header fields by which clients steer delivery.";
-    const BEHIND: &'static str = "dns";
+    const AREA: Area = Area::Intake;
     const IN_FORCE_BY: &'static str = "shards";
     type Text = SteeringText;
     type Value = SteeringFields;

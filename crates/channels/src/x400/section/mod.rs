@@ -5,7 +5,7 @@ mod written;
 
 pub use identity::{GatewayTables, PASSWORD_BYTES_MAX, X400, X400Gateway, X400Mode, X400Peer};
 
-use config::{Host, HostPort, KeyTable, Reader, Rest, Secret, Section};
+use config::{Area, Host, HostPort, KeyTable, Reader, Rest, Secret, Section};
 use identity::{MTA_NAME_BYTES_MAX, PeerPassword, SELECTOR_BYTES_MAX, SESSION_SELECTOR_BYTES_MAX};
 use mail::{Domain, OrAddress};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const PORT: u16 = 102;
 impl Section for X400 {
     const KEY: &'static str = "x400";
     const SUMMARY: &'static str = "This MTA's X.400 identity and its peers.";
-    const BEHIND: &'static str = "tenant";
+    const AREA: Area = Area::X400;
     const IN_FORCE_BY: &'static str = "shards";
     type Text = X400Text;
     type Value = Arc<X400>;

@@ -135,7 +135,7 @@ impl GreylistText {
             reader.error(&format!("{at}.delay"), message, "\"5m\" is usual");
         } else if rules.retry_window <= rules.delay {
             let help = "it starts with the first attempt, as `delay` does";
-            let message = "it ends before `delay`: no retry would be in time";
+            let message = "`retry_window` ends before `delay`: no retry would be in time";
             reader.error(&format!("{at}.retry_window"), message, help);
         }
         let exempt: ExemptText<'_> = (&table.exempt_clients, &table.exempt_recipients);
