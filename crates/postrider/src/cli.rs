@@ -2,6 +2,7 @@
 //! generated.
 
 mod dkim;
+mod init;
 mod queue;
 mod shaping;
 mod table;
@@ -9,6 +10,7 @@ mod tls;
 mod x400;
 
 pub(crate) use dkim::{DkimArgs, DkimCheckArgs, DkimCommand, DkimNewArgs, KeyKind};
+pub(crate) use init::{InitArgs, ServerKind, parse_user};
 pub(crate) use queue::QueueArgs;
 pub(crate) use shaping::{ClassifyArgs, LiftArgs, ShapingArgs, ShapingCommand};
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
@@ -44,6 +46,7 @@ const FIRST_STEPS: &str = "\
 First steps:
   postrider serve                          a safe default: listens on 127.0.0.1:2525, keeps
                                            all mail under ./postrider-data, relays nothing
+  postrider init example.org               a whole mail host, relay or sender for a domain
   postrider config default > my.toml       start from that default, or from examples/
   postrider check --config my.toml         its errors, with their places
   postrider explain you@example.org --config my.toml
@@ -96,6 +99,12 @@ pub(crate) enum Command {
     /// signature aligns with it, and the domain accepts mail (replies and reports). Each finding comes with the correct
     /// record.
     Check(CheckArgs),
+    /// Create the configuration of a new server
+    ///
+    /// Writes a whole configuration for a domain, with a signing key, tables of users and secrets, into a directory. An
+    /// existing file is never overwritten. On a terminal, at most five prompts replace missing flags. Prints the DNS
+    /// records to publish, and checks the configuration; with --dns, the DNS as well.
+    Init(Box<InitArgs>),
     /// Show how a recipient would be handled, without sending anything
     ///
     /// Prints the clients from which the recipient would be accepted, its route, channel, next hop, queues, limits, TLS
@@ -342,7 +351,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Parses a domain name to its ASCII form for DNS queries.
-fn parse_domain(text: &str) -> Result<String, String> {
+pub(crate) fn parse_domain(text: &str) -> Result<String, String> {
     Domain::dns_name(text).ok_or_else(|| "not a domain".to_owned())
 }
 
@@ -368,6 +377,10 @@ mod tests {
             "serve --config FILE --shards 2",
             "check --config FILE",
             "check --dns --domain example.org --domain example.net --json",
+            "init example.org",
+            "init example.org --kind mail-host --hostname mx.example.org --user jo --acme --dns",
+            "init example.org --kind sender --tls-chain FILE --tls-key FILE --address 192.0.2.1",
+            "init example.org --kind relay --smarthost HOST:465 --smarthost-user NAME --out DIR",
             "explain a@example.org",
             "explain <a@example.org> --from b@example.net --config FILE",
             "explain postmaster --client 192.0.2.1 --listener relay --offline --json",

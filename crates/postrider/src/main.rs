@@ -61,6 +61,7 @@ mod services;
 mod shard_thread;
 mod signing_keys;
 mod suspensions;
+mod system_user;
 mod tables;
 mod terminal;
 mod tls_reports;
@@ -80,6 +81,7 @@ fn main() -> ExitCode {
     match cli::Cli::parse().command {
         Command::Serve(args) => commands::serve::run(args.file.config, args.shards),
         Command::Check(args) => commands::check::check(&args),
+        Command::Init(args) => commands::init::run(&args),
         Command::Explain(args) => commands::explain::explain(&args),
         Command::Config(args) => commands::reference::config(&args),
         Command::Completions(args) => commands::reference::completions(&args),

@@ -54,6 +54,15 @@ impl Salted {
         Salted { salt: salt.into(), iterations: form.iterations }
     }
 
+    /// The stored form of a password, as `doveadm pw -s SCRAM-SHA-256` prints it.
+    #[must_use]
+    pub fn stored(&self, password: &Password) -> String {
+        let Keys { salted, stored, server } = self.keys_of(password);
+        let [salt, stored, server] =
+            [&*salted.salt, &stored[..], &server[..]].map(|bytes| STANDARD.encode(bytes));
+        format!("{{SCRAM-SHA-256}}{},{salt},{stored},{server}", salted.iterations)
+    }
+
     /// The keys of a password.
     #[must_use]
     pub(crate) fn keys_of(&self, password: &Password) -> Keys {

@@ -127,3 +127,13 @@ fn no_password_is_nobodys() {
         assert!(!nobody.is(&password(text)));
     }
 }
+
+#[test]
+fn stored_form_is_of_its_password_only() {
+    let password = |text: &str| Password::new(text.as_bytes()).unwrap();
+    let salted = Salted::for_user(b"secret", "jo", SaltForm::default());
+    let stored = salted.stored(&password("pencil"));
+    assert!(stored.starts_with("{SCRAM-SHA-256}4096,"), "{stored}");
+    let stored = Stored::parse(&stored).unwrap();
+    assert!(stored.is(&password("pencil")) && !stored.is(&password("pen")));
+}

@@ -13,6 +13,7 @@ use crate::services::FileServices;
 use crate::world::clock::Start;
 use config::{Certificate, Config, ConfigErrors, Problem};
 use dns::{Finding, Severity};
+pub(super) use dns::{SendingAddress, txt};
 use mta::console::Level;
 use serde_json::{Value, json};
 use std::io::IsTerminal;

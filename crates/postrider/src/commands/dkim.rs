@@ -17,6 +17,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
+use zeroize::Zeroizing;
 
 /// A string of a TXT record has no more octets (RFC 1035 §3.3.14).
 const STRING_BYTES_MAX: usize = 255;
@@ -42,16 +43,25 @@ fn new(args: &DkimNewArgs) -> ExitCode {
         KeyKind::Rsa => Algorithm::RsaSha256,
         KeyKind::Ed25519 => Algorithm::Ed25519Sha256,
     };
-    let made = SigningKey::generate(algorithm).ok();
-    let parts = made.as_ref().and_then(|key| Some((key.pem()?, key.record()?)));
-    let Some((pem, record)) = parts else {
-        return failed(exit::FAILED, "key generation failed");
+    let (pem, record) = match new_key(algorithm) {
+        Ok(made) => made,
+        Err(why) => return failed(exit::FAILED, why),
     };
     if let Err(error) = write_key(&args.out, pem.as_bytes()) {
         return failed(exit::FAILED, &format!("{}: {error}", args.out.display()));
     }
     super::print(&format!("{name}. IN TXT ( {} )\n", strings_of(&record)));
     ExitCode::SUCCESS
+}
+
+/// A new key in PEM, and the text of its TXT record.
+///
+/// # Errors
+/// The system has no random numbers.
+pub(super) fn new_key(algorithm: Algorithm) -> Result<(Zeroizing<String>, String), &'static str> {
+    let made = SigningKey::generate(algorithm).ok();
+    let parts = made.as_ref().and_then(|key| Some((key.pem()?, key.record()?)));
+    parts.ok_or("key generation failed")
 }
 
 /// `SELECTOR._domainkey.DOMAIN` in ASCII.

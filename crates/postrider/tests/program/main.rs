@@ -21,6 +21,7 @@ mod embedded;
 mod examples;
 mod followed_files;
 mod hanging_files;
+mod init;
 mod intake;
 mod interop;
 mod keys_of_strangers;

@@ -6,12 +6,14 @@ mod domains;
 mod finding;
 mod senders;
 
+pub(in crate::commands) use addresses::SendingAddress;
+pub(in crate::commands) use finding::txt;
 pub(super) use finding::{Finding, Severity};
 
 use crate::commands::dkim::look;
 use crate::world::clock::wall_now;
 use crate::world::resolver::Resolver;
-use addresses::{SendingAddress, sending};
+use addresses::sending;
 use asking::{DnsCheckProgress, DnsProber};
 use auth::records::Records;
 use auth::together::all;

@@ -3,31 +3,21 @@
 use super::file_system::FileSystems;
 use crate::beside_spool::{above, has_a_spool, make_within};
 use crate::mutex::lock;
+pub(super) use crate::system_user::{Owner, own};
+use crate::system_user::{group_named, is_own_group, user_named};
 use channels::RouteKeeping;
 use config::{Config, Problem};
 use mta::seams::{Keeping, MailboxError, SystemAccount};
-use nix::unistd::{Group, Uid, User};
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::process::{getegid, geteuid, getgroups};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// A user and a group of the system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
-    pub(super) user: u32,
-    pub(super) group: u32,
-}
-
 /// Maximum number of cached owners; at the limit the cache is cleared. Tables may name one per entry.
 const REMEMBERED_MAX: usize = 65_536;
-
-/// No user or group has this number: where it is written it means that nothing is to change (chown(2)).
-const NOBODY: u32 = u32::MAX;
 
 /// Cached owners, so that a lookup is not needed for each message.
 #[derive(Debug, Default)]
@@ -56,11 +46,6 @@ impl Owners {
     }
 }
 
-/// The user of this process, and its group.
-pub(super) fn own() -> Owner {
-    Owner { user: geteuid().as_raw(), group: getegid().as_raw() }
-}
-
 /// Finds users and groups that do not exist, or to which this process cannot give files.
 pub(crate) fn check(config: &Config) -> Vec<Problem> {
     let wrong = |of: RouteKeeping<'_>| {
@@ -74,11 +59,7 @@ fn check_one(RouteKeeping { route, keeping, by_entry }: &RouteKeeping<'_>) -> Re
     let route = &route.name;
     let owner = look_up(keeping).map_err(|why| format!("route {route}: {why}"))?;
     let own = own();
-    let is_mine = |group: u32| {
-        let groups = getgroups().unwrap_or_default();
-        group == own.group || groups.iter().any(|mine| mine.as_raw() == group)
-    };
-    let is_own = owner.user == own.user && is_mine(owner.group);
+    let is_own = owner.user == own.user && is_own_group(owner.group);
     if own.user == 0 || (is_own && by_entry.is_none()) {
         return Ok(());
     }
@@ -100,13 +81,13 @@ fn look_up(keeping: &Keeping) -> Result<Owner, String> {
     let (user, group) = match &keeping.user {
         None => (own.user, own.group),
         Some(account) => {
-            let (user, group) = user_of(&account.name)?;
+            let Owner { user, group } = user_named(&account.name)?;
             (unless_root(user, account, "user")?, group)
         }
     };
     let group = match &keeping.group {
         None => group,
-        Some(account) => unless_root(group_of(&account.name)?, account, "group")?,
+        Some(account) => unless_root(group_named(&account.name)?, account, "group")?,
     };
     Ok(Owner { user, group })
 }
@@ -117,32 +98,6 @@ fn unless_root(number: u32, account: &SystemAccount, kind: &str) -> Result<u32, 
         return Err(format!("its {kind} \"{}\" is root", account.name));
     }
     Ok(number)
-}
-
-/// A user and its own group. One that is only a number has this process's.
-fn user_of(name: &str) -> Result<(u32, u32), String> {
-    let number = name.parse().ok().filter(|number| *number != NOBODY);
-    let found = match number {
-        Some(number) => User::from_uid(Uid::from_raw(number)),
-        None => User::from_name(name),
-    };
-    match (found, number) {
-        (Ok(Some(user)), _) => Ok((user.uid.as_raw(), user.gid.as_raw())),
-        (_, Some(number)) => Ok((number, own().group)),
-        (Ok(None), None) => Err(format!("unknown user \"{name}\"")),
-        (Err(error), None) => Err(format!("cannot look up user \"{name}\": {error}")),
-    }
-}
-
-fn group_of(name: &str) -> Result<u32, String> {
-    if let Some(number) = name.parse().ok().filter(|number| *number != NOBODY) {
-        return Ok(number);
-    }
-    match Group::from_name(name) {
-        Ok(Some(group)) => Ok(group.gid.as_raw()),
-        Ok(None) => Err(format!("unknown group \"{name}\"")),
-        Err(error) => Err(format!("cannot look up group \"{name}\": {error}")),
-    }
 }
 
 /// Other users must be able to reach their mailboxes in it.

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 /// An address that mail goes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct SendingAddress {
+pub(in crate::commands) struct SendingAddress {
     pub(super) address: IpAddr,
     /// The EHLO name in ASCII.
     pub(super) ehlo: String,
@@ -74,19 +74,22 @@ async fn of_name<R: Records>(records: &R, name: &str) -> Result<Vec<SendingAddre
          set it in a [[source]]";
         return Err(Finding::new(Severity::Error, "ptr", name, text));
     }
-    let of =
-        |address| SendingAddress { address, ehlo: name.to_owned(), of: "this server".to_owned() };
-    Ok(found.into_iter().map(of).collect())
+    Ok(found.into_iter().map(|address| SendingAddress::of_server(address, name)).collect())
 }
 
 impl SendingAddress {
+    /// An address of the server with this name, in ASCII.
+    pub(in crate::commands) fn of_server(address: IpAddr, name: &str) -> SendingAddress {
+        SendingAddress { address, ehlo: name.to_owned(), of: "this server".to_owned() }
+    }
+
     /// For people.
     pub(super) fn shown(&self) -> String {
         format!("{} ({})", self.address, self.of)
     }
 
     /// Returns true if peers see a translated address instead.
-    pub(super) fn is_private(&self) -> bool {
+    pub(in crate::commands) fn is_private(&self) -> bool {
         match self.address {
             IpAddr::V4(address) => {
                 address.is_private() || address.is_loopback() || address.is_link_local()
@@ -99,12 +102,14 @@ impl SendingAddress {
         }
     }
 
-    fn ptr(&self) -> String {
+    /// Its PTR record.
+    pub(in crate::commands) fn ptr(&self) -> String {
         let reverse = Name::from(self.address).to_ascii();
         format!("{}. IN PTR {}.", reverse.trim_end_matches('.'), self.ehlo)
     }
 
-    fn forward(&self) -> String {
+    /// The record of its name.
+    pub(in crate::commands) fn forward(&self) -> String {
         let kind = if self.address.is_ipv4() { "A" } else { "AAAA" };
         format!("{}. IN {kind} {}", self.ehlo, self.address)
     }

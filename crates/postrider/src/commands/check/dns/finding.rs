@@ -60,7 +60,7 @@ impl Finding {
 }
 
 /// A TXT record as zone files have it.
-pub(super) fn txt(name: &str, text: &str) -> String {
+pub(in crate::commands) fn txt(name: &str, text: &str) -> String {
     format!("{name}. IN TXT ( {} )", strings_of(text))
 }
 
