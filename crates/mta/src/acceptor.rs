@@ -5,10 +5,13 @@
 
 use crate::console::Console;
 use crate::inbox::{ShardMessage, ShardSender};
+use crate::problems::DetectedProblem;
 use crate::seams::{Listener, Net, Time, World};
 use crate::shared::SharedState;
 use crate::watched::Watcher;
+use mail::Wall;
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +19,9 @@ use std::time::Duration;
 
 /// Pause of accepting when the process has no file descriptor left.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Number of errors in a row, without a connection in between, from which on the listener is a problem: a second.
+const ERRORS_MIN: u32 = 10;
 
 /// Maximum number of sessions beyond the limit that get a 421 reply at the same time; further clients wait in the
 /// backlog. Rejecting them needs descriptors, too.
@@ -34,6 +40,8 @@ pub async fn run<W: World>(
     mut stop: Watcher<bool>,
 ) {
     let sessions_max = shared.sessions_max.saturating_add(TURNED_AWAY_MAX);
+    let about = listener.local_addr().map_or_else(|_| index.to_string(), |at| at.to_string());
+    let mut errors = AcceptErrors { about, count: 0 };
     loop {
         while shared.session_count() >= sessions_max && !stop.get() {
             let time = world.time();
@@ -47,6 +55,7 @@ pub async fn run<W: World>(
         };
         match accepted {
             Ok((accepted, peer)) => {
+                errors.end(&shared);
                 let shard = least_loaded(&shared);
                 shared.sessions[shard].fetch_add(1, Ordering::Relaxed);
                 let message = ShardMessage::Connection { accepted, peer, listener: index };
@@ -59,8 +68,36 @@ pub async fn run<W: World>(
                 // errors (the client disconnected before) pass at once.
                 console.warn("accept", format_args!("cannot accept a connection: {error}"));
                 let time = world.time();
+                errors.note(&shared, &error, time.wall());
                 time.sleep_until(time.now() + EXHAUSTED_PAUSE).await;
             }
+        }
+    }
+}
+
+/// Errors of a listener since its last connection.
+struct AcceptErrors {
+    /// Its address.
+    about: String,
+    count: u32,
+}
+
+impl AcceptErrors {
+    fn note(&mut self, shared: &SharedState, error: &io::Error, now: Wall) {
+        self.count = self.count.saturating_add(1);
+        if self.count >= ERRORS_MIN {
+            let about = self.about.as_str();
+            let text = format!("the listener on {about} cannot accept connections: {error}");
+            let step = "raise the limit of open files (LimitNOFILE=, ulimit -Hn)";
+            let found = DetectedProblem::error(about, text).next_step(step);
+            shared.deaf_listeners.set(found, now);
+        }
+    }
+
+    /// A connection was accepted.
+    fn end(&mut self, shared: &SharedState) {
+        if std::mem::take(&mut self.count) >= ERRORS_MIN {
+            shared.deaf_listeners.clear(&self.about);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Both ends of the socket use these types; their JSON form is documented in `docs/control.md`. The commands are in
 //! [`commands`](crate::commands).
 
+mod census;
 mod effect;
 mod scope;
 mod selection;
@@ -13,6 +14,7 @@ pub mod text;
 
 use crate::overrides::Overrides;
 use ::classes::ReplyClass;
+pub use census::{CENSUS_STATES, Census, CensusRows, CountedRecipients};
 pub use effect::{Effect, Lift, ShapingLift, ShapingList};
 use mail::{MessageId, Wall};
 pub use scope::{HopSeen, Scope};
@@ -277,6 +279,8 @@ pub struct ShardAnswer {
     pub status: Option<ShardStatus>,
     /// `QueueSummary`.
     pub summary: Option<Box<Summary>>,
+    /// `QueueCensus`.
+    pub census: Option<Box<Census>>,
     /// The error, if one occurred.
     pub error: Option<String>,
     /// The reason why the request is invalid: then every shard reports it, and nothing was changed.
@@ -328,6 +332,8 @@ pub enum Severity {
     Error,
     /// Mail continues, or some mail waits; an operator should look.
     Warning,
+    /// Mail continues; an operator need not look at once, and `/healthz` stays `ok`.
+    Notice,
 }
 
 impl Severity {
@@ -336,6 +342,7 @@ impl Severity {
         match self {
             Severity::Error => "error",
             Severity::Warning => "warning",
+            Severity::Notice => "notice",
         }
     }
 }

@@ -16,6 +16,7 @@ use auth::iprev;
 use mail::{Envelope, Failure, MessageId, Mono, Reply, RequireTls, Wall};
 use smallvec::SmallVec;
 use std::cell::RefCell;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
 use std::sync::{Arc, OnceLock};
@@ -224,8 +225,7 @@ events! {
     Suspended(Box<Suspension>) = "suspended",
     /// It accepts mail again, or was resolved.
     Resumed {
-        /// Channel and hosts, or the domain.
-        target: Arc<str>,
+        target: Box<SuspendedTarget>,
         /// Number of pauses.
         step: u16,
     } = "resumed",
@@ -233,6 +233,10 @@ events! {
     Shaped(Box<ShapingEvent>) = "shaped",
     /// The effect of a rule ended; the reason: `time`, `delivered`, `lifted`, `rule`.
     Unshaped(Box<ShapingEvent>, &'static str) = "unshaped",
+    /// A problem of the list began.
+    Problem(Box<ListedProblem>) = "problem",
+    /// A problem of the list is gone.
+    ProblemCleared(Box<ListedProblem>) = "problem_cleared",
     /// Events were lost, because the queue to the event log was full. The spool still has the records.
     Lost {
         count: u64,
@@ -274,11 +278,40 @@ pub struct FailedAttempt {
     pub next_try: Option<Wall>,
 }
 
+/// A next hop from one source, or a domain.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SuspendedTarget {
+    /// Channel, route and hosts, or the domain.
+    pub next_hop: Arc<str>,
+    /// The source of a pool; empty without one.
+    pub source: Arc<str>,
+}
+
+impl fmt::Display for SuspendedTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.next_hop)?;
+        if self.source.is_empty() { Ok(()) } else { write!(f, " from {}", self.source) }
+    }
+}
+
+/// A problem of the list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedProblem {
+    pub kind: String,
+    pub severity: &'static str,
+    /// The subject; empty if there is only one.
+    pub about: String,
+    pub text: String,
+    /// The recommended action.
+    pub next_step: String,
+    pub since: Wall,
+}
+
 /// A pause of deliveries after failures.
 #[derive(Clone, Debug)]
 pub struct Suspension {
-    /// Channel and hosts of the next hop, or the domain that can't be resolved.
-    pub target: Arc<str>,
+    /// The next hop and its source, or the domain that can't be resolved.
+    pub target: SuspendedTarget,
     /// Number of pauses in a row, from 1.
     pub step: u16,
     /// Waiting recipients.

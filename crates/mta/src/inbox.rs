@@ -2,6 +2,7 @@
 
 use crate::commands::ControlRequest;
 use crate::control::{ShardAnswer, Suspension};
+use crate::event::ListedProblem;
 pub use crate::ingress::GeneratedMessage;
 use config::Config;
 use queue::lease::LeaseMessage;
@@ -35,6 +36,11 @@ pub enum ShardMessage<A> {
     /// All suspensions, after a change by an operator.
     Suspensions(Arc<[Suspension]>),
     Reload(Arc<Config>),
+    /// A problem of the list began, or is gone (`is_cleared`): for the events.
+    Problem {
+        problem: Box<ListedProblem>,
+        is_cleared: bool,
+    },
     /// A generated message.
     Own(Box<GeneratedMessage>),
     /// Shutdown: transactions get `grace_ms`, then a 421 reply.

@@ -434,6 +434,7 @@ metric_set! {
     waiting: Gauge = "mailbox_writes_waiting" {} "Messages, and pieces of large ones, waiting for a mailbox writer.";
     written: Counter = "mailbox_messages" {} "Messages written to mailboxes.";
     batches: Counter = "mailbox_batches" {} "Batches written by mailbox writers; the messages of a batch share their syncs.";
+    write_time: Histogram<CommitBounds> = "mailbox_write" {} "Time from the begin of a batch of mailbox writes to the end of its syncs.";
     whole_syncs: Counter = "mailbox_whole_syncs" {} "Batches with a sync of the whole file system instead of each file and directory.";
 }
 

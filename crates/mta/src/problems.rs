@@ -5,7 +5,10 @@
 //! one that may hang. A kind therefore reads values that other threads store ([`Watchdog`], [`Conditions`], counters),
 //! and never blocks on a file, a peer, or a lock held by blocked code.
 
+mod kinds;
+
 pub use crate::control::{Problem, Severity};
+pub use kinds::{KindEntry, PROBLEM_KINDS, page};
 use mail::{Mono, Wall};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,6 +42,12 @@ impl DetectedProblem {
     #[must_use]
     pub fn warning(about: impl Into<String>, text: impl Into<String>) -> DetectedProblem {
         DetectedProblem::new(Severity::Warning, about, text)
+    }
+
+    /// Mail continues, and an operator need not look at once.
+    #[must_use]
+    pub fn notice(about: impl Into<String>, text: impl Into<String>) -> DetectedProblem {
+        DetectedProblem::new(Severity::Notice, about, text)
     }
 
     /// With the given severity.
@@ -104,6 +113,21 @@ pub trait ProblemKind: Send + Sync {
     fn has_own_lines(&self) -> bool {
         false
     }
+
+    /// Returns true if its problems have events of their own.
+    fn has_own_events(&self) -> bool {
+        false
+    }
+}
+
+/// A problem to be reported when it begins and when it ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedProblem {
+    pub problem: Problem,
+    /// It gets a console line.
+    pub is_logged: bool,
+    /// It gets an event.
+    pub is_emitted: bool,
 }
 
 /// All kinds of problems of a process.
@@ -121,7 +145,7 @@ impl std::fmt::Debug for Problems {
 }
 
 impl Problems {
-    /// Adds a kind of problem to the list.
+    /// Adds a kind of problem to the list. Each has an entry in [`PROBLEM_KINDS`].
     pub fn register(&self, kind: Arc<dyn ProblemKind>) {
         lock(&self.kinds).push(kind);
     }
@@ -137,44 +161,39 @@ impl Problems {
     /// The current problems, the most severe first.
     #[must_use]
     pub fn ask(&self, now: ClockReading) -> Vec<Problem> {
-        self.found(now, |_| true, |_| true)
+        self.found(now).into_iter().map(|(_, _, problem)| problem).collect()
     }
 
-    /// The problems without those that are logged by their own code.
+    /// The problems without quiet ones, with the reports that are not made by their own code.
     #[must_use]
-    pub fn ask_for_console(&self, now: ClockReading) -> Vec<Problem> {
-        self.found(now, |kind| !kind.has_own_lines(), |found| !found.is_quiet)
+    pub fn ask_for_reports(&self, now: ClockReading) -> Vec<ReportedProblem> {
+        let as_reported = |(kind, is_quiet, problem): (Arc<dyn ProblemKind>, bool, Problem)| {
+            let (is_logged, is_emitted) = (!kind.has_own_lines(), !kind.has_own_events());
+            (!is_quiet).then_some(ReportedProblem { problem, is_logged, is_emitted })
+        };
+        self.found(now).into_iter().filter_map(as_reported).collect()
     }
 
-    fn found(
-        &self,
-        now: ClockReading,
-        is_asked: impl Fn(&dyn ProblemKind) -> bool,
-        is_wanted: impl Fn(&DetectedProblem) -> bool,
-    ) -> Vec<Problem> {
-        let mut kinds = lock(&self.kinds).clone();
-        kinds.retain(|kind| is_asked(&**kind));
+    /// All problems, the most severe first: kind, whether it is quiet, problem.
+    fn found(&self, now: ClockReading) -> Vec<(Arc<dyn ProblemKind>, bool, Problem)> {
+        let kinds = lock(&self.kinds).clone();
         let mut all = Vec::new();
         for kind in &kinds {
-            kind.find(now, &mut |found| all.push((kind.name(), found)));
+            kind.find(now, &mut |found| all.push((Arc::clone(kind), found)));
         }
-        let asked: BTreeSet<&str> = kinds.iter().map(|kind| kind.name()).collect();
         let mut since = lock(&self.since);
         let here: BTreeSet<(&str, &str)> =
-            all.iter().map(|(name, found)| (*name, found.about.as_str())).collect();
-        since.retain(|(name, about), _| {
-            !asked.contains(name) || here.contains(&(*name, about.as_str()))
-        });
-        all.retain(|(_, found)| is_wanted(found));
-        let as_problem = |(name, found): (&'static str, DetectedProblem)| {
-            let known = since.entry((name, found.about.clone())).or_insert(now.wall);
+            all.iter().map(|(kind, found)| (kind.name(), found.about.as_str())).collect();
+        since.retain(|(name, about), _| here.contains(&(*name, about.as_str())));
+        let as_problem = |(kind, found): (Arc<dyn ProblemKind>, DetectedProblem)| {
+            let known = since.entry((kind.name(), found.about.clone())).or_insert(now.wall);
             let since = found.since.unwrap_or(*known);
-            let DetectedProblem { severity, about, text, next_step, .. } = found;
-            let kind = name.to_owned();
-            Problem { kind, severity, about, text, next_step, since }
+            let DetectedProblem { severity, about, text, next_step, is_quiet, .. } = found;
+            let name = kind.name().to_owned();
+            (kind, is_quiet, Problem { kind: name, severity, about, text, next_step, since })
         };
         let mut problems: Vec<_> = all.into_iter().map(as_problem).collect();
-        problems.sort_by_key(|problem| problem.severity);
+        problems.sort_by_key(|(_, _, problem)| problem.severity);
         problems
     }
 }
@@ -322,7 +341,9 @@ mod tests {
         assert_eq!(kinds(1_000), ["hanging", "file"]);
         // Since the first detection.
         assert_eq!(problems.ask(at(5_000))[0].since, Wall(1_000));
-        assert_eq!(problems.ask_for_console(at(5_000)).len(), 1);
+        let reports = problems.ask_for_reports(at(5_000));
+        let logged = reports.iter().filter(|one| one.is_logged).count();
+        assert_eq!((reports.len(), logged), (2, 1));
         assert_eq!(problems.ask(at(6_000))[0].since, Wall(1_000));
         hanging.0.end();
         assert_eq!(kinds(7_000), ["file"]);

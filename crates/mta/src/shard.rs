@@ -10,7 +10,7 @@ use crate::custody::{Custody, LogPort};
 use crate::delivery::{
     Channels, Delivery, giving_up, locating::start_locating, start::start_connection,
 };
-use crate::event::EventSink;
+use crate::event::{EventSink, Kind};
 use crate::inbox::{ShardMessage, ShardSender};
 use crate::ingress::{self, Ingress, Protocols, StageKinds, start::start_session};
 use crate::metrics::Metrics;
@@ -186,6 +186,12 @@ impl<W: World> Shard<W> {
                 standing::set_suspensions(&self.schedule, suspensions);
             }
             ShardMessage::Reload(config) => self.reload(&config),
+            ShardMessage::Problem { problem, is_cleared } => {
+                self.services.emit_of_none(match is_cleared {
+                    true => Kind::ProblemCleared(problem),
+                    false => Kind::Problem(problem),
+                });
+            }
             ShardMessage::Own(own) => {
                 self.services.spawn(ingress::own::submit(Rc::clone(&self.ingress), *own));
             }

@@ -13,16 +13,18 @@ use crate::line::{FairSemaphore, SemaphoreLimits};
 use crate::login_failures::{KnownClients, LoginFailures};
 use crate::metrics::{ClassMetrics, LogMetrics, SendingMetrics};
 use crate::name_servers::NameServers;
+use crate::outages::{FailingServices, Outages, ServiceKind};
 use crate::own_mailbox::{OWN_MAILBOX_BYTES_MAX, OwnMailbox};
 use crate::pools::PoolId;
 use crate::pressure::{Behind, FnGauge, Level, Pressures};
-use crate::problems::{ClockReading, Problems};
+use crate::problems::{ClockReading, Conditions, Problems};
 use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
 use crate::salts::Salts;
 use crate::seats::Seats;
 use crate::shaping::{EFFECTS_MAX, RulesInForce};
-use crate::suspension::Suspensions;
+use crate::sources_out::{FailedSources, SourcesOut};
+use crate::suspension::{SuspendedHops, Suspensions};
 use crate::tenants::TenantQueues;
 use crate::unheard::ApduDedup;
 use ::classes::Classes;
@@ -88,7 +90,13 @@ pub struct SharedState {
     /// Sources that were logged to the console lately.
     pub(crate) told_sources: LogThrottle,
     /// Suspended next hops.
-    pub suspensions: Suspensions,
+    pub suspensions: Arc<Suspensions>,
+    /// Failed sources.
+    pub(crate) failed_sources: Arc<FailedSources>,
+    /// Listeners that cannot accept connections.
+    pub(crate) deaf_listeners: Conditions,
+    /// Failing services of stages.
+    pub(crate) outages: Arc<Outages>,
     /// Maximum number of lookups within the limit of open files.
     lookups_max: u32,
     /// Plausibility of the clock.
@@ -153,7 +161,10 @@ impl SharedState {
             known_hops: KnownHops::default(),
             known_hosts: KnownHosts::default(),
             told_sources: LogThrottle::default(),
-            suspensions: Suspensions::default(),
+            suspensions: Arc::default(),
+            failed_sources: Arc::default(),
+            deaf_listeners: Conditions::new("listener"),
+            outages: Arc::default(),
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),
             unheard: ApduDedup::default(),
@@ -179,6 +190,16 @@ impl SharedState {
     fn show_pools(&self) {
         let SharedState { pressures, queue_slots, own_mailbox, rules, problems, .. } = self;
         problems.register(Arc::clone(pressures) as _);
+        let (suspensions, slots) = (Arc::clone(&self.suspensions), Arc::clone(queue_slots));
+        let queued = Box::new(move || slots.used());
+        problems.register(Arc::new(SuspendedHops { suspensions, queued }));
+        problems.register(Arc::new(self.deaf_listeners.clone()));
+        let (failed, of_rules) = (Arc::clone(&self.failed_sources), Arc::clone(rules));
+        problems.register(Arc::new(SourcesOut { failed, rules: of_rules }));
+        for kind in [ServiceKind::Milter, ServiceKind::Policy] {
+            let outages = Arc::clone(&self.outages);
+            problems.register(Arc::new(FailingServices { kind, outages }));
+        }
         problems.register(Arc::clone(own_mailbox) as _);
         pressures.register(PoolId::Sessions, &self.seats);
         pressures.register(PoolId::Handshakes, &self.handshakes);

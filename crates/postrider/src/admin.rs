@@ -4,17 +4,23 @@
 //! Requests with a foreign `Host` field are refused: a browser directed here by DNS rebinding sends the attacker's host
 //! name.
 
+mod census;
+mod classic;
+mod live;
 mod numbers;
 
 use crate::control_socket::ControlSocket;
 use crate::limited_listener::{ConnectionLimits, LimitedListener};
 use crate::problems::sentence;
 use axum::extract::{Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Router, middleware};
+pub(crate) use census::QueueCounts;
+use classic::{CLASSIC, OPEN_METRICS, classic, wants_open_metrics};
+pub(crate) use live::LiveNumbers;
 use mta::commands::ControlPlane;
 use mta::problems::{Problem, Severity};
 pub(crate) use numbers::Numbers;
@@ -119,37 +125,42 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 #[derive(Clone)]
 struct Sources {
     registry: Arc<Registry>,
+    counts: QueueCounts,
     health: HealthCheck,
 }
 
 fn router(hostname: Arc<str>, numbers: Numbers, health: HealthCheck) -> Router {
     let mut registry = Registry::with_prefix("postrider");
+    let counts = numbers.live.counts.clone();
     registry.register_collector(Box::new(numbers));
     Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .layer(middleware::from_fn_with_state(hostname, check))
-        .with_state(Sources { registry: Arc::new(registry), health })
+        .with_state(Sources { registry: Arc::new(registry), counts, health })
 }
 
-async fn metrics(State(sources): State<Sources>) -> Response {
+async fn metrics(State(sources): State<Sources>, headers: HeaderMap) -> Response {
+    sources.counts.refresh().await;
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &sources.registry).is_err() {
         return StatusCode::INTERNAL_SERVER_ERROR.into_response();
     }
-    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response()
+    match wants_open_metrics(&headers) {
+        true => ([(header::CONTENT_TYPE, OPEN_METRICS)], text).into_response(),
+        false => ([(header::CONTENT_TYPE, CLASSIC)], classic(&text)).into_response(),
+    }
 }
 
 async fn healthz(State(sources): State<Sources>) -> Response {
     let health = (sources.health)();
-    let is_failing = health.problems.iter().any(|problem| problem.severity == Severity::Error);
-    let (status, word) = match (health.stopping, is_failing) {
+    let worst = health.problems.iter().map(|problem| problem.severity).min();
+    let (status, word) = match (health.stopping, worst) {
         (true, _) => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),
-        (false, true) => (StatusCode::SERVICE_UNAVAILABLE, "failing"),
+        (false, Some(Severity::Error)) => (StatusCode::SERVICE_UNAVAILABLE, "failing"),
         // Mail is accepted, so clients need not use another server.
-        (false, false) if !health.problems.is_empty() => (StatusCode::OK, "degraded"),
-        (false, false) => (StatusCode::OK, "ok"),
+        (false, Some(Severity::Warning)) => (StatusCode::OK, "degraded"),
+        (false, Some(Severity::Notice) | None) => (StatusCode::OK, "ok"),
     };
     let sentences: Vec<String> = health.problems.iter().map(sentence).collect();
     let mut body = serde_json::json!({ "status": word, "problems": sentences });

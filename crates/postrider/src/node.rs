@@ -2,6 +2,7 @@
 
 mod start;
 
+use crate::certificates::Certificates;
 use crate::commands::load::LoadError;
 use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
@@ -85,6 +86,7 @@ pub(crate) struct Node {
     pub(crate) orders: Orders,
     shared: Arc<SharedState>,
     tables: Arc<Registry>,
+    certificates: Arc<Certificates>,
     warmups: StoredWarmups,
     problems: Arc<ProblemList>,
     pub(crate) reloadable: Arc<Reloadable>,
@@ -105,6 +107,11 @@ impl Node {
     /// The tables in force.
     pub(crate) fn tables(&self) -> &Arc<Registry> {
         &self.tables
+    }
+
+    /// The certificates in force.
+    pub(crate) fn certificates(&self) -> &Arc<Certificates> {
+        &self.certificates
     }
 
     /// The source of table metrics.
@@ -157,11 +164,6 @@ impl Node {
         let logs = self.logs.iter().map(|log| Arc::clone(&log.status)).collect();
         let paths = self.reloadable.first.spool.paths.clone();
         poisoned::wait(logs, paths, (poisoned::GRACE, poisoned::LOOKED_EVERY))
-    }
-
-    /// A sentence about next hops that are left alone, if there are any.
-    pub(crate) fn suspended_hops(&self) -> Option<String> {
-        self.shared.suspensions.summary()
     }
 
     /// A sentence about name servers that do not answer, or next hops that are left alone, if there are

@@ -9,10 +9,12 @@ use crate::mutex::lock;
 use crate::orders::OrderResult;
 use crate::services::{Prepared, Services};
 use crate::under_way::HANGS_AFTER;
+use crate::world::clock::wall_now;
 use config::Config;
+use mail::Wall;
 use mta::commands::NodeAnswer;
 use mta::console::{Console as _, Level};
-use mta::problems::{ClockReading, DetectedProblem, ProblemKind, Problems};
+use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -126,20 +128,56 @@ pub(crate) struct Reloads {
     is_wanted_again: bool,
     /// Threads of abandoned reloads that still wait for files.
     hanging: Vec<thread::JoinHandle<()>>,
-    late: Arc<LateReload>,
+    state: Arc<ReloadState>,
 }
 
-/// The current reload, for the list of problems: its start and its progress.
-#[derive(Debug, Default)]
-struct LateReload(Mutex<Option<(Instant, Arc<ReloadStep>)>>);
+/// The current reload and the result of the last one, for the list of problems and the metrics.
+#[derive(Debug)]
+pub(crate) struct ReloadState {
+    /// The current one: its start and its progress.
+    current: Mutex<Option<(Instant, Arc<ReloadStep>)>>,
+    last: Mutex<LastReload>,
+}
 
-impl ProblemKind for LateReload {
+/// The result of the last reload, at first of the start.
+#[derive(Clone, Debug)]
+struct LastReload {
+    at: Wall,
+    /// The reason why it was refused.
+    refused: Option<String>,
+}
+
+impl ReloadState {
+    /// The state at a start.
+    pub(crate) fn new(at: Wall) -> ReloadState {
+        let last = LastReload { at, refused: None };
+        ReloadState { current: Mutex::default(), last: Mutex::new(last) }
+    }
+
+    /// Notes the result of a reload.
+    fn note(&self, told: &Result<String, String>, at: Wall) {
+        *lock(&self.last) = LastReload { at, refused: told.as_ref().err().cloned() };
+    }
+
+    /// Returns true unless the last reload was refused, and its time.
+    pub(crate) fn last(&self) -> (bool, Wall) {
+        let last = lock(&self.last);
+        (last.refused.is_none(), last.at)
+    }
+}
+
+impl ProblemKind for ReloadState {
     fn name(&self) -> &'static str {
         "reload"
     }
 
     fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
-        let current = lock(&self.0);
+        let last = lock(&self.last).clone();
+        if let LastReload { at, refused: Some(why) } = last {
+            let next_step = "correct the file (`postrider check`) and reload";
+            found(DetectedProblem::warning("refused", why).next_step(next_step).since(at));
+        }
+        let current = lock(&self.current);
         if let Some((began, step)) = current.as_ref().filter(|c| c.0.elapsed() >= HANGS_AFTER) {
             let (what, seconds) = (step.what(), began.elapsed().as_secs());
             let text = format!("a reload has been reading {what} for {seconds} s");
@@ -169,11 +207,10 @@ impl Reloads {
     pub(crate) fn new(
         reloadable: Arc<Reloadable>,
         file: Option<PathBuf>,
-        problems: &Problems,
+        state: &Arc<ReloadState>,
         console: &Arc<ConsoleLog>,
     ) -> Reloads {
-        let (console, late) = (Arc::clone(console), Arc::<LateReload>::default());
-        problems.register(Arc::clone(&late) as _);
+        let (console, state) = (Arc::clone(console), Arc::clone(state));
         Reloads {
             reloadable,
             file,
@@ -181,7 +218,7 @@ impl Reloads {
             current: None,
             is_wanted_again: false,
             hanging: Vec::new(),
-            late,
+            state,
         }
     }
 
@@ -208,7 +245,7 @@ impl Reloads {
                 return Err(format!("a reload has been running for {seconds} s: reading {what}"));
             }
             self.hanging.push(current.thread);
-            *lock(&self.late.0) = None;
+            *lock(&self.state.current) = None;
         }
         self.hanging.retain(|thread| !thread.is_finished());
         if self.hanging.len() >= HANGING_MAX {
@@ -227,7 +264,7 @@ impl Reloads {
         let thread = thread::Builder::new().name("reload".to_owned()).spawn(reload);
         let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
         let (began, is_late) = (Instant::now(), false);
-        *lock(&self.late.0) = Some((began, Arc::clone(&step)));
+        *lock(&self.state.current) = Some((began, Arc::clone(&step)));
         Ok(PendingReload { began, step, done, thread, answer: None, is_late })
     }
 
@@ -240,9 +277,10 @@ impl Reloads {
             told = &mut current.done => {
                 // The channel closes without a result only by a panic, which ends the process.
                 let told = told.unwrap_or_else(|_| Err("the reload has ended".to_owned()));
+                self.state.note(&told, wall_now());
                 let _ = current.answer.take().map(|answer| answer.told(told));
                 self.current = None;
-                *lock(&self.late.0) = None;
+                *lock(&self.state.current) = None;
                 if std::mem::take(&mut self.is_wanted_again) {
                     self.begin(None);
                 }

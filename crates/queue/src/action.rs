@@ -6,6 +6,7 @@ use crate::suspension::SuspendedQueue;
 use mail::{Failure, MessageId, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The next action for the owner of the queue.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,12 +72,42 @@ pub struct SuspendedHop {
     pub ready: ReadyId,
     /// The how-manieth pause in a row this is, from 1.
     pub step: u16,
-    /// Recipients waiting for it on this shard.
-    pub recipients: u32,
+    /// Recipients waiting for it on this shard, now and later.
+    pub waiting: WaitingCount,
     /// The last failure, if known.
     pub failure: Option<Arc<Failure>>,
     /// Time of the next attempt.
     pub until: Mono,
+}
+
+/// Entries that wait for a suspended next hop, or for a domain that can't be resolved. The queue stores each change, so
+/// that readers on other threads get the current number without asking the shard.
+#[derive(Clone, Debug, Default)]
+pub struct WaitingCount(Arc<AtomicU32>);
+
+impl WaitingCount {
+    /// The current number.
+    #[must_use]
+    pub fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Returns true while the queue stores changes: until the suspension ends or the queue is dropped.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
+    /// Stores the number.
+    pub fn set(&self, entries: u32) {
+        self.0.store(entries, Ordering::Relaxed);
+    }
+}
+
+impl PartialEq for WaitingCount {
+    fn eq(&self, other: &WaitingCount) -> bool {
+        self.get() == other.get()
+    }
 }
 
 /// Recipients of one message that need a next-hop lookup each.

@@ -54,7 +54,7 @@ mod timers;
 mod ways;
 mod why;
 
-pub use action::{Action, HopLookup, SuspendedHop};
+pub use action::{Action, HopLookup, SuspendedHop, WaitingCount};
 pub use backlog::origin::Origin;
 pub use connections::{CloseReason, Take, TransactionWork};
 pub use entry::{

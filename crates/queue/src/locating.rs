@@ -125,7 +125,7 @@ impl Queue {
     fn move_to(&mut self, now: Mono, slot: u32, ready: ReadyId) {
         let number = self.slab[slot].scheduled;
         let queue = &mut self.scheduled[number];
-        queue.troubles = 0;
+        queue.end_trouble();
         queue.located = Some(now);
         if let RoutingState::Trouble(_, until) = &mut queue.known {
             *until = now;

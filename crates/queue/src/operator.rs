@@ -307,11 +307,11 @@ impl Queue {
         self.detach(slot);
         let number = self.slab[slot].scheduled;
         let left = &mut self.scheduled[number];
-        left.entries -= 1;
+        left.set_entries(left.entries - 1);
         left.used = now;
         self.tenants.count_out(left.tenant);
         let entered = &mut self.scheduled[scheduled.0];
-        entered.entries += 1;
+        entered.set_entries(entered.entries + 1);
         entered.used = now;
         self.tenants.count_in(entered.tenant);
         self.slab[slot].scheduled = scheduled.0;

@@ -215,7 +215,7 @@ impl Queue {
     /// If `scheduled` was dropped (see [`Queue::scheduled`]).
     pub fn push(&mut self, now: Mono, scheduled: ScheduledId, entry: NewEntry) -> EntryId {
         let queue = &mut self.scheduled[scheduled.0];
-        queue.entries += 1;
+        queue.set_entries(queue.entries + 1);
         queue.used = now;
         self.tenants.count_in(queue.tenant);
         if self.slab.loaded() == 0 {
@@ -313,7 +313,7 @@ impl Queue {
         let entry = &self.slab[slot];
         self.states[entry.state() as usize] -= 1;
         let queue = &mut self.scheduled[entry.scheduled];
-        queue.entries -= 1;
+        queue.set_entries(queue.entries - 1);
         queue.used = now;
         self.tenants.count_out(queue.tenant);
         self.slab.remove(slot);

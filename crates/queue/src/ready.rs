@@ -5,7 +5,7 @@ use crate::limits::{Gate, ReadyLimits, Window};
 use crate::named_limit::{self, Borrowed, Borrows};
 use crate::quota::Quota;
 use crate::suspension::SuspensionState;
-use crate::{Blocker, NamedLimit, ReadyKey};
+use crate::{Blocker, NamedLimit, ReadyKey, WaitingCount};
 use mail::{Failure, Mono};
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ pub(crate) struct Ready {
     pub(crate) stalled: bool,
     /// Last use, for dropping it.
     pub(crate) used: Mono,
+    /// Its waiting entries, for other threads, while it is reported as suspended.
+    pub(crate) waiting: Option<WaitingCount>,
 }
 
 impl Ready {
@@ -67,6 +69,7 @@ impl Ready {
             dirty: false,
             stalled: false,
             used: Mono(0),
+            waiting: None,
         }
     }
 

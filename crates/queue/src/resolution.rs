@@ -7,7 +7,9 @@ use crate::queue::Queue;
 use crate::ready::Ready;
 use crate::scheduled::RoutingState;
 use crate::ways::{Mark, Ways};
-use crate::{Action, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId, SuspendedQueue};
+use crate::{
+    Action, NamedLimit, ReadyId, ReadyKey, ReadyLimits, ScheduledId, SuspendedQueue, WaitingCount,
+};
 use mail::{Failure, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -88,7 +90,7 @@ impl Queue {
         let queue = &mut self.scheduled[number];
         queue.each_since = each_since(&known, queue.each_since, epoch, now);
         if !matches!(known, RoutingState::Trouble(..) | RoutingState::Each(_)) {
-            queue.troubles = 0;
+            queue.end_trouble();
         }
         queue.epoch = epoch;
         queue.asked = false;
@@ -201,12 +203,13 @@ impl Queue {
         }
     }
 
-    /// Failed next-hop lookups of this queue in a row, the time of the next one, and the number of waiting recipients.
+    /// Failed next-hop lookups of this queue in a row, the time of the next one, and the waiting recipients, now and
+    /// later.
     #[must_use]
-    pub fn trouble(&self, scheduled: ScheduledId) -> Option<(u16, Mono, u32)> {
-        let queue = self.scheduled.get(scheduled.0)?;
-        match &queue.known {
-            RoutingState::Trouble(_, until) => Some((queue.troubles, *until, queue.entries)),
+    pub fn trouble(&mut self, scheduled: ScheduledId) -> Option<(u16, Mono, WaitingCount)> {
+        let queue = self.scheduled.get_mut(scheduled.0)?;
+        match queue.known {
+            RoutingState::Trouble(_, until) => Some((queue.troubles, until, queue.waiting())),
             _ => None,
         }
     }

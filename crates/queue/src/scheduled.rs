@@ -4,7 +4,7 @@ use crate::hours::KnownHours;
 use crate::slab::{Slab, State};
 use crate::suspension::SuspensionState;
 use crate::ways::Ways;
-use crate::{Blocker, ReadyId, RetryPolicy, ScheduledKey};
+use crate::{Blocker, ReadyId, RetryPolicy, ScheduledKey, WaitingCount};
 use mail::{Failure, Mono};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -61,6 +61,8 @@ pub(crate) struct Scheduled {
     pub(crate) used: Mono,
     /// The last failure of any of its entries, and its ticket.
     pub(crate) last_failure: Option<(Arc<Failure>, u32)>,
+    /// Its entries, for other threads, while its lookups fail.
+    waiting: Option<WaitingCount>,
 }
 
 impl Scheduled {
@@ -86,7 +88,29 @@ impl Scheduled {
             hours,
             used: JUST_ASKED_FOR,
             last_failure: None,
+            waiting: None,
         }
+    }
+
+    /// Sets the number of its entries.
+    pub(crate) fn set_entries(&mut self, entries: u32) {
+        self.entries = entries;
+        if let Some(waiting) = &self.waiting {
+            waiting.set(entries);
+        }
+    }
+
+    /// Its entries, for other threads, until [`Scheduled::end_trouble`].
+    pub(crate) fn waiting(&mut self) -> WaitingCount {
+        let waiting = self.waiting.get_or_insert_default();
+        waiting.set(self.entries);
+        waiting.clone()
+    }
+
+    /// A lookup succeeded.
+    pub(crate) fn end_trouble(&mut self) {
+        self.troubles = 0;
+        self.waiting = None;
     }
 
     /// Its ready queues, if the answer is of this epoch and not too old.

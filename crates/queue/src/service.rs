@@ -112,6 +112,7 @@ impl Queue {
         let closed = gate.open_after > now && (queue.open == 0 || gate.shut);
         let deserted = queue.backlog.total() == 0 && queue.open + queue.opening == 0;
         if gate.step == 0 || deserted {
+            queue.waiting = None;
             if std::mem::take(&mut gate.told) > 0 {
                 let recovered = gate.step == 0;
                 self.actions.push_back(Action::Resumed { ready: ReadyId(number), recovered });
@@ -121,10 +122,13 @@ impl Queue {
             self.actions.push_back(Action::Suspended(SuspendedHop {
                 ready: ReadyId(number),
                 step: gate.step,
-                recipients: queue.backlog.total(),
+                waiting: queue.waiting.get_or_insert_default().clone(),
                 failure: gate.failure.clone(),
                 until: gate.open_after,
             }));
+        }
+        if let Some(waiting) = &queue.waiting {
+            waiting.set(queue.backlog.total());
         }
     }
 

@@ -19,7 +19,9 @@ mod retry;
 pub use fail::{QueueFail, QueueRemove};
 pub use hold::{QueueHold, QueueRelease};
 pub use moving::QueueMove;
-pub use node::{NodeAnswer, NodeJob, Reload, ServerStatus, ShardState, TrustClock, Unrouted};
+pub use node::{
+    NodeAnswer, NodeJob, QueueCensus, Reload, ServerStatus, ShardState, TrustClock, Unrouted,
+};
 pub use plane::ControlPlane;
 pub use reading::{QueueList, QueueShow, QueueSummary, QueueWhy};
 pub use retry::QueueRetry;
@@ -101,7 +103,7 @@ macro_rules! requests {
 
 requests! {
     shards: QueueList, QueueShow, QueueWhy, QueueRetry, QueueHold, QueueRelease, QueueRemove, QueueFail, QueueMove,
-        QueueSummary, #[serde(skip)] ShardState, #[serde(skip)] Unrouted;
+        QueueSummary, #[serde(skip)] ShardState, #[serde(skip)] Unrouted, #[serde(skip)] QueueCensus;
     node: QueueSuspend, QueueResume, TrustClock, TableList, TableGet, TableFlush, Sources, ShapingList, ShapingLift,
         Reload, #[serde(rename = "status")] ServerStatus;
 }

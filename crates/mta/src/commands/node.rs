@@ -144,3 +144,16 @@ impl Command for Unrouted {
         ShardAnswer::default()
     }
 }
+
+/// Counts of the queue for metrics. Only for the server itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueCensus {}
+
+impl Worded for QueueCensus {}
+
+impl Command for QueueCensus {
+    async fn run<W: World>(self, operator: &Rc<Operator<W>>, answer: &CommandReply) -> ShardAnswer {
+        let census = Some(Box::new(operator.census(answer).await));
+        ShardAnswer { census, ..ShardAnswer::default() }
+    }
+}

@@ -74,7 +74,7 @@ pub struct AgeGroup {
 }
 
 /// A table during counting, with bounded size.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Count {
     rows: BTreeMap<Box<str>, (u64, u64)>,
     others: (u64, u64),
@@ -92,6 +92,15 @@ impl Count {
         };
         row.0 = row.0.saturating_add(recipients);
         row.1 = row.1.max(oldest_ms);
+    }
+
+    /// Adds the rows of another table.
+    pub(crate) fn merge(&mut self, other: Count) {
+        for (name, (recipients, oldest_ms)) in other.rows {
+            self.add(&name, recipients, oldest_ms);
+        }
+        let (recipients, oldest_ms) = other.others;
+        self.others = (self.others.0 + recipients, self.others.1.max(oldest_ms));
     }
 
     /// All rows, the largest first.

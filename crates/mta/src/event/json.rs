@@ -1,8 +1,8 @@
 //! Events as JSON lines. The field names are documented in `docs/events.md` and are stable.
 
 use super::{
-    Client, Done, Event, EventMessage, FailedAttempt, Hop, Kind, Position, Refusal, ShapingEvent,
-    Suspension,
+    Client, Done, Event, EventMessage, FailedAttempt, Hop, Kind, ListedProblem, Position, Refusal,
+    ShapingEvent, SuspendedTarget, Suspension,
 };
 use crate::encryption::Encryption;
 use crate::overrides::Overrides;
@@ -72,13 +72,16 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         Kind::Refused(refusal) => refusal_fields(&mut line, refusal),
         Kind::Suspended(suspension) => suspension_fields(&mut line, suspension),
         Kind::Resumed { target, step } => {
-            line.text("next_hop", target);
+            target_fields(&mut line, target);
             line.number("step", u64::from(*step));
         }
         Kind::Shaped(shaped) => shaped_fields(&mut line, shaped),
         Kind::Unshaped(shaped, why) => {
             shaped_fields(&mut line, shaped);
             line.plain("why", why);
+        }
+        Kind::Problem(problem) | Kind::ProblemCleared(problem) => {
+            problem_fields(&mut line, problem)
         }
         Kind::Lost { count, first } => lost_fields(&mut line, *count, *first),
     }
@@ -249,8 +252,24 @@ fn trouble_fields(line: &mut JsonLine<'_>, trouble: &FailedAttempt) {
     }
 }
 
+fn problem_fields(line: &mut JsonLine<'_>, problem: &ListedProblem) {
+    line.text("kind", &problem.kind);
+    line.plain("severity", problem.severity);
+    line.text("about", &problem.about);
+    line.text("text", &problem.text);
+    line.text("next_step", &problem.next_step);
+    line.wall("since", problem.since);
+}
+
+fn target_fields(line: &mut JsonLine<'_>, target: &SuspendedTarget) {
+    line.text("next_hop", &target.next_hop);
+    if !target.source.is_empty() {
+        line.text("source", &target.source);
+    }
+}
+
 fn suspension_fields(line: &mut JsonLine<'_>, suspension: &Suspension) {
-    line.text("next_hop", &suspension.target);
+    target_fields(line, &suspension.target);
     line.number("step", u64::from(suspension.step));
     line.number("recipients", suspension.recipients);
     if let Some(failure) = &suspension.failure {

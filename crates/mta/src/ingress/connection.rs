@@ -56,7 +56,7 @@ impl<W: World> Connection<W> {
                 listener,
                 count.may_relay(),
                 router.nothing(),
-                &services.metrics,
+                (&services.metrics, &services.shared.outages),
             ),
             count: Rc::new(count),
             handshake: None,

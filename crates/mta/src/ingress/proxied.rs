@@ -110,8 +110,9 @@ impl<W: World> Connection<W> {
         self.rights.announce(before.address.ip());
         let proxy = Some(before.proxy.unwrap_or(before.address.ip()));
         let nothing = self.ingress.router.nothing();
-        let (may_relay, metrics) = (self.count.may_relay(), &self.ingress.services.metrics);
-        self.session = Session::new(address, proxy, &listener, may_relay, nothing, metrics);
+        let (may_relay, services) = (self.count.may_relay(), &self.ingress.services);
+        let counted = (&services.metrics, &services.shared.outages);
+        self.session = Session::new(address, proxy, &listener, may_relay, nothing, counted);
         if let Some(name) = name {
             self.session.note_name(name);
         }

@@ -2,6 +2,7 @@
 
 use crate::event::Client;
 use crate::metrics::Metrics;
+use crate::outages::Outages;
 use crate::seams::Encryption;
 use auth::iprev;
 use config::Listener;
@@ -24,6 +25,7 @@ pub struct Session {
     attached: Attached,
     presence: Rc<Presence>,
     metrics: Arc<Metrics>,
+    outages: Arc<Outages>,
 }
 
 /// Notifies waiters when the session is dropped.
@@ -48,7 +50,7 @@ impl Session {
         listener: &Arc<Listener>,
         may_relay: bool,
         nothing: Arc<str>,
-        metrics: &Arc<Metrics>,
+        (metrics, outages): (&Arc<Metrics>, &Arc<Outages>),
     ) -> Rc<Session> {
         let name = Arc::clone(&listener.name);
         let client = Client {
@@ -70,6 +72,7 @@ impl Session {
             attached: Attached::default(),
             presence: Rc::default(),
             metrics: Arc::clone(metrics),
+            outages: Arc::clone(outages),
         })
     }
 
@@ -121,6 +124,12 @@ impl Session {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.metrics
+    }
+
+    /// The book of failing services.
+    #[must_use]
+    pub fn outages(&self) -> &Outages {
+        &self.outages
     }
 
     /// Notes the SASL mechanism of the login.

@@ -3,6 +3,7 @@
 //! A command over the whole queue walks through it piece by piece, yields in between, and processes each piece at once.
 //! Neither memory nor the pauses of the shard then grow with the queue. The command ends when its client disconnects.
 
+mod census;
 mod change;
 mod ended_holds;
 mod fail;

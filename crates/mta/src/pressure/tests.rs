@@ -76,10 +76,10 @@ fn console_hears_of_pressure_that_lasts() {
     let (pressures, problems) = listed();
     pressures.keep(PoolId::Queue, FnGauge(|_| (Level::of(5, 5), None)));
     for second in 0..10 {
-        assert_eq!(problems.ask_for_console(at(second)), []);
+        assert_eq!(problems.ask_for_reports(at(second)), []);
         assert_eq!(problems.ask(at(second)).len(), 1, "whoever asks sees it");
     }
-    assert_eq!(problems.ask_for_console(at(10)).len(), 1);
+    assert_eq!(problems.ask_for_reports(at(10)).len(), 1);
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn answer<W: World>(
     };
     match (failure, found) {
         (Some(failure), _) => trouble::tell_unresolved(schedule, scheduled, &failure),
-        (None, Some(domain)) => trouble::tell_resolved(schedule, domain.as_str()),
+        (None, Some(domain)) => trouble::tell_resolved(schedule, scheduled, domain.as_str()),
         (None, None) => {}
     }
     ready
@@ -223,7 +223,9 @@ pub(crate) fn answer_located<W: World>(
         (Some(failure), _) if after > before => {
             trouble::tell_unresolved(schedule, scheduled, &failure);
         }
-        (_, Some(domain)) if after < before => trouble::tell_resolved(schedule, domain.as_str()),
+        (_, Some(domain)) if after < before => {
+            trouble::tell_resolved(schedule, scheduled, domain.as_str());
+        }
         _ => {}
     }
     deferred

@@ -140,6 +140,10 @@ pub(crate) fn note_out<W: World>(schedule: &Schedule<W>, source: &Arc<str>, out:
         all.retain(|_, known| known.until > now);
         all.insert((Arc::clone(source), way), found);
     }
+    if out == Out::Source {
+        let services = &schedule.services;
+        services.shared.failed_sources.note(source, why, services.wall(), now + OUT_FOR);
+    }
     // Each shard and each pending connection attempt notices the failure, so it is logged once.
     let is_news = || schedule.services.shared.told_sources.is_news(source, now, OUT_FOR / 2);
     if out == Out::Source && is_news() {

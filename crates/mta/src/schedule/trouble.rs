@@ -4,21 +4,25 @@
 use super::Schedule;
 use crate::event::{Kind, Suspension};
 use crate::seams::World;
+use crate::suspension::{StoppedQueue, SuspendedTarget};
 use mail::Failure;
-use queue::{ReadyId, ScheduledId, SuspendedHop};
+use queue::{ReadyId, ScheduledId, SuspendedHop, WaitingCount};
 use std::sync::Arc;
 
 /// The queue has suspended a next hop.
 pub(crate) fn tell_suspended<W: World>(schedule: &Schedule<W>, suspended: &SuspendedHop) {
     let Some(target) = target_of(schedule, suspended.ready) else { return };
-    let SuspendedHop { step, recipients, failure, until, .. } = suspended;
-    suspend(schedule, &target, (*step, *recipients), failure.clone(), *until);
+    let SuspendedHop { ready, step, waiting, failure, until } = suspended;
+    let pause = Pause { step: *step, failure: failure.clone(), until: *until };
+    let queue = StoppedQueue::Ready(schedule.services.number, *ready);
+    suspend(schedule, &target, (queue, waiting.clone()), &pause);
 }
 
 /// The queue has resumed a next hop.
 pub(crate) fn tell_resumed<W: World>(schedule: &Schedule<W>, ready: ReadyId, recovered: bool) {
     let Some(target) = target_of(schedule, ready) else { return };
-    resume(schedule, &target, recovered);
+    let queue = StoppedQueue::Ready(schedule.services.number, ready);
+    resume(schedule, &target, queue, recovered);
 }
 
 /// The resolution of a domain failed.
@@ -28,66 +32,105 @@ pub(crate) fn tell_unresolved<W: World>(
     failure: &Arc<Failure>,
 ) {
     let (target, trouble) = {
-        let queue = schedule.queue();
+        let mut queue = schedule.queue_mut();
         let Some(key) = queue.scheduled_key(scheduled) else { return };
-        (Arc::<str>::from(key.domain.as_str()), queue.trouble(scheduled))
+        (target_of_domain(key.domain.as_str()), queue.trouble(scheduled))
     };
-    let Some((step, until, recipients)) = trouble else { return };
-    suspend(schedule, &target, (step, recipients), Some(Arc::clone(failure)), until);
+    let Some((step, until, waiting)) = trouble else { return };
+    let pause = Pause { step, failure: Some(Arc::clone(failure)), until };
+    let queue = StoppedQueue::Scheduled(schedule.services.number, scheduled);
+    suspend(schedule, &target, (queue, waiting), &pause);
 }
 
 /// The resolution succeeded after failures.
-pub(crate) fn tell_resolved<W: World>(schedule: &Schedule<W>, domain: &str) {
-    resume(schedule, domain, true);
+pub(crate) fn tell_resolved<W: World>(
+    schedule: &Schedule<W>,
+    scheduled: ScheduledId,
+    domain: &str,
+) {
+    let queue = StoppedQueue::Scheduled(schedule.services.number, scheduled);
+    resume(schedule, &target_of_domain(domain), queue, true);
 }
 
-fn target_of<W: World>(schedule: &Schedule<W>, ready: ReadyId) -> Option<Arc<str>> {
-    schedule.queue().ready_key(ready).map(|key| Arc::clone(&key.next_hop))
+fn target_of<W: World>(schedule: &Schedule<W>, ready: ReadyId) -> Option<SuspendedTarget> {
+    let queue = schedule.queue();
+    let key = queue.ready_key(ready)?;
+    let (next_hop, source) = (Arc::clone(&key.next_hop), Arc::clone(&key.source));
+    Some(SuspendedTarget { next_hop, source })
+}
+
+fn target_of_domain(domain: &str) -> SuspendedTarget {
+    SuspendedTarget { next_hop: Arc::from(domain), source: Arc::from("") }
+}
+
+/// A pause after a failure.
+struct Pause {
+    /// Number of pauses in a row, from 1.
+    step: u16,
+    failure: Option<Arc<Failure>>,
+    until: mail::Mono,
 }
 
 fn suspend<W: World>(
     schedule: &Schedule<W>,
-    target: &Arc<str>,
-    (step, recipients): (u16, u32),
-    failure: Option<Arc<Failure>>,
-    until: mail::Mono,
+    target: &SuspendedTarget,
+    waiting: (StoppedQueue, WaitingCount),
+    pause: &Pause,
 ) {
-    let reason = || match &failure {
+    let Pause { step, failure, until } = pause;
+    let reason = || match failure {
         Some(failure) => failure.to_string(),
         None => "connections are lost repeatedly".to_owned(),
     };
-    let known = &schedule.services.shared.suspensions;
-    let told = known.suspend(target, schedule.services.number, (step, recipients), reason);
+    let (services, now) = (&schedule.services, schedule.services.wall());
+    let told = services.shared.suspensions.suspend(target, waiting, (*step, now), reason);
     let Some(recipients) = told else { return };
-    schedule.services.metrics.suspensions.inc();
-    if step == 1 {
-        let reason = reason();
-        schedule.services.console.warn(
+    services.metrics.suspensions.inc();
+    if *step == 1 {
+        let (next_hop, source, reason) = (&target.next_hop, shown(target), reason());
+        services.console.warn(
             "next_hop",
-            format_args!("suspended next_hop={target} recipients={recipients} reason={reason:?}"),
+            format_args!(
+                "suspended next_hop={next_hop}{source} recipients={recipients} reason={reason:?}"
+            ),
         );
     }
-    if schedule.services.events.is_on() {
+    if services.events.is_on() {
         let suspension = Suspension {
-            target: Arc::clone(target),
-            step,
+            target: target.clone(),
+            step: *step,
             recipients,
-            failure,
-            next_try: schedule.services.wall_of(until),
+            failure: failure.clone(),
+            next_try: services.wall_of(*until),
         };
-        schedule.services.emit_of_none(Kind::Suspended(Box::new(suspension)));
+        services.emit_of_none(Kind::Suspended(Box::new(suspension)));
     }
 }
 
-fn resume<W: World>(schedule: &Schedule<W>, target: &str, recovered: bool) {
-    let told =
-        schedule.services.shared.suspensions.resume(target, schedule.services.number, recovered);
-    let Some(step) = told else { return };
-    schedule
-        .services
-        .console
-        .warn("next_hop", format_args!("resumed next_hop={target} pauses={step}"));
-    if schedule.services.events.is_on() {
-        schedule.services.emit_of_none(Kind::Resumed { target: Arc::from(target), step });
+fn resume<W: World>(
+    schedule: &Schedule<W>,
+    target: &SuspendedTarget,
+    queue: StoppedQueue,
+    recovered: bool,
+) {
+    let services = &schedule.services;
+    let Some(step) = services.shared.suspensions.resume(target, queue, recovered) else { return };
+    let (next_hop, source) = (&target.next_hop, shown(target));
+    if !recovered {
+        let text = format_args!("no mail left next_hop={next_hop}{source} pauses={step}");
+        return services.console.info("next_hop", text);
+    }
+    let text = format_args!("resumed next_hop={next_hop}{source} pauses={step}");
+    services.console.warn("next_hop", text);
+    if services.events.is_on() {
+        services.emit_of_none(Kind::Resumed { target: Box::new(target.clone()), step });
+    }
+}
+
+/// The source as a part of a console line.
+fn shown(target: &SuspendedTarget) -> String {
+    match &*target.source {
+        "" => String::new(),
+        source => format!(" source={source}"),
     }
 }

@@ -1,5 +1,6 @@
 //! The metrics of all shards and logs, added up and in the text form that Prometheus reads.
 
+use super::live::LiveNumbers;
 use crate::node_metrics::NodeMetrics;
 use crate::problems::now;
 use crate::tables::TableNumbers;
@@ -20,6 +21,8 @@ pub(crate) struct Numbers {
     pub(crate) pools: Arc<Pressures>,
     /// Metrics of remote tables and of copied directories.
     pub(crate) tables: TableNumbers,
+    /// Metrics that are made at each request.
+    pub(crate) live: LiveNumbers,
     /// Start of the server.
     pub(crate) started: Start,
 }
@@ -45,16 +48,17 @@ impl Collector for Numbers {
         let tables = self.tables.get();
         encode(&mut encoder, &side_by_side("table", &tables.remote))?;
         encode(&mut encoder, &side_by_side("table", &tables.snapshots))?;
+        encode(&mut encoder, &self.live.read().rows())?;
         encode_process(&mut encoder, self.started)
     }
 }
 
 /// One value of a metric, with its labels.
-struct Row<'a> {
-    name: &'static str,
-    help: &'static str,
-    labels: Vec<(&'a str, &'a str)>,
-    value: Value,
+pub(super) struct Row<'a> {
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) labels: Vec<(&'a str, &'a str)>,
+    pub(super) value: Value,
 }
 
 impl Row<'_> {

@@ -3,10 +3,12 @@
 use super::*;
 use crate::acme::AcmeMetrics;
 use crate::node_metrics::NodeMetrics;
+use crate::reload::ReloadState;
 use crate::tables::remote::RemoteMetrics;
 use crate::tables::{TableNumbers, TableSets};
 use crate::tls_reports::TlsReportMetrics;
 use crate::world::clock::Start;
+use mta::control::{CensusRows, SummaryRow};
 use mta::metrics::{MetricSet, Metrics, RefusalReason, SendingMetrics};
 use mta::pools::PoolId;
 use mta::pressure::{FnGauge, Level, Pressures};
@@ -21,7 +23,27 @@ fn numbers() -> Numbers {
         [Arc::<AcmeMetrics>::default(), Arc::<TlsReportMetrics>::default()];
     let services = services.to_vec();
     let node = NodeMetrics { sending: sending(), services, ..NodeMetrics::new(2, 1) };
-    Numbers { node, pools: pools(), tables: tables(), started: Start::now() }
+    Numbers { node, pools: pools(), tables: tables(), live: live(), started: Start::now() }
+}
+
+/// With a problem of one kind.
+fn live() -> LiveNumbers {
+    let problem = Problem { kind: "milter".to_owned(), ..Problem::default() };
+    LiveNumbers {
+        problems: Arc::new(move || vec![problem.clone()]),
+        counts: QueueCounts::counted(census()),
+        certificates: Arc::new(|| vec![("/etc/mx.pem".to_owned(), 86_400)]),
+        reloads: Arc::new(ReloadState::new(mail::Wall(5_000))),
+    }
+}
+
+/// With a row in each table.
+fn census() -> CensusRows {
+    let rows =
+        |name: &str| vec![SummaryRow { name: name.to_owned(), recipients: 7, oldest_ms: 9_000 }];
+    let (next_hops, providers) = (rows("mx:out:a.test:25"), rows("google"));
+    let (tenants, sources) = (rows("acme"), rows("ip-1"));
+    CensusRows { next_hops, providers, tenants, sources, ..CensusRows::default() }
 }
 
 /// Of which one is full.
@@ -67,9 +89,17 @@ fn get(server: &AdminServer, path: &str) -> String {
 
 /// Asks by this name.
 fn get_as(server: &AdminServer, path: &str, host: &str) -> String {
+    get_accepting(server, path, (host, "application/openmetrics-text"))
+}
+
+fn get_accepting(server: &AdminServer, path: &str, (host, accept): (&str, &str)) -> String {
     let mut stream = TcpStream::connect(server.address().unwrap()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -127,6 +157,31 @@ fn metrics_of_tables_and_sources_stand_side_by_side() {
         let types = answer.lines().filter(|line| *line == format!("# TYPE postrider_{name}"));
         assert_eq!(types.count(), 1, "{name}");
     }
+}
+
+#[test]
+fn metrics_are_in_the_format_that_the_client_accepts() {
+    let server = serve(numbers(), Arc::new(Health::default));
+    let ask = |accept| get_accepting(&server, "/metrics", ("localhost", accept)).to_lowercase();
+    let (open, text) = (ask("application/openmetrics-text; version=1.0.0"), ask("*/*"));
+    assert!(open.contains("content-type: application/openmetrics-text; version=1.0.0"), "{open}");
+    assert!(open.ends_with("# eof\n") && open.contains("# type postrider_build info"));
+    assert!(text.contains("content-type: text/plain; version=0.0.4"), "{text}");
+    for line in [
+        "# type postrider_messages_received_total counter",
+        "# type postrider_build_info gauge",
+        "postrider_problem{kind=\"milter\",severity=\"error\"} 1",
+        "postrider_problem{kind=\"milter\",severity=\"warning\"} 0",
+        "postrider_config_last_reload_successful 1",
+        "postrider_config_last_reload_timestamp_seconds 5",
+        "postrider_queue_oldest_recipient_seconds{state=\"ready\"} 0",
+        "postrider_queue_next_hop_recipients{next_hop=\"mx:out:a.test:25\"} 7",
+        "postrider_queue_next_hop_oldest_seconds{next_hop=\"mx:out:a.test:25\"} 9",
+        "postrider_certificate_left_seconds{file=\"/etc/mx.pem\"} 86400",
+    ] {
+        assert!(text.lines().any(|seen| seen == line), "{line} is not in\n{text}");
+    }
+    assert!(!text.contains("# eof") && !text.contains("# unit"), "{text}");
 }
 
 #[test]

@@ -214,7 +214,15 @@ fn read_clients(
     let files: Vec<&Path> = asked.file().map(|path| &**path).into_iter().collect();
     let stamps = stamps(&files, before);
     let made = Some(TlsMaterial::Clients(asked.judge(&crypto::provider())?));
-    Ok(LoadedCertificate { stamps, made, ..LoadedCertificate::default() })
+    // Authorities that cannot be read are an error of the verifier.
+    let of = |file: &&Path| {
+        let all = pem::certificates(file).unwrap_or_default();
+        all.into_iter()
+            .filter_map(|one| Expiry::of(file, one.as_ref(), false).ok())
+            .collect::<Vec<_>>()
+    };
+    let expiry = Expiry::first(files.iter().flat_map(of));
+    Ok(LoadedCertificate { stamps, made, expiry, left_out: None })
 }
 
 impl fmt::Display for UnusableCertificate {

@@ -1,7 +1,7 @@
 //! Expiry of the server's certificates, and warnings about it.
 
 use mail::Wall;
-use mta::problems::DetectedProblem;
+use mta::problems::{DetectedProblem, Severity};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use x509_cert::Certificate;
@@ -41,7 +41,8 @@ pub(super) struct Expiry {
 
 impl Expiry {
     /// The expiry of the certificate in DER that is the first of `file`. An ACME certificate (`is_ordered`) is renewed
-    /// when a third of its lifetime is left; warnings begin some time after that.
+    /// when a third of its lifetime is left; warnings begin when a quarter is left. Those about other certificates begin
+    /// when a third is left.
     ///
     /// # Errors
     /// Returns a sentence if it is no certificate.
@@ -52,17 +53,16 @@ impl Expiry {
         let validity = certificate.tbs_certificate().validity();
         let ends = validity.not_after.to_unix_duration();
         let lifetime = ends.saturating_sub(validity.not_before.to_unix_duration());
-        let warning_max = if is_ordered { lifetime / 4 } else { Duration::MAX };
+        let warning_max = lifetime / if is_ordered { 4 } else { 3 };
         let ends = Wall(u64::try_from(ends.as_millis()).unwrap_or(u64::MAX));
         Ok(Expiry { file: file.to_owned(), ends, warning_max, told: None })
     }
 
     /// The warning due at `now`, once a day from `warning` before the end.
     pub(super) fn due(&mut self, now: Wall, warning: Duration) -> Option<String> {
-        let warning = warning.min(self.warning_max);
-        let is_near = !warning.is_zero() && now.after(warning) >= self.ends;
+        let is_near = now.after(warning.min(self.warning_max)) >= self.ends;
         let is_told = self.told.is_some_and(|told| now < told.after(DAY));
-        if !is_near || is_told {
+        if warning.is_zero() || !is_near || is_told {
             return None;
         }
         self.told = Some(now);
@@ -72,7 +72,9 @@ impl Expiry {
     /// The problem at `now`, from `warning` before the end.
     pub(super) fn problem(&self, now: Wall, warning: Duration) -> Option<DetectedProblem> {
         let is_near = now.after(warning.min(self.warning_max)) >= self.ends;
-        let found = DetectedProblem::warning(self.file.display().to_string(), self.sentence(now));
+        let severity = if now >= self.ends { Severity::Error } else { Severity::Warning };
+        let about = self.file.display().to_string();
+        let found = DetectedProblem::new(severity, about, self.sentence(now));
         is_near.then(|| found.next_step("renew it; its file is reloaded when it changes"))
     }
 
@@ -85,6 +87,17 @@ impl Expiry {
             1 => format!("the certificate in {file} expires in a day, at {}", self.ends),
             days => format!("the certificate in {file} expires in {days} days, at {}", self.ends),
         }
+    }
+
+    /// Its file and the time left in seconds, negative after its end.
+    pub(super) fn seconds_left(&self, now: Wall) -> (String, i64) {
+        let seconds = |ms: u64| i64::try_from(ms / 1_000).unwrap_or(i64::MAX);
+        (self.file.display().to_string(), seconds(self.ends.0).saturating_sub(seconds(now.0)))
+    }
+
+    /// The one that ends first.
+    pub(super) fn first(all: impl IntoIterator<Item = Expiry>) -> Option<Expiry> {
+        all.into_iter().min_by_key(|expiry| expiry.ends)
     }
 
     /// Copies the last warning of `other`, if it is the same certificate.

@@ -16,6 +16,7 @@ pub(crate) use clients::ClientCertCheck;
 use clients::ClientCertPolicy;
 use config::{ClientCertificates, Config, Problem};
 use entry::{CertificateEntry, CertificateSource, Choice, LoadedCertificate, UnusableCertificate};
+use mail::Wall;
 use mta::console::{Console, Level};
 use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use rustls::ServerConfig;
@@ -157,6 +158,15 @@ impl Certificates {
             None => servers.plain.clone(),
             Some(asked) => servers.asking.get(&ClientCertPolicy::new(asked)).cloned(),
         }
+    }
+
+    /// The certificates in force, with the seconds until their end.
+    pub(crate) fn seconds_left(&self, now: Wall) -> Vec<(String, i64)> {
+        let state = lock(&self.state);
+        let left = |entry: &Arc<CertificateEntry>| {
+            entry.with(|one| one.read.expiry.as_ref().map(|expiry| expiry.seconds_left(now)))
+        };
+        state.entries().iter().filter_map(left).collect()
     }
 
     /// None at all.

@@ -127,6 +127,19 @@ mod tests {
         assert!(stored(name) == fresh, "run: POOLS=write cargo test the_page_of_limits_is_fresh");
     }
 
+    #[test]
+    fn the_page_of_problems_is_fresh() {
+        let (fresh, name) = (mta::problems::page(), "problems.md");
+        if std::env::var_os("PROBLEMS").is_some_and(|what| what == "write") {
+            let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+            std::fs::write(path, &fresh).unwrap();
+        }
+        assert!(
+            stored(name) == fresh,
+            "run: PROBLEMS=write cargo test the_page_of_problems_is_fresh"
+        );
+    }
+
     /// All sources below a directory.
     fn sources(directory: &std::path::Path, all: &mut Vec<(std::path::PathBuf, String)>) {
         for entry in std::fs::read_dir(directory).unwrap() {
@@ -140,13 +153,57 @@ mod tests {
         }
     }
 
-    #[test]
-    fn tests_that_the_page_of_limits_names_are_there() {
+    fn all_sources() -> Vec<(std::path::PathBuf, String)> {
         let mut all = Vec::new();
         let crates = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
         for name in ["auth", "channels", "lookup", "mta", "postrider", "queue"] {
             sources(&std::path::Path::new(crates).join(name), &mut all);
         }
+        all
+    }
+
+    /// The kinds of problems in a source, without those of tests at its end.
+    fn kinds_in(text: &str) -> Vec<&str> {
+        let text = text.split("mod tests {").next().unwrap_or_default();
+        let conditions = ["conditions(\"", "Conditions::new(\""];
+        let set = conditions.into_iter().flat_map(|begin| text.split(begin).skip(1));
+        let found = text.split("ProblemKind for ").skip(1).filter_map(|body| {
+            let name = body.split_once("fn name(&self) -> &'static str {")?.1;
+            name.trim_start().strip_prefix('"')
+        });
+        set.chain(found).filter_map(|rest| rest.split('"').next()).collect()
+    }
+
+    #[test]
+    fn each_kind_of_problem_has_an_entry() {
+        let entries: Vec<&str> =
+            mta::problems::PROBLEM_KINDS.iter().map(|kind| kind.name).collect();
+        let mut all = all_sources();
+        // This file has the words that are searched for.
+        all.retain(|(path, _)| {
+            let is_list = ["problems/kinds.rs", "commands/reference.rs"];
+            let is_list = is_list.iter().any(|name| path.ends_with(name));
+            !is_list && !path.iter().any(|part| part == "tests")
+        });
+        let mut found = std::collections::BTreeSet::new();
+        for (path, text) in &all {
+            for kind in kinds_in(text) {
+                let is_known = entries.contains(&kind);
+                assert!(is_known, "{}: {kind} is not in problems/kinds.rs", path.display());
+                found.insert(kind);
+            }
+        }
+        assert!(found.len() > 15, "{found:?}");
+        for name in entries {
+            let quoted = format!("\"{name}\"");
+            let is_there = all.iter().any(|(_, text)| text.contains(&quoted));
+            assert!(is_there, "{name} is in problems/kinds.rs only");
+        }
+    }
+
+    #[test]
+    fn tests_that_the_page_of_limits_names_are_there() {
+        let all = all_sources();
         let mut count = 0;
         for pool in mta::pools::POOLS {
             let named = pool.test.split('`').skip(1).step_by(2).filter(|name| name.contains("::"));

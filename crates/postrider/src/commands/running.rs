@@ -94,7 +94,6 @@ impl Action for ServerStatus {
 /// The server's status, without that of the shards.
 fn status(node: &Node) -> Status {
     let problem_list = node.problem_finder()();
-    let problems = problem_list.iter().map(sentence).chain(node.suspended_hops());
     Status {
         version: super::VERSION.to_owned(),
         uptime_ms: node.started.elapsed().0 / 1_000,
@@ -102,7 +101,7 @@ fn status(node: &Node) -> Status {
         messages: node.message_count(),
         suspensions: node.orders.suspended(),
         shards: Vec::new(),
-        problems: problems.collect(),
+        problems: problem_list.iter().map(sentence).collect(),
         problem_list,
     }
 }

@@ -1,6 +1,6 @@
 //! `postrider serve`: runs the relay until a signal ends it.
 
-use crate::admin::{AdminParts, AdminServer, Health, Numbers};
+use crate::admin::{AdminParts, AdminServer, Health, LiveNumbers, Numbers, QueueCounts};
 use crate::commands::load;
 use crate::commands::running::CommandContext;
 use crate::console::{ConsoleLog, LISTENERS};
@@ -8,7 +8,8 @@ use crate::control_socket::ControlSocket;
 use crate::limited_work::awaited;
 use crate::mutex::lock;
 use crate::node::{Node, StartError};
-use crate::reload::Reloads;
+use crate::reload::{ReloadState, Reloads};
+use crate::world::clock::wall_now;
 use config::Config;
 use mta::commands::{ControlPlane, NodeJob};
 use mta::console::{Console, Level};
@@ -135,7 +136,10 @@ async fn serve(
     }
     let stopping = Arc::new(AtomicBool::new(false));
     let (jobs, mut node_jobs) = mpsc::channel(16);
-    let admin = start_admin(&config, (&node, control), jobs, Arc::clone(&stopping))?;
+    let reload_state = Arc::new(ReloadState::new(wall_now()));
+    node.problems().register(Arc::clone(&reload_state) as _);
+    let parts = (&node, control, &reload_state);
+    let admin = start_admin(&config, parts, jobs, Arc::clone(&stopping))?;
     if let Some(address) = admin.address() {
         console.line(Level::Info, "admin", format_args!("metrics and health on {address}"));
     }
@@ -149,7 +153,7 @@ async fn serve(
             config.hostname
         ),
     );
-    let mut reloads = Reloads::new(Arc::clone(&node.reloadable), file, node.problems(), console);
+    let mut reloads = Reloads::new(Arc::clone(&node.reloadable), file, &reload_state, console);
     let ended = run_until_stopped(&node, &mut signals, &mut node_jobs, &mut reloads, console).await;
     if let Err(text) = &ended {
         console.line(Level::Error, "spool", format_args!("{text}"));
@@ -244,12 +248,13 @@ fn bind_control(path: &Path, progress: &dyn Fn(&str)) -> Result<ControlSocket, S
 /// Serves the control socket and, if one is configured, the HTTP address.
 fn start_admin(
     config: &Config,
-    (node, socket): (&Node, ControlSocket),
+    (node, socket, reloads): (&Node, ControlSocket, &Arc<ReloadState>),
     jobs: mpsc::Sender<NodeJob>,
     stopping: Arc<AtomicBool>,
 ) -> Result<AdminServer, String> {
     let find_problems = node.problem_finder();
     let find_suspended = node.suspension_finder();
+    let certificates = Arc::clone(node.certificates());
     AdminServer::start(AdminParts {
         hostname: config.hostname.as_str().into(),
         address: config.admin.address,
@@ -258,6 +263,12 @@ fn start_admin(
             node: node.metrics.clone(),
             pools: Arc::clone(node.pressures()),
             tables: node.table_numbers(),
+            live: LiveNumbers {
+                problems: node.problem_finder(),
+                counts: QueueCounts::new(node.shard_ports()),
+                certificates: Arc::new(move || certificates.seconds_left(wall_now())),
+                reloads: Arc::clone(reloads),
+            },
             started: node.started,
         },
         health: Arc::new(move || Health {

@@ -100,7 +100,8 @@ impl Node {
         let logs = start_logs(&common, logs, distribution, &metrics, &files)?;
         let orders = Orders::start(suspensions, effects, senders.clone(), kept);
         let others = hanging((&named.signing_keys, &secrets), &orders, events.as_ref());
-        let problems = Arc::new(ProblemList::start(&common, &logs, &watch, others));
+        let problems =
+            Arc::new(ProblemList::start(&common, (&logs, &metrics.shards), &watch, others));
         show_pools(&common, (&named.signing_keys, &secrets));
         let services = services(&common, &named, beside, Arc::clone(&problems));
         metrics.services = services.metrics();
@@ -117,6 +118,7 @@ impl Node {
             started,
             shared: common.shared,
             tables: common.tables,
+            certificates: common.certificates,
             warmups: common.books.warmups,
             problems,
             reloadable,

@@ -2,6 +2,8 @@
 
 use crate::commit_thread::{Log, NO_IDS};
 use crate::mutex::lock;
+use config::SpoolSection;
+use config::quantity::write_size;
 use mta::custody::{COMMIT_MAX, LogPort};
 use mta::problems::{ClockReading, DetectedProblem, ProblemKind};
 use spool::SpoolStatus;
@@ -68,6 +70,49 @@ impl ProblemKind for Logs {
     }
 }
 
+/// Spools on disks that are almost full.
+pub(super) struct LowSpace {
+    spools: Vec<(String, Arc<Mutex<SpoolStatus>>)>,
+    /// Mail is refused below this.
+    min_free_bytes: u64,
+}
+
+impl LowSpace {
+    pub(super) fn of(spool: &SpoolSection, logs: &[Log]) -> LowSpace {
+        let one =
+            |(path, log): (&PathBuf, &Log)| (path.display().to_string(), Arc::clone(&log.status));
+        let spools = spool.paths.iter().zip(logs).map(one).collect();
+        LowSpace { spools, min_free_bytes: spool.min_free_bytes }
+    }
+}
+
+impl ProblemKind for LowSpace {
+    fn name(&self) -> &'static str {
+        "disk_space"
+    }
+
+    fn find(&self, _now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
+        for (path, status) in &self.spools {
+            let (free, full) = {
+                let status = lock(status);
+                (status.free_bytes, status.full)
+            };
+            let Some(free) = free.filter(|free| *free < self.min_free_bytes.saturating_mul(2))
+            else {
+                continue;
+            };
+            // A full one is a problem of the kind `log`.
+            if !full {
+                let (left, min) = (write_size(free), write_size(self.min_free_bytes));
+                let text =
+                    format!("the disk of {path} has {left} left; mail is refused below {min}");
+                let step = "free disk space";
+                found(DetectedProblem::warning(path.as_str(), text).next_step(step));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,6 +121,22 @@ mod tests {
     use mta::problems::Problems;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::time::Duration;
+
+    #[test]
+    fn disk_with_less_than_twice_the_minimum_is_a_problem_until_it_is_full() {
+        let status = Arc::new(Mutex::new(SpoolStatus::default()));
+        let spools = vec![("spool".to_owned(), Arc::clone(&status))];
+        let problems = Problems::default();
+        problems.register(Arc::new(LowSpace { spools, min_free_bytes: 1 << 20 }));
+        let count = || problems.ask(ClockReading::default()).len();
+        assert_eq!(count(), 0, "not known");
+        lock(&status).free_bytes = Some(2 << 20);
+        assert_eq!(count(), 0);
+        lock(&status).free_bytes = Some((2 << 20) - 1);
+        assert_eq!(count(), 1);
+        lock(&status).full = true;
+        assert_eq!(count(), 0);
+    }
 
     #[test]
     fn whatever_keeps_a_log_from_taking_mail_is_found() {

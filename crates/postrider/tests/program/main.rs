@@ -30,6 +30,7 @@ mod logins;
 mod mailboxes;
 mod next_hops;
 mod peers;
+mod problem_kinds;
 mod problems;
 mod queue_commands;
 mod relative_paths;

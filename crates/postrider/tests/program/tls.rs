@@ -1,6 +1,6 @@
 //! TLS on listeners, spoken by other people's programs.
 
-use crate::support::certificate::{EC, RSA, make_certificate, section};
+use crate::support::certificate::{EC, RSA, make_certificate, make_ended, section};
 use crate::support::client::Client;
 use crate::support::http::{get, metric};
 use crate::support::server::{CONFIG, Server, command};
@@ -163,13 +163,10 @@ fn handshakes_have_a_limit_and_their_last_tenth_is_for_those_who_may_relay() {
 #[test]
 fn a_certificate_that_ends_soon_is_told_of() {
     let files = Files::new();
-    make_certificate(files.dir(), "mx", EC, &["mx.here.test"]);
-    let server = server(
-        &files,
-        &format!("[tls]\nexpiry_warning = \"365d\"\n{}", section("mx", &["mx.here.test"])),
-    );
+    make_ended(files.dir(), "mx", "mx.here.test");
+    let server = server(&files, &section("mx", &["mx.here.test"]));
     let told = server.wait_console("tls", |line| line.contains("the certificate in"));
-    assert!(told.contains("mx.pem expires ") && told.to_lowercase().contains("warn"), "{told}");
+    assert!(told.contains("mx.pem expired ") && told.to_lowercase().contains("warn"), "{told}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::tool;
 use std::path::Path;
+use std::time::Duration;
 
 pub const RSA: &str = "rsa:2048";
 pub const EC: &str = "ec -pkeyopt ec_paramgen_curve:prime256v1";
@@ -24,6 +25,22 @@ pub fn make_certificate(dir: &Path, file: &str, kind: &str, names: &[&str]) {
         at("pem"),
     );
     tool::succeed("sh", &["-c", &command]);
+}
+
+/// The same for one name, without an authority; it lasts no longer than the second in which it is made.
+pub fn make_ended(dir: &Path, file: &str, name: &str) {
+    let at = |extension: &str| dir.join(format!("{file}.{extension}")).display().to_string();
+    let command = format!(
+        "echo subjectAltName=DNS:{name} > {ext} && \
+         openssl req -new -newkey {EC} -nodes -subj /CN={name} -keyout {key} -out {request} && \
+         openssl x509 -req -in {request} -signkey {key} -days 0 -extfile {ext} -out {pem}",
+        ext = at("ext"),
+        key = at("key"),
+        request = at("request"),
+        pem = at("pem"),
+    );
+    tool::succeed("sh", &["-c", &command]);
+    std::thread::sleep(Duration::from_millis(1_100));
 }
 
 /// The section that names it.

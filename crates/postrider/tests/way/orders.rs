@@ -4,10 +4,10 @@ use super::client::{Client, FRIEND};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
 use mta::commands::{
-    ControlRequest, QueueFail, QueueHold, QueueList, QueueMove, QueueRelease, QueueShow,
-    QueueSummary, ShardState,
+    ControlRequest, QueueCensus, QueueFail, QueueHold, QueueList, QueueMove, QueueRelease,
+    QueueShow, QueueSummary, ShardState,
 };
-use mta::control::{BlockerKind, Filter, QueueItem, Select, Tally};
+use mta::control::{BlockerKind, CensusRows, Filter, QueueItem, Select, Tally};
 use mta::overrides::Overrides;
 use mta::seams::Mx;
 use std::time::Duration;
@@ -389,6 +389,35 @@ fn mail_is_found_and_counted_by_whose_it_is_and_where_it_goes() {
         assert_eq!(rows(&summary.campaigns), [("spring".to_owned(), 1)]);
         assert_eq!(rows(&summary.providers), [("big".to_owned(), 2)]);
         assert!(summary.sources.is_empty());
+        let census = census(&node).await;
+        assert_eq!(rows(&census.tenants), [("acme".to_owned(), 2), ("other".to_owned(), 1)]);
+        assert_eq!(rows(&census.providers), [("big".to_owned(), 2)]);
+        assert_eq!(census.states[0].recipients + census.states[1].recipients, 3);
+        assert_eq!(rows(&census.next_hops), rows(&summary.next_hops));
+    });
+}
+
+/// The counts for metrics.
+async fn census(node: &Node) -> CensusRows {
+    let parts = node.ask(ControlRequest::QueueCensus(QueueCensus {})).await;
+    let census = parts.into_iter().find_map(|part| part.census).expect("a census");
+    census.finish(5)
+}
+
+#[test]
+fn census_counts_a_thousand_recipients_between_two_pauses() {
+    play(|| async {
+        let node = Node::start(&routes()).await;
+        node.suspend(&["\"all\""]);
+        for message in 0..3 {
+            let to: Vec<String> = (0..1_000).map(|n| format!("x@d{message}-{n}.test")).collect();
+            sent(&node, &to.iter().map(String::as_str).collect::<Vec<_>>(), "").await;
+        }
+        let before = node.age();
+        let rows = census(&node).await;
+        assert_eq!(rows.states.iter().map(|state| state.recipients).sum::<u64>(), 3_000);
+        // Two pauses between three pieces, in which deliveries run.
+        assert!(node.age() - before >= Duration::from_millis(2), "{:?}", node.age() - before);
     });
 }
 

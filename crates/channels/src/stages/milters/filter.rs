@@ -6,9 +6,11 @@ use super::settings::{Milter, OnFailure};
 use mail::{Mailbox, Mono, Refusal};
 use milter::{FilterDecision, MilterCommand};
 use mta::console::Console;
-use mta::ingress::Draft;
-use mta::seams::{Encryption, World};
-use std::cell::Cell;
+use mta::ingress::{Draft, Session};
+use mta::outages::{Outage, ServiceKind};
+use mta::problems::Severity;
+use mta::seams::{Encryption, Time, World};
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -29,6 +31,20 @@ pub(super) struct FilterContext<W: World> {
     pub(super) console: Rc<dyn Console>,
     /// It failed the last time. The failure is logged once, not for each message.
     pub(super) is_failing: Cell<bool>,
+    /// The same, for all shards; known from the first session on.
+    pub(super) outage: OnceCell<Arc<Outage>>,
+}
+
+impl<W: World> FilterContext<W> {
+    /// Its state in the book of failing services.
+    fn outage(&self, session: &Session) -> &Outage {
+        let severity = match self.milter.on_failure {
+            OnFailure::Accept => Severity::Warning,
+            OnFailure::Tempfail | OnFailure::Reject => Severity::Error,
+        };
+        let of = || session.outages().of(ServiceKind::Milter, &self.milter.name, severity);
+        self.outage.get_or_init(of)
+    }
 }
 
 /// State of a filter in a session.
@@ -89,6 +105,8 @@ impl<W: World> Filter<W> {
         let step =
             MilterCommand::Connect { name: NO_NAME, address: address.ip(), port: address.port() };
         self.introduced = None;
+        // From now on an answer ends a failure of another shard.
+        let _ = self.shared.outage(known.session);
         let link = Link::open(&self.shared.world, &self.shared.milter, until).await;
         let verdict = match link {
             Ok(link) => {
@@ -318,6 +336,7 @@ impl<W: World> Filter<W> {
     /// Records a failure.
     fn fail(&mut self, why: &str, known: &MacroContext<'_>) -> Result<(), Refusal> {
         known.session.metrics().milter_failures.inc();
+        self.shared.outage(known.session).failed(why, self.shared.world.time().wall());
         self.note(Some(why));
         (self.link, self.standing) = (None, FilterState::Failed);
         self.stands()
@@ -337,6 +356,9 @@ impl<W: World> Filter<W> {
     fn note(&self, trouble: Option<&str>) {
         let FilterContext { is_failing, console, milter, .. } = &*self.shared;
         let was_failing = is_failing.replace(trouble.is_some());
+        if let (None, Some(outage)) = (trouble, self.shared.outage.get()) {
+            outage.answered();
+        }
         let (name, on_failure) = (&milter.name, milter.on_failure);
         match trouble {
             Some(why) if !was_failing => {

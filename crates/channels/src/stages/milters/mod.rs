@@ -19,7 +19,7 @@ use mta::ingress::{Draft, Observer, Placed, Session, Stage, StageKind, Transacti
 use mta::pressure::Pressures;
 use mta::seams::{Time, World};
 pub(crate) use settings::MilterKeys;
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,7 +51,8 @@ impl<W: World> StageKind<W> for Milters {
         let shared = |milter: &_| {
             let (world, milter, console) =
                 (world.clone(), Clone::clone(milter), Rc::clone(console));
-            Rc::new(FilterContext { world, milter, console, is_failing: Cell::new(false) })
+            let (is_failing, outage) = (Cell::new(false), OnceCell::new());
+            Rc::new(FilterContext { world, milter, console, is_failing, outage })
         };
         let of_listeners = config.listeners.iter().map(|listener| {
             (Arc::clone(&listener.name), MilterKeys::at(listener).iter().map(shared).collect())

@@ -10,13 +10,15 @@ use config::{Config, Reader, StageSection, StageSettings};
 use mail::{Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::console::Console;
-use mta::ingress::{Placed, Resolved, Routed, Stage, StageKind, TransactionView};
+use mta::ingress::{Placed, Resolved, Routed, Session, Stage, StageKind, TransactionView};
+use mta::outages::{Outage, ServiceKind};
 use mta::pressure::Pressures;
+use mta::problems::Severity;
 use mta::seams::{Endpoint, Time, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use service::{PolicyRequest, Service};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -146,6 +148,7 @@ impl<W: World> StageKind<W> for Policies {
                 service: Service::new(world, policy, pools),
                 console: Rc::clone(console),
                 is_silent: Cell::new(false),
+                outage: OnceCell::new(),
                 policy: policy.text.clone(),
             }))),
         };
@@ -165,6 +168,8 @@ struct PolicyClient<W: World> {
     console: Rc<dyn Console>,
     /// It failed the last time. The failure is logged once, not for each recipient.
     is_silent: Cell<bool>,
+    /// The same, for all shards; known from the first request on.
+    outage: OnceCell<Arc<Outage>>,
 }
 
 impl<W: World> Stage for PolicyStage<W> {
@@ -204,6 +209,10 @@ impl<W: World> PolicyClient<W> {
     ) -> Result<Option<Resolved>, Refusal> {
         let answer = self.service.ask(&transaction.session, &request).await;
         let action = answer.and_then(|answer| read_answer(&answer));
+        match &action {
+            Ok(_) => self.outage(&transaction.session).answered(),
+            Err(why) => self.outage(&transaction.session).failed(why, self.service.wall()),
+        }
         self.note(action.as_ref().err());
         let action = match action {
             Ok(action) => action,
@@ -215,6 +224,17 @@ impl<W: World> PolicyClient<W> {
             ActionEffect::Open | ActionEffect::Permitted => None,
             ActionEffect::Settled(resolved) => Some(resolved),
         })
+    }
+
+    /// Its state in the book of failing services.
+    fn outage(&self, session: &Session) -> &Outage {
+        let severity = match self.policy.on_failure {
+            OnFailure::Defer => Severity::Error,
+            OnFailure::Accept => Severity::Warning,
+        };
+        let address = || self.service.to_string();
+        let of = || session.outages().of(ServiceKind::Policy, &address(), severity);
+        self.outage.get_or_init(of)
     }
 
     /// Logs the beginning and the end of a failure of the service.

@@ -1,7 +1,7 @@
 //! Connections to a policy service.
 
 use super::Policy;
-use mail::{Mailbox, Recipient};
+use mail::{Mailbox, Recipient, Wall};
 use mta::alarm::Alarm;
 use mta::ingress::{Session, TransactionView};
 use mta::line::{FairKey, FairSemaphore, Owner, SemaphoreLimits, TrustLevel};
@@ -50,6 +50,11 @@ impl<W: World> Service<W> {
             line,
             idle: RefCell::default(),
         }
+    }
+
+    /// The current time.
+    pub(super) fn wall(&self) -> Wall {
+        self.world.time().wall()
     }
 
     /// The answer to a request about a client.

@@ -236,6 +236,11 @@ impl MailboxWriteQueue {
         }
     }
 
+    /// Notes the time of a batch.
+    pub(super) fn observe(&self, time: Duration) {
+        self.metrics.write_time.observe(time);
+    }
+
     /// Ends a batch with this number of messages delivered.
     pub(super) fn done(&self, batch: Batch, delivered: u64) {
         let now_ms = self.now_ms();

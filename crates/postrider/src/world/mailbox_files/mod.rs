@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::oneshot;
 
 /// Timeout of a delivery attempt on a file system that does not respond.
@@ -201,7 +201,9 @@ type Maildirs = BTreeMap<(PathBuf, Option<String>, Arc<Keeping>), Arc<Maildir>>;
 impl MailboxWriter {
     fn run(&self) {
         while let Some(mut batch) = self.desk.take() {
+            let began = Instant::now();
             let delivered = self.write(&mut batch);
+            self.desk.observe(began.elapsed());
             self.desk.done(batch, delivered);
         }
     }

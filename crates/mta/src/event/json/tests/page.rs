@@ -49,9 +49,13 @@ fn refused() -> Kind {
     }))
 }
 
+fn from_source() -> SuspendedTarget {
+    SuspendedTarget { next_hop: "smtp mx.example.net".into(), source: "ip-1".into() }
+}
+
 fn suspended(failure: &Arc<Failure>) -> Kind {
     Kind::Suspended(Box::new(Suspension {
-        target: "smtp mx.example.net".into(),
+        target: from_source(),
         step: 1,
         recipients: 3,
         failure: Some(Arc::clone(failure)),
@@ -89,9 +93,11 @@ fn one_of_each() -> Vec<Kind> {
         Kind::DsnSuppressed { action: "failed", why: "off" },
         refused(),
         suspended(failure),
-        Kind::Resumed { target: "smtp mx.example.net".into(), step: 1 },
+        Kind::Resumed { target: Box::new(from_source()), step: 1 },
         Kind::Shaped(all_shaped()),
         Kind::Unshaped(all_shaped(), "lifted"),
+        Kind::Problem(Box::default()),
+        Kind::ProblemCleared(Box::default()),
         Kind::Lost { count: 1, first: Some(Position::new(1, 6)) },
     ]
 }
