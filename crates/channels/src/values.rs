@@ -2,8 +2,7 @@
 
 use config::{TableEntry, Values};
 use mail::Mailbox;
-use mta::delivery::Slot;
-use mta::seams::{Endpoint, World};
+use mta::seams::{Endpoint, Tables};
 use mta::tables::{self, FoundAddress, NoEntry};
 use std::fmt;
 use std::net::SocketAddr;
@@ -65,12 +64,12 @@ impl EntryTable {
     ///
     /// # Errors
     /// The recipient is no longer in the table, or the table gives no answer.
-    pub(crate) async fn entry_of<W: World>(
+    pub(crate) async fn entry_of<T: Tables + Clone>(
         &self,
-        slot: &Slot<W>,
+        tables: &T,
         recipient: &Mailbox,
     ) -> Result<FoundAddress, NoEntry> {
-        tables::entry_of(slot.world().tables(), &self.0, recipient).await
+        tables::entry_of(tables, &self.0, recipient).await
     }
 }
 

@@ -106,6 +106,11 @@ pub trait Settings: Any + Debug + Send + Sync {
         None
     }
 
+    /// The time at which the channel is asked at RCPT about the state of a recipient's mailbox.
+    fn mailbox_checks(&self) -> MailboxChecks {
+        MailboxChecks::Never
+    }
+
     /// Kinds of messages that it can deliver.
     fn kinds_of_mail(&self) -> KindsOfMail {
         KindsOfMail { internet: true, x400: false }
@@ -170,6 +175,18 @@ pub enum EightBit {
     Fail,
     /// Send it unchanged. Nearly all peers accept it.
     AsIs,
+}
+
+/// The time at which a channel is asked at RCPT about the state of a recipient's mailbox.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MailboxChecks {
+    /// Nothing is known of mailboxes.
+    #[default]
+    Never,
+    /// While a disk of mailboxes was full lately.
+    DiskFull,
+    /// For each recipient: mailboxes have quotas.
+    Always,
 }
 
 /// Kinds of messages that a channel can deliver.

@@ -45,8 +45,8 @@ pub mod written;
 pub use area::Area;
 pub use certificate::{Certificate, NamePattern, Ordered};
 pub use channel::{
-    ChannelSection, Destination, EightBit, KindsOfMail, RouteLimits, Settings, SharedLimits,
-    TlsSources, Values,
+    ChannelSection, Destination, EightBit, KindsOfMail, MailboxChecks, RouteLimits, Settings,
+    SharedLimits, TlsSources, Values,
 };
 pub use configuration::Config;
 pub use decision::Decision;

@@ -21,7 +21,8 @@ pub use authenticators::{
 };
 pub use hashing::{Hashed, Hashing, KeyFiles, NoHashing, NoKeyFiles, Overloaded, ReadKey};
 pub use mailbox::{
-    Keeping, MailFolder, MailboxError, MailboxPlace, SystemAccount, required_directory,
+    Keeping, MailFolder, MailStore, MailboxCheck, MailboxError, MailboxPlace, MailboxQuestion,
+    SystemAccount, required_directory,
 };
 pub use records::AsRecords;
 pub use warmup::{NoTlsReports, NoWarmups, TlsReports, Warmups};
@@ -519,32 +520,6 @@ pub trait Spawn: Clone + 'static {
     ) -> impl Future<Output = Option<T>> + 'static {
         std::future::ready(Some(work()))
     }
-}
-
-/// Writes mailbox files.
-pub trait MailStore: 'static {
-    /// Writes `pieces` as the new message `name` of a mailbox (created if missing): into tmp, synced, then moved into
-    /// new, and the directory synced. The pieces have CRLF at line ends, the file has the system's line ends.
-    fn deliver(
-        &self,
-        place: MailboxPlace,
-        name: String,
-        pieces: Vec<Bytes>,
-    ) -> impl Future<Output = Result<(), MailboxError>>;
-
-    /// Like [`MailStore::deliver`], the first of three steps for content that does not fit into memory: opens a file in
-    /// tmp and returns its handle.
-    fn begin(
-        &self,
-        place: MailboxPlace,
-        name: String,
-    ) -> impl Future<Output = Result<u64, MailboxError>>;
-
-    /// Appends to a file opened by [`MailStore::begin`].
-    fn append(&self, file: u64, piece: Bytes) -> impl Future<Output = Result<(), MailboxError>>;
-
-    /// Syncs it and moves it to new (`keep`), or removes it.
-    fn finish(&self, file: u64, keep: bool) -> impl Future<Output = Result<(), MailboxError>>;
 }
 
 /// The entry of a key; `None` if the table does not have it.

@@ -8,7 +8,7 @@ use crate::console::Console;
 use crate::control::Suspension;
 use crate::custody::{Custody, LogPort};
 use crate::delivery::{
-    Channels, Delivery, giving_up, locating::start_locating, start::start_connection,
+    Channels, Delivery, giving_up, locating::start_locating, mailbox_check, start::start_connection,
 };
 use crate::event::{EventSink, Kind};
 use crate::inbox::{ShardMessage, ShardSender};
@@ -103,7 +103,8 @@ impl<W: World> Shard<W> {
         let schedule = Schedule::new(&services, &custody, &router, shards, parts.suspensions);
         schedule.shaped.set_rules(services.shared.rules.rules());
         let readers = ingress::readers(&services, &router);
-        let ingress = Ingress::new(&schedule, parts.protocols, parts.stages);
+        let check = mailbox_check(&parts.channels);
+        let ingress = Ingress::new(&schedule, parts.protocols, parts.stages, check);
         let delivery = Delivery::new(&schedule, parts.channels, readers, ingress.above_own());
         Rc::new(Shard {
             ingress,

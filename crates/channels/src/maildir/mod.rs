@@ -1,6 +1,7 @@
 //! Maildirs on this server: each message becomes a file, synced and moved to `new`.
 
 mod folder;
+mod room;
 mod settings;
 mod template;
 mod terms;
@@ -9,21 +10,35 @@ use crate::local::{self, Delivered, NotDelivered};
 use bytes::Bytes;
 use config::ChannelSection;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
+use mta::answer::{Answer, Decision};
 use mta::delivery::{Channel, Slot, Task};
 use mta::message::{Message, SentBody, SentBy};
-use mta::seams::{MailStore, MailboxError, MailboxPlace, Time, World};
-use mta::tables::{self, FoundBy, NoEntry};
+use mta::seams::{MailStore, MailboxError, MailboxPlace, MailboxQuestion, Tables, Time, World};
+use mta::tables::{FoundBy, NoEntry, values_of};
 use queue::Origin;
 pub(crate) use settings::{Maildir, MaildirText};
 use spool::{BlobId, LoadError};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
+use std::sync::Arc;
 
 pub(crate) struct Maildirs;
 
 impl<W: World> Channel<W> for Maildirs {
     fn key(&self) -> &'static str {
         MaildirText::KEY
+    }
+
+    fn admit(&self, question: &MailboxQuestion<'_, W>) -> Decision<'static, ()> {
+        let (world, tables) = (question.world.clone(), question.tables.clone());
+        let (route, recipient) = (Arc::clone(question.route), question.recipient.clone());
+        let size = question.size;
+        Answer::later(async move {
+            match route.channel.of::<Maildir>() {
+                Some(maildir) => room::check(&world, &tables, maildir, (&recipient, size)).await,
+                None => Ok(()),
+            }
+        })
     }
 
     fn run(&self, slot: Slot<W>) -> Task {
@@ -41,7 +56,8 @@ async fn deliver<W: World>(
     (index, origin): (u32, Origin),
 ) -> Result<Delivered, NotDelivered> {
     let recipient = &message.envelope.recipients[index as usize].mailbox;
-    let place = MailboxPlace { origin, ..place_of(slot, maildir, recipient).await? };
+    let place =
+        MailboxPlace { origin, ..place_of(slot.world().tables(), maildir, recipient).await? };
     let shown = place.path().to_string_lossy().into_owned();
     match into_maildir(slot, message, recipient, place, index).await {
         Ok(()) => {
@@ -61,8 +77,8 @@ async fn deliver<W: World>(
 }
 
 /// The mailbox of a recipient, from its current table entry where the route uses values of the entry.
-async fn place_of<W: World>(
-    slot: &Slot<W>,
+async fn place_of<T: Tables + Clone>(
+    tables: &T,
     maildir: &Maildir,
     recipient: &Mailbox,
 ) -> Result<MailboxPlace, NotDelivered> {
@@ -70,7 +86,7 @@ async fn place_of<W: World>(
     let found = match maildir.entries_for(recipient) {
         None => None,
         Some(entries) => {
-            Some(entries.entry_of(slot, recipient).await.map_err(|why| match why {
+            Some(entries.entry_of(tables, recipient).await.map_err(|why| match why {
                 NoEntry::Gone(failure) => NotDelivered::Failed { failure, place: template() },
                 NoEntry::Unanswered { failure, .. } => {
                     NotDelivered::Unknown { failure, place: template() }
@@ -79,8 +95,7 @@ async fn place_of<W: World>(
         }
     };
     let entry = found.as_ref().map(|found| template::with_names_of_keys(&found.entry));
-    let values =
-        |name: &str| entry.as_ref().map_or(&[][..], |entry| tables::values_of(entry, name));
+    let values = |name: &str| entry.as_ref().map_or(&[][..], |entry| values_of(entry, name));
     let is_users_tag = found.as_ref().is_some_and(|found| found.by == FoundBy::WithoutTag);
     let place = maildir.place_for(recipient, is_users_tag, &values);
     place.map_err(|error| NotDelivered::Failed { failure: error.failure(), place: template() })

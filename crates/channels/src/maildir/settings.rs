@@ -6,7 +6,7 @@ use super::terms::{MailboxTerms, QuotaText};
 use crate::values::{EntryTable, ValueNames};
 use config::Values;
 use config::quantity::{DurationText, write_duration};
-use config::{ChannelSection, Destination, Explainer, Reader, Settings, values_in};
+use config::{ChannelSection, Destination, Explainer, MailboxChecks, Reader, Settings, values_in};
 use mail::{Mailbox, Refusal};
 use mta::seams::{Keeping, MailFolder, MailboxPlace};
 use queue::Origin;
@@ -45,9 +45,10 @@ pub(crate) struct MaildirText {
     /// create folders.
     create_folders: bool,
     /// Maximum size of all messages in a Maildir together, accounted in Maildir++'s `maildirsize`, which other programs
-    /// update as well. A message that does not fit is deferred (4.2.2) for the time of `quota_grace`. `"{quota}"` is a
-    /// value of the recipient's entry, as in `path`; an entry without the value, or with 0, has no limit. Default: no
-    /// limit.
+    /// update as well. A full mailbox is refused at RCPT (452 4.2.2, or 552 5.2.2 with `quota_grace = "0"`), with the
+    /// size in MAIL if the client announces one. An accepted message that does not fit is deferred (4.2.2) for the time
+    /// of `quota_grace`. `"{quota}"` is a value of the recipient's entry, as in `path`; an entry without the value, or
+    /// with 0, has no limit. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) quota: Option<QuotaText>,
     /// Age at which a message that does not fit is bounced (5.2.2); `"0"` for at once. Default: when it expires
@@ -264,6 +265,10 @@ impl Settings for Maildir {
 
     fn refusal(&self, recipient: &Mailbox, _: bool) -> Option<&'static Refusal> {
         (!self.template.fits(&self.owner_of(recipient))).then_some(&NO_SUCH_NAME)
+    }
+
+    fn mailbox_checks(&self) -> MailboxChecks {
+        if self.terms.have_quota() { MailboxChecks::Always } else { MailboxChecks::DiskFull }
     }
 
     fn explain_destination(&self, recipient: &Mailbox, explainer: &mut Explainer<'_>) {

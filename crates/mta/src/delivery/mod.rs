@@ -16,6 +16,7 @@ pub(crate) mod start;
 pub(crate) mod unreported;
 mod verdict;
 
+use crate::answer::Decision;
 use crate::custody::Custody;
 use crate::message::Message;
 use crate::own_fields::AboveOwn;
@@ -24,7 +25,7 @@ use crate::routing::addresses::Readers;
 use crate::schedule::Schedule;
 pub use crate::schedule::tls_domains::TlsDomain;
 pub use crate::seams::Task;
-use crate::seams::World;
+use crate::seams::{MailboxCheck, MailboxQuestion, World};
 use crate::services::Services;
 pub use as_mail::{CONVERTED_HERE_MAX, ConversionRequest, MailConversion};
 use mail::Failure;
@@ -107,6 +108,12 @@ pub trait Channel<W: World>: 'static {
         None
     }
 
+    /// Decides about a recipient by the state of its mailbox, before a message is accepted. Asked when
+    /// [`config::Settings::mailbox_checks`] requests it.
+    fn admit(&self, _question: &MailboxQuestion<'_, W>) -> Decision<'static, ()> {
+        Decision::pass()
+    }
+
     /// Works one connection slot of a ready queue until it is not needed. Dropping the slot releases it.
     fn run(&self, slot: Slot<W>) -> Task;
 }
@@ -119,3 +126,13 @@ pub type MakesMail = fn(&ConversionRequest) -> Option<Result<MailConversion, Fai
 
 /// The channels of a shard.
 pub type Channels<W> = Vec<Rc<dyn Channel<W>>>;
+
+/// Asks the channel of a recipient's route about its mailbox.
+pub(crate) fn mailbox_check<W: World>(channels: &Channels<W>) -> MailboxCheck<W> {
+    let channels = channels.clone();
+    Rc::new(move |question| {
+        let key = question.route.channel.key();
+        let channel = channels.iter().find(|channel| channel.key() == key);
+        channel.map_or_else(Decision::pass, |channel| channel.admit(question))
+    })
+}

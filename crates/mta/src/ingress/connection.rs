@@ -188,7 +188,7 @@ impl<W: World> Connection<W> {
         if !self.count.charge(Rate::Messages) {
             return Err(refusals::MESSAGES);
         }
-        let wants = Wants::of_sender(&sender);
+        let (wants, announced) = (Wants::of_sender(&sender), sender.size);
         if !self.session.may_relay()
             && let Some(refusal) = self.lacked_everywhere(wants)
         {
@@ -196,7 +196,7 @@ impl<W: World> Connection<W> {
         }
         let stages = self.ingress.stages(self.count.socket);
         if stages.is_empty() {
-            return Ok(self.transaction(stages, None, wants));
+            return Ok(self.transaction(stages, None, (wants, announced)));
         }
         let serial = self.ingress.next_transaction();
         let Sender { path, size, requires_tls: _ } = sender;
@@ -204,17 +204,17 @@ impl<W: World> Connection<W> {
         for stage in &*stages {
             decided(&self.ingress.services, stage.sender(&view), Grace::None).await?;
         }
-        Ok(self.transaction(stages, Some(view), wants))
+        Ok(self.transaction(stages, Some(view), (wants, announced)))
     }
 
     fn transaction(
         &self,
         stages: Stages,
         view: Option<Rc<TransactionView>>,
-        wants: Wants,
+        from_mail: (Wants, Option<u64>),
     ) -> Box<Transaction<W>> {
         let of_client = (&self.session, &self.count);
-        Box::new(Transaction::new(&self.ingress, of_client, stages, view, wants))
+        Box::new(Transaction::new(&self.ingress, of_client, stages, view, from_mail))
     }
 
     /// Returns true if at least one configured destination can be reached with REQUIRETLS (RFC 8689).

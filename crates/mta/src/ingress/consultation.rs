@@ -1,5 +1,6 @@
 //! Looks up a recipient in the tables that RCPT would consult, without a transaction.
 
+use super::admission::is_disabled;
 use super::refusals;
 use crate::routing::find;
 use crate::seams::Tables;
@@ -80,9 +81,11 @@ async fn ask<T: Tables + Clone>(
     if let Some(table) = &route.recipients {
         let found = tables::find_address(tables, table, recipient).get().await?;
         consulted.entry = found.map(|found| found.entry);
-        if consulted.entry.is_none() && !is_postmaster {
-            consulted.refusal = Some(refusals::NO_SUCH_RECIPIENT);
-        }
+        consulted.refusal = match &consulted.entry {
+            _ if is_postmaster => None,
+            None => Some(refusals::NO_SUCH_RECIPIENT),
+            Some(entry) => is_disabled(entry).then_some(refusals::MAILBOX_DISABLED),
+        };
     }
     Ok(())
 }

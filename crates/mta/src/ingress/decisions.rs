@@ -1,5 +1,6 @@
 //! Waits for the decisions of stages, with a timeout and within the shutdown deadline.
 
+use super::admission::Admission;
 use super::directory::{RecipientTables, Turns};
 use super::limits::Debt;
 use super::refusals;
@@ -10,7 +11,7 @@ use crate::answer::{Answer, Decision, Later};
 use crate::clients::asker_of;
 use crate::pools::PoolId;
 use crate::routing::{Active, find};
-use crate::seams::{Tables as _, World};
+use crate::seams::{MailboxCheck, Tables as _, World};
 use crate::services::Services;
 use config::Route;
 use lookup::LookupError;
@@ -95,6 +96,9 @@ pub(super) struct RecipientResolver<W: World> {
     /// `None` if there are no stages.
     pub(super) view: Option<Rc<TransactionView>>,
     pub(super) debt: Debt<W>,
+    pub(super) check: MailboxCheck<W>,
+    /// The announced size of the content.
+    pub(super) size: Option<u64>,
 }
 
 impl<W: World> RecipientResolver<W> {
@@ -184,7 +188,10 @@ impl<W: World> RecipientResolver<W> {
             let turns = || Turns::of_client(&shared.expansions, client, may_relay);
             RecipientTables::of(world, console, &self.active, route, turns)
         });
-        let directory = directory.map(|directory| directory.paid_by(self.debt.clone()));
+        let directory = directory.map(|directory| {
+            let admission = Admission { check: Rc::clone(&self.check), size: self.size };
+            directory.paid_by(self.debt.clone()).admitting(admission)
+        });
         self.ask_stages(recipient, (routed, index), directory)
     }
 

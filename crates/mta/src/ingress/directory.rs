@@ -2,6 +2,7 @@
 
 mod together;
 
+use super::admission::{Admission, is_disabled};
 use super::limits::Debt;
 use super::members::{LIST, MemberToken, is_list, members, members_of};
 use super::refusals;
@@ -13,7 +14,7 @@ use crate::facts::Owner;
 use crate::line::{self, FairKey, FairSemaphore, Permit, TrustLevel};
 use crate::routing::expansions::Expanded;
 use crate::routing::{Active, find};
-use crate::seams::{Tables as _, Time as _, World};
+use crate::seams::{MailboxQuestion, Tables as _, Time as _, World};
 use crate::tables::{self, FoundAddress, FoundBy, FoundOwner, TAG_DELIMITER, split_tag};
 use config::{Route, TableEntry};
 use lookup::{Entry, LookupError, LookupErrorKind, Requester};
@@ -52,6 +53,8 @@ pub(super) struct RecipientTables<W: World> {
     turns: Turns,
     /// The client charged for large lists. `None` for this server's reports.
     debt: Option<Debt<W>>,
+    /// `None` for this server's reports.
+    admission: Option<Admission<W>>,
 }
 
 /// Fair queueing of large expansions.
@@ -81,7 +84,7 @@ impl Turns {
 }
 
 impl<W: World> RecipientTables<W> {
-    /// Returns `None` if the route has neither table.
+    /// Returns `None` if the route has neither table, and its channel is not asked.
     pub(super) fn of(
         world: &W,
         console: &Rc<dyn Console>,
@@ -89,7 +92,8 @@ impl<W: World> RecipientTables<W> {
         route: &Arc<Route>,
         turns: impl FnOnce() -> Turns,
     ) -> Option<RecipientTables<W>> {
-        (route.recipients.is_some() || route.aliases.is_some()).then(|| {
+        let has_tables = route.recipients.is_some() || route.aliases.is_some();
+        (has_tables || MailboxQuestion::is_asked(world, route)).then(|| {
             let turns = turns();
             RecipientTables {
                 world: world.clone(),
@@ -99,8 +103,14 @@ impl<W: World> RecipientTables<W> {
                 route: Arc::clone(route),
                 turns,
                 debt: None,
+                admission: None,
             }
         })
+    }
+
+    /// Asks channels about mailboxes, too.
+    pub(super) fn admitting(self, admission: Admission<W>) -> RecipientTables<W> {
+        RecipientTables { admission: Some(admission), ..self }
     }
 
     /// Charges the expansion to a client.
@@ -125,7 +135,7 @@ impl<W: World> RecipientTables<W> {
             Ok(None) => self.exists(recipient),
             Ok(Some(found)) => Answer::later(async move {
                 match self.goes_before(&self.route, &recipient.mailbox, &found, false).await? {
-                    true => Ok(Resolved::Kept),
+                    true => self.exists(recipient).get().await,
                     false => self.expand(recipient, found).await,
                 }
             }),
@@ -135,16 +145,25 @@ impl<W: World> RecipientTables<W> {
 
     fn exists(self, recipient: Recipient) -> Decision<'static, Resolved> {
         let Some(table) = self.route.recipients.clone() else {
-            return Answer::Now(Ok(Resolved::Kept));
+            return self.admit(&recipient.mailbox);
         };
         let found = tables::find_address(&self.tables, &table, &recipient.mailbox);
-        found.then(move |found| {
-            Answer::Now(match found {
-                Ok(Some(_)) => Ok(Resolved::Kept),
-                Ok(None) => Err(refusals::NO_SUCH_RECIPIENT),
-                Err(trouble) => Err(self.failed(&trouble)),
-            })
+        found.then(move |found| match found {
+            Ok(Some(found)) if is_disabled(&found.entry) => {
+                Answer::Now(Err(refusals::MAILBOX_DISABLED))
+            }
+            Ok(Some(_)) => self.admit(&recipient.mailbox),
+            Ok(None) => Answer::Now(Err(refusals::NO_SUCH_RECIPIENT)),
+            Err(trouble) => Answer::Now(Err(self.failed(&trouble))),
         })
+    }
+
+    /// The decision by the state of the recipient's mailbox.
+    fn admit(&self, recipient: &Mailbox) -> Decision<'static, Resolved> {
+        match &self.admission {
+            Some(admission) => admission.ask((&self.world, &self.tables), &self.route, recipient),
+            None => Answer::Now(Ok(Resolved::Kept)),
+        }
     }
 
     /// Returns true if an address takes precedence over the alias of its whole domain. It does if `recipients` has it,
@@ -173,6 +192,9 @@ impl<W: World> RecipientTables<W> {
     async fn expand(self, recipient: Recipient, found: FoundAddress) -> Result<Resolved, Refusal> {
         let (of, found) = without_tag(recipient.mailbox.clone(), found);
         let (key, now) = ((self.route.index, of), self.world.time().now());
+        let admission = self.admission.clone();
+        let (world, tables, active) =
+            (self.world.clone(), self.tables.clone(), Rc::clone(&self.active));
         let members = match self.active.expansions.get(&key, &found.entry, now) {
             Some(known) => known?,
             None => {
@@ -185,7 +207,13 @@ impl<W: World> RecipientTables<W> {
         };
         match substitutes(&members, &recipient) {
             members if members.is_empty() => Err(refusals::NO_SUCH_RECIPIENT),
-            members => Ok(Resolved::Replaced(members)),
+            members => {
+                if let ([only], Some(admission)) = (&*members, admission) {
+                    let member = &only.recipient.mailbox;
+                    admission.ask_member((&world, &tables), &active, member).await?;
+                }
+                Ok(Resolved::Replaced(members))
+            }
         }
     }
 
@@ -327,13 +355,19 @@ impl<W: World> RecipientTables<W> {
             }
         }
         let table = route.and_then(|route| route.recipients.as_ref());
-        match table {
-            Some(table) if self.ask(table, &address).await?.is_none() => {
-                let text = format_args!("{recipient} expands to {address}, an unknown recipient");
-                self.console.warn("aliases", text);
+        let Some(table) = table else {
+            expansion.members.push((address, owner));
+            return Ok(());
+        };
+        let what = match self.ask(table, &address).await? {
+            Some(found) if is_disabled(&found.entry) => "a disabled mailbox",
+            Some(_) => {
+                expansion.members.push((address, owner));
+                return Ok(());
             }
-            _ => expansion.members.push((address, owner)),
-        }
+            None => "an unknown recipient",
+        };
+        self.console.warn("aliases", format_args!("{recipient} expands to {address}, {what}"));
         Ok(())
     }
 

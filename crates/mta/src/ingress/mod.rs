@@ -1,6 +1,7 @@
 //! Ingress: the core's interface for protocol handlers, the stages that check a message, and the commit to the spool.
 
 mod account;
+mod admission;
 mod commit;
 mod connection;
 mod consultation;
@@ -74,7 +75,7 @@ use crate::own_fields::AboveOwn;
 use crate::routing::Router;
 use crate::routing::addresses::Readers;
 use crate::schedule::Schedule;
-use crate::seams::World;
+use crate::seams::{MailboxCheck, World};
 use crate::services::Services;
 use config::Config;
 use rules::{ListenerRules, rules_by_socket, rules_of};
@@ -132,6 +133,7 @@ pub(crate) struct Ingress<W: World> {
     schedule: Rc<Schedule<W>>,
     protocols: Protocols<W>,
     kinds: StageKinds<W>,
+    mailbox_check: MailboxCheck<W>,
     /// In the order of the sockets opened at start.
     listeners: RefCell<Vec<Rc<ListenerRules<dyn Handler<W>>>>>,
     /// In the same order.
@@ -153,6 +155,7 @@ impl<W: World> Ingress<W> {
         schedule: &Rc<Schedule<W>>,
         protocols: Protocols<W>,
         kinds: StageKinds<W>,
+        mailbox_check: MailboxCheck<W>,
     ) -> Rc<Ingress<W>> {
         let (services, router) = (&schedule.services, &schedule.router);
         let config = &router.active().config;
@@ -166,6 +169,7 @@ impl<W: World> Ingress<W> {
             common_stages: RefCell::new(common),
             protocols,
             kinds,
+            mailbox_check,
             refusals: RefCell::new(RefusalMeter::new(10, 100, services.now())),
             foreign_lines: RefCell::new(RefusalMeter::new(10, 100, services.now())),
             transactions: Cell::new(0),

@@ -63,6 +63,9 @@ pub(super) const NO_ROUTE: Refusal =
     Refusal::transient((3, 5), "No route to the alias target; try again later");
 /// Not in the route's `recipients` table.
 pub(super) const NO_SUCH_RECIPIENT: Refusal = Refusal::permanent((1, 1), "Recipient unknown");
+/// The `disabled` field of the recipient's entry is set (RFC 3463 §3.3).
+pub(super) const MAILBOX_DISABLED: Refusal =
+    Refusal::permanent((2, 1), "Mailbox disabled, not accepting messages").with_code(550);
 /// A required table lookup failed.
 pub const NO_ANSWER: Refusal =
     Refusal::transient((4, 3), "Temporary lookup failure; try again later");

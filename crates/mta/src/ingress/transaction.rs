@@ -31,6 +31,8 @@ pub struct Transaction<W: World> {
     pub(super) view: Option<Rc<TransactionView>>,
     /// The capabilities that the message needs of the next hop, from MAIL.
     pub(super) wants: Wants,
+    /// The announced size of the content, from MAIL.
+    size: Option<u64>,
     /// Recipients that were expanded or dropped.
     pub(super) resolutions: Resolutions,
     /// Queue slots reserved for its recipients.
@@ -48,7 +50,7 @@ impl<W: World> Transaction<W> {
         (session, count): (&Rc<Session>, &Rc<ClientCount<W>>),
         stages: Stages,
         view: Option<Rc<TransactionView>>,
-        wants: Wants,
+        (wants, size): (Wants, Option<u64>),
     ) -> Transaction<W> {
         let blob_bytes = ingress.router.active().config.spool.blob_bytes;
         Transaction {
@@ -58,6 +60,7 @@ impl<W: World> Transaction<W> {
             stages,
             view,
             wants,
+            size,
             resolutions: Resolutions::default(),
             slots: Share::none(&ingress.services.shared.queue_slots),
             envelope: None,
@@ -79,6 +82,8 @@ impl<W: World> Transaction<W> {
             stages: Rc::clone(&self.stages),
             view: self.view.clone(),
             debt: self.count.debt(),
+            check: Rc::clone(&self.ingress.mailbox_check),
+            size: self.size,
         };
         asked.ask(recipient)
     }

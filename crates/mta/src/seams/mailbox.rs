@@ -1,10 +1,90 @@
-//! Mailboxes: targets and errors of the store of mailbox files.
+//! Mailboxes: the store of mailbox files, its targets and errors, and questions about recipients' mailboxes.
 
+use super::World;
+use crate::answer::Decision;
+use bytes::Bytes;
+use config::{MailboxChecks, Route};
+use mail::Mailbox;
 use queue::Origin;
 use std::fmt;
+use std::future::{Future, ready};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
+
+/// Writes mailbox files.
+pub trait MailStore: 'static {
+    /// Writes `pieces` as the new message `name` of a mailbox (created if missing): into tmp, synced, then moved into
+    /// new, and the directory synced. The pieces have CRLF at line ends, the file has the system's line ends.
+    fn deliver(
+        &self,
+        place: MailboxPlace,
+        name: String,
+        pieces: Vec<Bytes>,
+    ) -> impl Future<Output = Result<(), MailboxError>>;
+
+    /// Like [`MailStore::deliver`], the first of three steps for content that does not fit into memory: opens a file in
+    /// tmp and returns its handle.
+    fn begin(
+        &self,
+        place: MailboxPlace,
+        name: String,
+    ) -> impl Future<Output = Result<u64, MailboxError>>;
+
+    /// Appends to a file opened by [`MailStore::begin`].
+    fn append(&self, file: u64, piece: Bytes) -> impl Future<Output = Result<(), MailboxError>>;
+
+    /// Syncs it and moves it to new (`keep`), or removes it.
+    fn finish(&self, file: u64, keep: bool) -> impl Future<Output = Result<(), MailboxError>>;
+
+    /// Returns true if a disk of mailboxes was full lately. Never waits.
+    fn was_full(&self) -> bool {
+        false
+    }
+
+    /// Checks that a message of `bytes` octets fits into a mailbox, within a short time. Creates nothing: a missing
+    /// mailbox is empty.
+    ///
+    /// # Errors
+    /// The quota or the disk is full, or it is unknown.
+    fn room(
+        &self,
+        _place: MailboxPlace,
+        _bytes: u64,
+    ) -> impl Future<Output = Result<(), MailboxError>> {
+        ready(Ok(()))
+    }
+}
+
+/// A recipient that routes and tables accept.
+pub struct MailboxQuestion<'a, W: World> {
+    pub world: &'a W,
+    /// Tables, charged to the client.
+    pub tables: &'a W::Tables,
+    /// The recipient's route.
+    pub route: &'a Arc<Route>,
+    pub recipient: &'a Mailbox,
+    /// The announced size of the content in octets.
+    pub size: Option<u64>,
+}
+
+impl<W: World> MailboxQuestion<'_, W> {
+    /// Returns true if the channel of this route is asked now.
+    #[must_use]
+    pub fn is_asked(world: &W, route: &Route) -> bool {
+        let is_asked = match route.channel.mailbox_checks() {
+            MailboxChecks::Never => false,
+            MailboxChecks::DiskFull => world.store().was_full(),
+            MailboxChecks::Always => true,
+        };
+        // The postmaster's mailbox in the spool directory has its own limit.
+        is_asked && !route.is_built_in()
+    }
+}
+
+/// Asks the channel of the route. A channel that knows nothing accepts.
+pub type MailboxCheck<W> = Rc<dyn Fn(&MailboxQuestion<'_, W>) -> Decision<'static, ()>>;
 
 /// A mailbox, its owner and its limits.
 #[derive(Clone, Debug, PartialEq, Eq)]

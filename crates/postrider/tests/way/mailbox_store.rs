@@ -78,4 +78,20 @@ impl MailStore for Mailboxes {
         }
         Ok(())
     }
+
+    fn was_full(&self) -> bool {
+        self.failure.get() == Some(ErrorKind::StorageFull)
+    }
+
+    async fn room(&self, place: MailboxPlace, bytes: u64) -> Result<(), MailboxError> {
+        self.failure.get().map_or(Ok(()), |kind| Err(MailboxError::from(kind)))?;
+        let messages = self.messages.borrow();
+        let used: usize = messages.get(&place.path()).into_iter().flatten().map(String::len).sum();
+        match place.quota_bytes {
+            Some(quota_bytes) if used as u64 + bytes > quota_bytes => {
+                Err(MailboxError::Full { quota_bytes })
+            }
+            _ => Ok(()),
+        }
+    }
 }

@@ -41,17 +41,43 @@ pub(super) type JobReply<T> = oneshot::Sender<Result<T, MailboxError>>;
 /// Something to write.
 #[derive(Debug)]
 pub(super) enum Job {
-    Deliver { place: MailboxPlace, name: String, pieces: Vec<Bytes>, answer: JobReply<()> },
-    Begin { handle: u64, place: MailboxPlace, name: String, answer: JobReply<u64> },
-    Append { handle: u64, piece: Bytes, answer: JobReply<()> },
-    Finish { handle: u64, keep: bool, answer: JobReply<()> },
+    Deliver {
+        place: MailboxPlace,
+        name: String,
+        pieces: Vec<Bytes>,
+        answer: JobReply<()>,
+    },
+    Begin {
+        handle: u64,
+        place: MailboxPlace,
+        name: String,
+        answer: JobReply<u64>,
+    },
+    Append {
+        handle: u64,
+        piece: Bytes,
+        answer: JobReply<()>,
+    },
+    Finish {
+        handle: u64,
+        keep: bool,
+        answer: JobReply<()>,
+    },
+    /// Checks that a message of so many octets fits.
+    Room {
+        place: MailboxPlace,
+        bytes: u64,
+        answer: JobReply<()>,
+    },
 }
 
 impl Job {
     /// The origin of the message, for fair turns; `None` for a job of an open file, which has its turn now.
     fn origin(&self) -> Option<Origin> {
         match self {
-            Job::Deliver { place, .. } | Job::Begin { place, .. } => Some(place.origin),
+            Job::Deliver { place, .. } | Job::Begin { place, .. } | Job::Room { place, .. } => {
+                Some(place.origin)
+            }
             Job::Append { .. } | Job::Finish { .. } => None,
         }
     }
@@ -60,7 +86,9 @@ impl Job {
     fn is_given_up(&self) -> bool {
         match self {
             Job::Begin { answer, .. } => answer.is_closed(),
-            Job::Deliver { answer, .. } | Job::Append { answer, .. } => answer.is_closed(),
+            Job::Deliver { answer, .. } | Job::Append { answer, .. } | Job::Room { answer, .. } => {
+                answer.is_closed()
+            }
             // A message that was begun is finished.
             Job::Finish { .. } => false,
         }
@@ -397,7 +425,9 @@ impl State {
     /// The mailbox that a job is about.
     fn place_of(&self, job: &Job) -> Option<PathBuf> {
         match job {
-            Job::Deliver { place, .. } | Job::Begin { place, .. } => Some(place.path()),
+            Job::Deliver { place, .. } | Job::Begin { place, .. } | Job::Room { place, .. } => {
+                Some(place.path())
+            }
             Job::Append { handle, .. } | Job::Finish { handle, .. } => {
                 self.begun.get(handle).cloned()
             }
@@ -429,7 +459,7 @@ impl State {
                 Job::Finish { handle, .. } => {
                     self.begun.remove(handle);
                 }
-                Job::Deliver { .. } | Job::Append { .. } => {}
+                Job::Deliver { .. } | Job::Append { .. } | Job::Room { .. } => {}
             }
             taken.store(now_ms + 1, Ordering::Relaxed);
             jobs.push(job);

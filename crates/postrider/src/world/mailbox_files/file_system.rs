@@ -4,6 +4,7 @@ use super::mounts;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use std::path::{Path, PathBuf};
 
 /// First version with errors from syncfs (syncfs(2)).
@@ -27,6 +28,21 @@ pub(super) trait FileSystems: Send + Sync {
     /// The mount points of file systems.
     fn mount_points(&self) -> Vec<PathBuf> {
         mounts::mount_points()
+    }
+
+    /// Octets that this process can still write there. 0 if no more files can be created.
+    ///
+    /// # Errors
+    /// Returns the operating system's error.
+    fn free_bytes(&self, directory: &OwnedFd) -> Result<u64, Errno> {
+        let found = rustix::fs::fstatvfs(directory)?;
+        // Some file systems create inodes as needed, and count none.
+        if found.f_files > 0 && found.f_ffree == 0 {
+            return Ok(0);
+        }
+        // Blocks reserved for root are available to root only.
+        let blocks = if geteuid().is_root() { found.f_bfree } else { found.f_bavail };
+        Ok(blocks.saturating_mul(found.f_frsize))
     }
 
     /// Returns true if the whole file system can be synced, with errors reported.

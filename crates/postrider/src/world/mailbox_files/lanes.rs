@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Lanes at once; mailboxes of further roots share the last.
 pub(super) const LANES_MAX: usize = 64;
@@ -24,6 +24,9 @@ pub(super) const MOUNTED_LANES_MAX: usize = 32;
 const LANE_SHIFT: u32 = 48;
 /// Interval at which the mount points are read.
 pub(super) const MOUNTS_SEEN_EVERY: Duration = Duration::from_secs(5);
+
+/// Time for which disks are checked for free space after one was full.
+const CHECKED_MS: u64 = 600_000;
 
 /// All lanes.
 pub(super) struct Lanes {
@@ -35,6 +38,9 @@ pub(super) struct Lanes {
     pub(super) attempt_max: Duration,
     /// Start time of this server.
     since: SystemTime,
+    started: Instant,
+    /// The time until which disks are checked for free space, in milliseconds since `started`.
+    checked_until: AtomicU64,
 }
 
 #[derive(Default)]
@@ -103,7 +109,27 @@ impl Lanes {
             file_systems,
             attempt_max,
             since: SystemTime::now(),
+            started: Instant::now(),
+            checked_until: AtomicU64::new(0),
         }
+    }
+
+    /// Notes that a disk is full.
+    pub(super) fn note_full(&self) {
+        self.checked_until.store(self.now_ms() + CHECKED_MS, Ordering::Relaxed);
+    }
+
+    /// Returns true if a disk was full lately.
+    pub(super) fn was_full(&self) -> bool {
+        // Without a full disk since the start no clock is read.
+        match self.checked_until.load(Ordering::Relaxed) {
+            0 => false,
+            until => self.now_ms() < until,
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
     }
 
     /// The lane of a mailbox; its threads are started when mail first comes for it.

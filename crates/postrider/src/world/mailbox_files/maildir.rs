@@ -18,7 +18,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 /// Opened to find names in it only.
-const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+pub(super) const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Opened to read or sync it.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -55,8 +55,7 @@ impl Maildir {
         let mut parts = place.below.components().peekable();
         while let Some(part) = parts.next() {
             let Component::Normal(name) = part else {
-                let part = part.as_os_str().to_string_lossy().into_owned();
-                return Err(MailboxError::Untrusted(format!("`{part}` in its path")));
+                return Err(untrusted(part));
             };
             let makes = if parts.peek().is_some() { above } else { makes };
             top = makes.enter(&top, name)?;
@@ -90,7 +89,7 @@ impl FileCreator {
     }
 
     /// This process's own directories, which everybody may search.
-    fn shared() -> FileCreator {
+    pub(super) fn shared() -> FileCreator {
         FileCreator { owner: owner::own(), mode: 0o600, directory_mode: 0o711 }
     }
 
@@ -155,7 +154,12 @@ impl FileCreator {
     }
 
     /// Opens a directory in `directory`, without following links.
-    fn open(&self, at: &OwnedFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd, MailboxError> {
+    pub(super) fn open(
+        &self,
+        at: &OwnedFd,
+        name: &OsStr,
+        flags: OFlags,
+    ) -> Result<OwnedFd, MailboxError> {
         rustix::fs::openat(at, name, flags | OFlags::NOFOLLOW, Mode::empty()).map_err(|error| {
             let kind = rustix::fs::statat(at, name, AtFlags::SYMLINK_NOFOLLOW)
                 .map(|stat| FileType::from_raw_mode(stat.st_mode));
@@ -234,6 +238,11 @@ impl FileCreator {
         }
         Err(MailboxError::Untrusted(format!("it belongs to user {is}, not to user {ought}")))
     }
+}
+
+pub(super) fn untrusted(part: Component<'_>) -> MailboxError {
+    let part = part.as_os_str().to_string_lossy();
+    MailboxError::Untrusted(format!("`{part}` in its path"))
 }
 
 fn user_of(file: &OwnedFd) -> io::Result<u32> {

@@ -19,6 +19,7 @@ mod owner;
 mod pace;
 mod publication;
 mod quota;
+mod room;
 mod sync_costs;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,8 @@ use tokio::sync::oneshot;
 
 /// Timeout of a delivery attempt on a file system that does not respond.
 const ATTEMPT_MAX: Duration = Duration::from_secs(15);
+/// Timeout of a check for free space, while a client waits.
+const ROOM_MAX: Duration = Duration::from_secs(2);
 /// Maximum wait, as a multiple of that timeout, even if other deliveries progress.
 const WAITS_MAX: u32 = 4;
 /// A handle to the writers; one per shard.
@@ -94,7 +97,13 @@ impl MailboxFiles {
             match tokio::time::timeout(self.0.attempt_max, &mut answered).await {
                 Ok(answer) => {
                     let ended = |_| io::Error::other("the mailbox writers have ended");
-                    return answer.map_err(ended)?;
+                    let answer = answer.map_err(ended)?;
+                    if let Err(MailboxError::Io(error)) = &answer
+                        && error.kind() == io::ErrorKind::StorageFull
+                    {
+                        self.0.note_full();
+                    }
+                    return answer;
                 }
                 Err(_) if wait < WAITS_MAX && desk.is_moving(&taken) => {}
                 Err(_) => break,
@@ -180,6 +189,21 @@ impl MailStore for MailboxFiles {
         let desk = self.lane_with(handle)?;
         self.ask(&desk, |answer| Job::Finish { handle, keep, answer }).await
     }
+
+    fn was_full(&self) -> bool {
+        self.0.was_full()
+    }
+
+    async fn room(&self, place: MailboxPlace, bytes: u64) -> Result<(), MailboxError> {
+        let (_, desk) = self.0.lane_of(&place)?;
+        // Clients do not wait for a disk that hangs.
+        if desk.oldest().is_some_and(|time| time >= HANGING_MIN) {
+            return Err(MailboxError::Hangs);
+        }
+        let asked = self.ask(&desk, |answer| Job::Room { place, bytes, answer });
+        let answer = tokio::time::timeout(ROOM_MAX, asked).await;
+        answer.unwrap_or(Err(MailboxError::Hangs))
+    }
 }
 
 /// One thread.
@@ -228,6 +252,10 @@ impl MailboxWriter {
                 }
                 Job::Append { handle, piece, answer } => {
                     let _ = answer.send(self.append(handle, &piece));
+                }
+                Job::Room { place, bytes, answer } => {
+                    let world = (&*self.file_systems, &*self.counts);
+                    let _ = answer.send(room::check(&place, bytes, world));
                 }
                 Job::Finish { handle, keep, answer } => match self.desk.open(handle) {
                     None => drop(answer.send(Err(io::ErrorKind::NotFound.into()))),

@@ -101,6 +101,16 @@ pub(super) fn has_room(maildir: &Maildir, quota_bytes: u64, bytes: u64) -> bool 
     }
 }
 
+/// Returns true if `bytes` more octets do not fit into the mailbox. Changes nothing. If counting fails, the mailbox is
+/// not full.
+pub(super) fn is_full(top: &OwnedFd, counts: &Counts, quota_bytes: u64, bytes: u64) -> bool {
+    let fits = |used: u64| used.saturating_add(bytes) <= quota_bytes;
+    match read(top, quota_bytes) {
+        Some(sum) if fits(sum.bytes) || sum.is_fresh => !fits(sum.bytes),
+        _ => counted(top, counts).is_some_and(|counted| !fits(counted.bytes)),
+    }
+}
+
 /// The usage of a mailbox, counted now or from a recent count.
 fn counted(top: &OwnedFd, counts: &Counts) -> Option<QuotaUsage> {
     let mailbox = mailbox_of(top);

@@ -1,4 +1,5 @@
 mod lanes;
+mod room;
 mod whole_syncs;
 
 use super::*;

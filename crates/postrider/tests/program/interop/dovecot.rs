@@ -34,6 +34,16 @@ mail_plugins = quota
 plugin {{
   quota = maildir:User quota
   quota_rule = *:storage=100M
+  quota_status_success = DUNNO
+  quota_status_nouser = DUNNO
+  quota_status_overquota = 452 4.2.2 Mailbox full
+}}
+service quota-status {{
+  executable = quota-status -p postfix
+  unix_listener {dir}/quota-status {{
+    mode = 0666
+  }}
+  client_limit = 1
 }}
 passdb {{
   driver = static
@@ -88,6 +98,11 @@ impl Dovecot {
     /// The path of its socket.
     pub(crate) fn socket(&self) -> String {
         self.place.path("lmtp").display().to_string()
+    }
+
+    /// The path of its policy service for quotas.
+    pub(crate) fn quota_status(&self) -> String {
+        self.place.path("quota-status").display().to_string()
     }
 
     /// Where its Maildirs are: a directory for each user, whose number is [`USER`].

@@ -327,3 +327,24 @@ fn dovecot_reads_our_maildirs() {
     assert!(quota.contains("Type=MESSAGE Value=3 "), "{quota}");
     server.stop();
 }
+
+#[test]
+fn dovecots_quota_status_refuses_full_mailboxes() {
+    if !is_possible(&["dovecot-lmtpd"]) {
+        return;
+    }
+    let (dovecot, files) = (dovecot::start(), Files::new());
+    let text = format!(
+        "[[policy]]\nservice = \"unix:{}\"\nclients = \"all\"\non_failure = \"accept\"\n{}",
+        dovecot.quota_status(),
+        route("box.test", &dovecot.socket())
+    );
+    let server = Server::start(&files, &config(&text));
+    let mut client = Client::connect(server.address());
+    client.say("MAIL FROM:<me@source.test> SIZE=1000", "250");
+    client.say("RCPT TO:<full@box.test>", "452 4.2.2 Mailbox full");
+    client.say("RCPT TO:<a@box.test>", "250");
+    client.say("RCPT TO:<nobody@box.test>", "250");
+    client.say("RSET", "250");
+    server.stop();
+}
