@@ -99,6 +99,12 @@ pub struct TableEntry {
 pub const ENTRY_TEXT: &str = "value";
 
 impl TableEntry {
+    /// Returns true if this is the other table, or is composed from it.
+    #[must_use]
+    pub fn has(&self, other: &TableEntry) -> bool {
+        self.name == other.name || self.parts.iter().any(|part| part.has(other))
+    }
+
     /// Names of the values that each entry may have, for use in templates. For a composed table, those common to all
     /// parts.
     #[must_use]

@@ -17,7 +17,8 @@ mod fold;
 mod tests;
 
 use coder::Coder;
-use entity::{Entity, EntityKind, Label};
+use entity::{Entity, Label};
+pub use entity::{EntityKind, entity_kind};
 use memchr::memchr;
 
 /// Octets of a line without its line end that every server accepts (RFC 5321 §4.5.3.1.6).

@@ -59,8 +59,10 @@ impl Action {
             // Rules are evaluated for recipients that would be accepted, so DEFER_IF_REJECT never applies.
             "DUNNO" | "DEFER_IF_REJECT" => Action::Pass,
             "OK" | "PERMIT" | "RELAY" => Action::Permit,
-            "REJECT" => Action::Refuse(refusal(RefusalClass::Permanent, text)),
-            "DEFER" | "DEFER_IF_PERMIT" => Action::Refuse(refusal(RefusalClass::Transient, text)),
+            "REJECT" => Action::Refuse(refusal_of(RefusalClass::Permanent, text)),
+            "DEFER" | "DEFER_IF_PERMIT" => {
+                Action::Refuse(refusal_of(RefusalClass::Transient, text))
+            }
             "PREPEND" if text.split_once(':').is_some_and(|(name, _)| is_field_name(name)) => {
                 Action::Prepend(text.to_owned())
             }
@@ -169,7 +171,7 @@ fn coded(word: &str, text: &str) -> Option<Refusal> {
         [b'5', b'0'..=b'9', b'0'..=b'9'] => RefusalClass::Permanent,
         _ => return None,
     };
-    let refusal = refusal(class, text);
+    let refusal = refusal_of(class, text);
     if word == "421" {
         return Some(refusal.closing());
     }
@@ -177,7 +179,7 @@ fn coded(word: &str, text: &str) -> Option<Refusal> {
 }
 
 /// `text` may begin with an enhanced status code. The default is X.7.1, policy.
-fn refusal(class: RefusalClass, text: &str) -> Refusal {
+pub(super) fn refusal_of(class: RefusalClass, text: &str) -> Refusal {
     let digit = if class == RefusalClass::Permanent { 5 } else { 4 };
     let (status, text) = match EnhancedStatus::parse_prefix(text) {
         Some((status, text)) if status.class == digit => (status, text),

@@ -5,6 +5,7 @@ mod action;
 mod checks;
 mod copy;
 mod event_headers;
+mod header_checks;
 pub(crate) mod key_file;
 mod keys;
 mod lookups;
@@ -37,6 +38,7 @@ pub(crate) fn keys(schema: Schema) -> Schema {
         .listener::<signing::SigningRules>()
         .stage::<access::AccessText>()
         .stage::<copy::CopyText>()
+        .stage::<header_checks::HeaderCheckText>()
         .stage::<policy::PolicyText>()
         .stage::<signing::SignerText>()
 }
@@ -49,6 +51,7 @@ pub(crate) fn kinds<W: World>() -> StageKinds<W> {
         Rc::new(strangers::StrangerChecks),
         Rc::new(access::Accesses),
         Rc::new(copy::Copies),
+        Rc::new(header_checks::HeaderChecks),
         Rc::new(milters::Milters),
         Rc::new(policy::Policies),
         Rc::new(signing::Signing),

@@ -128,6 +128,22 @@ const BAD: &[(&str, &str, &str)] = &[
         "[[table]]\nname = \"t\"\ninline = {}\n[[access]]\ntable = \"t\"\nby = \"sender\"\nlisteners = [\"x\"]",
         "12:14: unknown listener \"x\"",
     ),
+    (END, "[[header_check]]\nin = \"body\"", "6:1: a header check without `table`"),
+    (
+        END,
+        "[[header_check]]\ntable = \"t\"\nin = [\"header\", \"footer\"]\n[[table]]\nname = \"t\"\nregexp = { path = \"t\" }",
+        "8:6: unknown part of a message \"footer\"",
+    ),
+    (
+        END,
+        "[[header_check]]\ntable = \"t\"\nin = []\n[[table]]\nname = \"t\"\nregexp = { path = \"t\" }",
+        "8:6: names no part of a message",
+    ),
+    (
+        END,
+        "[[header_check]]\ntable = \"t\"\n[[table]]\nname = \"t\"\nfile = { path = \"t\" }",
+        "7:9: table \"t\" has no patterns for lines",
+    ),
     (END, "[[copy]]\nsenders = [\"a.example\"]", "6:1: a copy without `to`"),
     (END, "[[copy]]\nto = \"archive\"", "7:6: \"archive\" is not an address"),
     (

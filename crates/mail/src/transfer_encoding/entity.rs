@@ -6,7 +6,7 @@ pub(super) const ENCODING: &str = "Content-Transfer-Encoding";
 
 /// Kind of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum EntityKind {
+pub enum EntityKind {
     /// Lines of text, which remain readable in quoted-printable.
     Text,
     /// Any other leaf.
@@ -84,7 +84,7 @@ impl Entity {
         entity.label = encoding.unwrap_or(Label::SevenBit);
         // Lines that are not fields, or contradicting fields: readers may disagree about the start of the body.
         if end == fields.len() && !is_doubled {
-            entity.kind = kind(content_type.as_ref(), is_digest);
+            entity.kind = entity_kind(content_type.as_ref(), is_digest);
         }
         // Forbidden by RFC 2045 §6.4.
         let is_encoded =
@@ -132,8 +132,10 @@ fn label(field: &Field<'_>) -> Label {
     }
 }
 
-/// RFC 2045 §5.1, §5.2; RFC 2046 §5.1.5 for digests.
-fn kind(field: Option<&Field<'_>>, is_digest: bool) -> EntityKind {
+/// The kind of an entity with this Content-Type (RFC 2045 §5.1, §5.2). Parts of a digest without one are messages (RFC
+/// 2046 §5.1.5).
+#[must_use]
+pub fn entity_kind(field: Option<&Field<'_>>, is_digest: bool) -> EntityKind {
     let Some(field) = field else {
         return if is_digest { EntityKind::Message } else { EntityKind::Text };
     };

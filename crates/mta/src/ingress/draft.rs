@@ -144,6 +144,12 @@ impl Draft {
         }
     }
 
+    /// Replaces all recipients by this one. Routes decide its destination.
+    pub fn redirect(&mut self, recipient: Recipient) {
+        self.envelope.recipients = vec![recipient];
+        self.records = RecipientRecords::default();
+    }
+
     /// Adds a header field, without its line end, above the content and the fields added before. Control characters
     /// become spaces.
     pub fn prepend(&mut self, field: &str) {

@@ -20,6 +20,7 @@ mod custody;
 mod directory;
 mod dmarc;
 mod forwarding;
+mod header_checks;
 mod holds;
 mod hosts;
 mod identity;

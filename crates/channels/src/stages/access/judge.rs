@@ -2,6 +2,7 @@
 
 use super::{AccessText, Rule, rules};
 use crate::stages::action::Action;
+use crate::stages::header_checks::{check_entry, lines_of};
 use crate::stages::is_for_listener;
 use crate::stages::keys::By;
 use config::{Config, Listener, TableEntry};
@@ -12,6 +13,8 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryJudge {
     rules: Vec<Asking>,
+    /// Header checks compare header fields, or body lines, with the table.
+    lines: [bool; 2],
 }
 
 /// A rule that uses the table.
@@ -33,17 +36,15 @@ struct NativeListener {
     peers: Vec<Box<str>>,
 }
 
-/// The judge of this table's entries. `None` if no access rule looks in the table, directly or as part of another
+/// The judge of this table's entries. `None` if neither access rules nor header checks look in the table, directly or as part of another
 /// table.
 #[must_use]
 pub fn entry_judge(config: &Config, table: &TableEntry) -> Option<EntryJudge> {
-    let asking = rules(config).filter(|rule| has(&rule.table, table));
+    let asking = rules(config).filter(|rule| rule.table.has(table));
     let rules: Vec<Asking> = asking.map(|rule| Asking::of(config, rule)).collect();
-    (!rules.is_empty()).then_some(EntryJudge { rules })
-}
-
-fn has(whole: &TableEntry, part: &TableEntry) -> bool {
-    whole.name == part.name || whole.parts.iter().any(|each| has(each, part))
+    let lines = lines_of(config, table);
+    let is_any = !rules.is_empty() || lines != [false; 2];
+    is_any.then_some(EntryJudge { rules, lines })
 }
 
 impl Asking {
@@ -76,6 +77,10 @@ impl EntryJudge {
     /// # Errors
     /// The reason for which they can't.
     pub fn judge(&self, entry: &EntryText<'_>) -> Result<(), String> {
+        check_entry(entry, self.lines)?;
+        if self.rules.is_empty() {
+            return Ok(());
+        }
         let Some(action) = Action::of_entry(entry)? else { return Ok(()) };
         let Some(word) = action.word_of_mail() else { return Ok(()) };
         let foreign = self.rules.iter().find_map(|rule| rule.foreign_for(entry.key));

@@ -51,11 +51,11 @@ impl<W: World> Stage for Sealer<W> {
         let (Some(mut verified), Some(signer)) = (verified, signer) else {
             return Decision::pass();
         };
-        if !draft.is_rewritten() {
+        if !draft.is_rewritten() && draft.omitted().is_empty() {
             self.seal(draft, &verified, &signer);
             return Decision::pass();
         }
-        // The seal must cover the message as rewritten.
+        // The seal must cover the message as rewritten, without omitted fields.
         let asked =
             CheckRules::checks_at(listener).map(|checks| checks.powers.asked()).unwrap_or_default();
         Answer::later(async move {

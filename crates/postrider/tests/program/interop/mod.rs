@@ -13,6 +13,7 @@ mod exim;
 mod go_smtp;
 mod greylist;
 mod haproxy;
+mod header_checks;
 pub(crate) mod milters;
 mod nginx;
 mod opensmtpd;
@@ -347,4 +348,11 @@ fn dovecots_quota_status_refuses_full_mailboxes() {
     client.say("RCPT TO:<nobody@box.test>", "250");
     client.say("RSET", "250");
     server.stop();
+}
+
+#[test]
+fn header_checks_give_the_result_of_postfix() {
+    if is_possible(&["postgrey"]) {
+        header_checks::give_the_result_of_postfix();
+    }
 }
