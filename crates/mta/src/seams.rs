@@ -30,7 +30,6 @@ pub use warmup::{NoTlsReports, NoWarmups, TlsReports, Warmups};
 use crate::answer::Answer;
 use auth::greylist::{GreylistPolicy, GreylistResult, Triplet};
 use auth::tlsa::Tlsa;
-use bytes::Bytes;
 use config::{ClientCertificates, Proxy, TableEntry};
 use lookup::{Entry, LookupError, LookupErrorKind, Requester};
 use mail::{Mono, Wall};

@@ -1,7 +1,6 @@
 //! Maildirs on this server: each message becomes a file, synced and moved to `new`.
 
 mod folder;
-mod room;
 mod settings;
 mod template;
 mod terms;
@@ -9,7 +8,7 @@ mod terms;
 use crate::local::{self, Delivered, NotDelivered};
 use bytes::Bytes;
 use config::ChannelSection;
-use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
+use mail::{Class, EnhancedStatus, Failure, Mailbox, Refusal, Reply};
 use mta::answer::{Answer, Decision};
 use mta::delivery::{Channel, Slot, Task};
 use mta::message::{Message, SentBody, SentBy};
@@ -21,6 +20,7 @@ use spool::{BlobId, LoadError};
 use std::io::{self, ErrorKind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) struct Maildirs;
 
@@ -35,7 +35,7 @@ impl<W: World> Channel<W> for Maildirs {
         let size = question.size;
         Answer::later(async move {
             match route.channel.of::<Maildir>() {
-                Some(maildir) => room::check(&world, &tables, maildir, (&recipient, size)).await,
+                Some(maildir) => check_room(&world, &tables, maildir, (&recipient, size)).await,
                 None => Ok(()),
             }
         })
@@ -99,6 +99,45 @@ async fn place_of<T: Tables + Clone>(
     let is_users_tag = found.as_ref().is_some_and(|found| found.by == FoundBy::WithoutTag);
     let place = maildir.place_for(recipient, is_users_tag, &values);
     place.map_err(|error| NotDelivered::Failed { failure: error.failure(), place: template() })
+}
+
+/// RFC 3463 §3.3: X.2.2 is a full mailbox. The client retries where this server would.
+const FULL: Refusal = Refusal::transient((2, 2), "Mailbox full; try again later").with_code(452);
+/// With `quota_grace = "0"` this server would not retry.
+const FULL_FOR_GOOD: Refusal = Refusal::permanent((2, 2), "Mailbox full").with_code(552);
+/// The announced size is over the quota (RFC 1870 §6.1).
+const TOO_LARGE: Refusal =
+    Refusal::permanent((2, 2), "Message exceeds the quota of the mailbox").with_code(552);
+/// RFC 3463 §3.4: X.3.1 is a full system.
+const NO_ROOM: Refusal =
+    Refusal::transient((3, 1), "Insufficient system storage; try again later").with_code(452);
+
+/// Decides about a recipient by the free space of its mailbox. A message that is accepted for a full one could only wait,
+/// and would then be bounced to a sender that may be forged. An unknown state is no reason to refuse: the message is
+/// accepted and waits, as without this check.
+///
+/// # Errors
+/// The mailbox or its disk is full.
+async fn check_room<W: World>(
+    world: &W,
+    tables: &W::Tables,
+    maildir: &Maildir,
+    (recipient, size): (&Mailbox, Option<u64>),
+) -> Result<(), Refusal> {
+    let Ok(place) = place_of(tables, maildir, recipient).await else { return Ok(()) };
+    // A message without an announced size has at least one octet.
+    let bytes = size.unwrap_or(1).max(1);
+    if place.quota_bytes.is_some_and(|quota_bytes| bytes > quota_bytes) {
+        return Err(TOO_LARGE);
+    }
+    match world.store().room(place, bytes).await {
+        Err(MailboxError::Full { .. }) if maildir.quota_grace() == Some(Duration::ZERO) => {
+            Err(FULL_FOR_GOOD)
+        }
+        Err(MailboxError::Full { .. }) => Err(FULL),
+        Err(MailboxError::Io(error)) if error.kind() == ErrorKind::StorageFull => Err(NO_ROOM),
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Reason for which a message was not written.

@@ -67,3 +67,24 @@ impl<W: World> Admission<W> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_disables_a_mailbox_unless_it_denies_it() {
+        let is = |values: &[&str]| {
+            let values: Box<[Box<str>]> = values.iter().map(|value| Box::from(*value)).collect();
+            let field: (Box<str>, Box<[Box<str>]>) = (Box::from("Disabled"), values);
+            is_disabled(&Entry::fields([field]))
+        };
+        for closed in [&["1"][..], &["TRUE"], &["yes"], &["no", "since 2026"]] {
+            assert!(is(closed), "{closed:?}");
+        }
+        for open in [&[][..], &[""], &["0"], &["No"], &["FALSE"], &[" f "], &["off"]] {
+            assert!(!is(open), "{open:?}");
+        }
+        assert!(!is_disabled(&Entry::text("disabled")));
+    }
+}

@@ -14,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct HeaderCheckText {
-    /// Name of the table, of kind `regexp` or `pcre`, or `first` of these. Required.
+    /// Name of the table: one of kind `regexp` or `pcre`, or a `first` with these kinds only. Required.
     table: String,
     /// Parts of a message that are checked. `"header"`: its header without MIME fields. `"mime"`: MIME fields, and headers
     /// of parts. `"nested"`: headers of attached messages without MIME fields. `"body"`: lines of the first 50 KiB of each

@@ -7,7 +7,7 @@
 
 use super::file_system::FileSystems;
 use super::owner::{self, Owner};
-use super::quota::Counts;
+use super::quota::{self, Counts};
 use mta::seams::{MailFolder, MailboxError, MailboxPlace};
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
@@ -18,7 +18,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 /// Opened to find names in it only.
-pub(super) const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const WAY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 /// Opened to read or sync it.
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
@@ -72,6 +72,59 @@ impl Maildir {
     }
 }
 
+/// Checks that a message of `bytes` octets fits into a mailbox and on its disk.
+///
+/// # Errors
+/// The quota or the disk is full; or an error of the operating system, or of a path that is not trusted.
+pub(super) fn check_room(
+    place: &MailboxPlace,
+    bytes: u64,
+    (file_systems, counts): (&dyn FileSystems, &Counts),
+) -> Result<(), MailboxError> {
+    let (nearest, is_mailbox) = look(place, file_systems)?;
+    if file_systems.free_bytes(&nearest).map_err(io::Error::from)? < bytes {
+        return Err(io::Error::from(Errno::NOSPC).into());
+    }
+    match place.quota_bytes {
+        // A mailbox that is not there yet is empty.
+        Some(quota_bytes) if is_mailbox && quota::is_full(&nearest, counts, quota_bytes, bytes) => {
+            Err(MailboxError::Full { quota_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens a Maildir to look at it, and returns true; or the nearest directory above it that exists, and false. Creates
+/// nothing.
+///
+/// # Errors
+/// Returns the operating system's error, and an error for a link in the path.
+fn look(
+    place: &MailboxPlace,
+    file_systems: &dyn FileSystems,
+) -> Result<(OwnedFd, bool), MailboxError> {
+    let path = if place.root.as_os_str().is_empty() { Path::new(".") } else { &place.root };
+    let mut nearest = match file_systems.open_root(path) {
+        Err(Errno::NOENT) => {
+            return Ok((file_systems.open_root(place.required()).map_err(io::Error::from)?, false));
+        }
+        other => other.map_err(io::Error::from)?,
+    };
+    for part in place.below.components() {
+        if !matches!(part, Component::Normal(_)) {
+            return Err(untrusted(part));
+        }
+        match FileCreator::shared().open(&nearest, part.as_os_str(), WAY) {
+            Ok(next) => nearest = next,
+            Err(MailboxError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok((nearest, false));
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok((nearest, true))
+}
+
 /// Creates files and directories for an owner.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileCreator {
@@ -89,7 +142,7 @@ impl FileCreator {
     }
 
     /// This process's own directories, which everybody may search.
-    pub(super) fn shared() -> FileCreator {
+    fn shared() -> FileCreator {
         FileCreator { owner: owner::own(), mode: 0o600, directory_mode: 0o711 }
     }
 
@@ -240,7 +293,7 @@ impl FileCreator {
     }
 }
 
-pub(super) fn untrusted(part: Component<'_>) -> MailboxError {
+fn untrusted(part: Component<'_>) -> MailboxError {
     let part = part.as_os_str().to_string_lossy();
     MailboxError::Untrusted(format!("`{part}` in its path"))
 }

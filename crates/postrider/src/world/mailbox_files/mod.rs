@@ -19,7 +19,6 @@ mod owner;
 mod pace;
 mod publication;
 mod quota;
-mod room;
 mod sync_costs;
 #[cfg(test)]
 mod tests;
@@ -255,7 +254,7 @@ impl MailboxWriter {
                 }
                 Job::Room { place, bytes, answer } => {
                     let world = (&*self.file_systems, &*self.counts);
-                    let _ = answer.send(room::check(&place, bytes, world));
+                    let _ = answer.send(maildir::check_room(&place, bytes, world));
                 }
                 Job::Finish { handle, keep, answer } => match self.desk.open(handle) {
                     None => drop(answer.send(Err(io::ErrorKind::NotFound.into()))),

@@ -24,6 +24,7 @@ const READ: &[(&str, &str)] = &[
     ("etc/aliases", "postmaster@example.org jo@example.org\n"),
     ("etc/client.secret", "secret\n"),
     ("etc/database", "secret\n"),
+    ("etc/header_checks", "/^X-Internal:/ IGNORE\n"),
     ("etc/introspection.secret", "secret\n"),
     ("etc/ldap-password", "secret\n"),
     ("etc/ldap.password", "secret\n"),

@@ -100,8 +100,8 @@ fn told(taken: &Taken) -> (Vec<String>, String) {
     let mut rcpt: Vec<String> = taken.rcpt.iter().map(address).collect();
     rcpt.sort();
     let mut text = taken.content.clone();
-    while let Some(field) = mail::header::find(&text, "Received") {
-        text.drain(field.range);
+    while let Some(range) = mail::header::find(&text, "Received").map(|field| field.range) {
+        text.drain(range);
     }
     (rcpt, String::from_utf8_lossy(&text).into_owned())
 }
