@@ -7,7 +7,7 @@ use super::explainer::Explainer;
 use super::host::HostPort;
 use super::reader::Reader;
 use super::secret_file::SecretFile;
-use mail::{Mailbox, Refusal};
+use mail::{Domain, Mailbox, Refusal};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -81,6 +81,12 @@ pub trait Settings: Any + Debug + Send + Sync {
     /// The secret presented to its hosts.
     fn secret_file(&self) -> Option<&Arc<SecretFile>> {
         None
+    }
+
+    /// Returns true if the login at its hosts depends on the sender of the mail, so that a connection carries mail of one
+    /// sender only.
+    fn has_logins_by_sender(&self) -> bool {
+        false
     }
 
     /// With [`Destination::ByEntry`]: the hosts of a recipient with an entry of these values, in groups as in
@@ -222,6 +228,13 @@ pub enum Destination<'a> {
     ByEntry,
     /// To the hosts that the DNS names for the recipient's domain (RFC 5321 §5.1), at this port.
     Mx {
+        /// TCP.
+        port: u16,
+    },
+    /// The same for a name in the file, whatever the recipient's domain is.
+    MxOf {
+        /// The owner of the MX records.
+        name: &'a Domain,
         /// TCP.
         port: u16,
     },

@@ -74,6 +74,8 @@ pub struct Config {
     /// Problems that are legal but probably unintended.
     pub warnings: Vec<Problem>,
     pub(super) table: RouteTable,
+    /// Indexes of routes with conditions.
+    pub(super) conditional: Vec<usize>,
     pub(super) or_routes: OrRoutes,
     pub(super) sections: Owned,
     /// Keys of listeners with owners of their own.
@@ -227,8 +229,25 @@ impl Config {
         render(self.document.file(), self.document.text(), &self.warnings, colour)
     }
 
-    /// The first route that accepts this domain, and its index; `in_tables`: the first route with the domain in its
-    /// table.
+    /// The routes with conditions, in the order of the file.
+    pub fn conditional_routes(&self) -> impl Iterator<Item = &Arc<Route>> {
+        self.conditional.iter().filter_map(|index| self.routes.get(*index))
+    }
+
+    /// Returns true if routes have conditions.
+    #[must_use]
+    pub fn has_conditional_routes(&self) -> bool {
+        !self.conditional.is_empty()
+    }
+
+    /// Returns true if the login at hosts of a route depends on the sender.
+    #[must_use]
+    pub fn has_logins_by_sender(&self) -> bool {
+        self.routes.iter().any(|route| route.channel.has_logins_by_sender())
+    }
+
+    /// The first route without conditions that accepts this domain, and its index; `in_tables`: the first route with the
+    /// domain in its table.
     #[must_use]
     pub fn route_for(
         &self,
@@ -244,8 +263,8 @@ impl Config {
         self.routes.get(index).map(|route| (index, route))
     }
 
-    /// The first route that accepts this domain by name, in the file or in a table. For the routed part of an O/R
-    /// address, the route with the most attributes.
+    /// The first route without conditions that accepts this domain by name, in the file or in a table. For the routed
+    /// part of an O/R address, the route with the most attributes.
     #[must_use]
     pub fn named(&self, domain: &Domain, in_tables: Option<usize>) -> Option<usize> {
         if domain.is_or_domain() {
@@ -255,9 +274,10 @@ impl Config {
         in_file.into_iter().chain(in_tables).min()
     }
 
-    /// Routes that take the domains of a table, with their indexes.
+    /// Routes without conditions that take the domains of a table, with their indexes.
     pub fn domain_tables(&self) -> impl Iterator<Item = (usize, &Arc<TableEntry>)> {
-        let tables = self.routes.iter().map(|route| (route.index, route.domains_table.as_ref()));
+        let routes = self.routes.iter().filter(|route| route.when.is_none());
+        let tables = routes.map(|route| (route.index, route.domains_table.as_ref()));
         tables.filter_map(|(index, table)| Some((index, table?)))
     }
 

@@ -96,6 +96,22 @@ impl Decision {
     }
 }
 
+/// The routes of a recipient that the file alone does not decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoundRoutes {
+    /// The first route with the domain in its table.
+    pub in_tables: Option<usize>,
+    /// The route with conditions that hold, if it precedes the one that names the domain. A route without `domains` is only
+    /// for clients that may send to any domain.
+    pub by_conditions: Option<usize>,
+}
+
+impl From<Option<usize>> for FoundRoutes {
+    fn from(in_tables: Option<usize>) -> FoundRoutes {
+        FoundRoutes { in_tables, by_conditions: None }
+    }
+}
+
 impl Config {
     /// Returns true if any listener has clients that may relay.
     #[must_use]
@@ -104,17 +120,17 @@ impl Config {
     }
 
     /// Decides if a client of this listener may send to this recipient. `client` is `None` if not known: it then counts
-    /// as unauthenticated. `in_tables`: the first route with the domain in its table.
+    /// as unauthenticated.
     #[must_use]
     pub fn decide(
         &self,
         listener: &Listener,
         client: Option<IpAddr>,
         rcpt: &Mailbox,
-        in_tables: Option<usize>,
+        found: impl Into<FoundRoutes>,
     ) -> Decision {
         let network = client.and_then(|client| listener.relay_network(client));
-        match self.decide_as(listener, may_relay(listener, client), rcpt, in_tables) {
+        match self.decide_as(listener, listener.lets_relay(client), rcpt, found) {
             Decision::Relay { route, .. } => {
                 Decision::Relay { route, network: network.map(|(index, _)| index) }
             }
@@ -129,8 +145,9 @@ impl Config {
         listener: &Listener,
         may_relay: bool,
         rcpt: &Mailbox,
-        in_tables: Option<usize>,
+        found: impl Into<FoundRoutes>,
     ) -> Decision {
+        let FoundRoutes { in_tables, by_conditions } = found.into();
         if rcpt.domain_str().is_empty() {
             return Decision::Postmaster { route: self.postmaster.route };
         }
@@ -141,6 +158,16 @@ impl Config {
                 Some(route) => Decision::Named { route },
                 None => Decision::NoRoute { may_relay: true },
             };
+        }
+        let conditional = by_conditions.and_then(|index| self.routes.get(index));
+        if let Some(route) = conditional.filter(|route| route.names_domains()) {
+            let named = Decision::Named { route: route.index };
+            return self.unless_unfit(listener, may_relay, rcpt, named, route.index);
+        }
+        // The postmaster is on this server (RFC 5321 §4.5.1).
+        if let Some(route) = conditional.filter(|_| may_relay && !self.is_postmaster(rcpt)) {
+            let relay = Decision::Relay { route: route.index, network: None };
+            return self.unless_unfit(listener, may_relay, rcpt, relay, route.index);
         }
         if let Some(route) = self.named(&domain, in_tables) {
             let named = Decision::Named { route };
@@ -253,13 +280,6 @@ impl Config {
 /// Returns true if legacy software would read the local part as a route beyond the next hop.
 fn is_routed(mailbox: &Mailbox) -> bool {
     mailbox.local_unquoted().contains(['%', '!', '@'])
-}
-
-/// Returns true if this client of the listener, given that it may send at all, may send to any domain.
-fn may_relay(listener: &Listener, client: Option<IpAddr>) -> bool {
-    listener.needs_login()
-        || !listener.takes_internet_mail()
-        || client.is_some_and(|client| listener.relay_network(client).is_some())
 }
 
 /// Returns true if the domain is an address literal of this server (RFC 5321 §4.5.1). A listener on all addresses does

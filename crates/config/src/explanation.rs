@@ -1,12 +1,14 @@
 //! Explanation of the handling of a recipient, with the deciding lines of the file.
 
 use super::channel::Destination;
+use super::conditions::ConditionSubject;
+use super::decision::FoundRoutes;
 use super::explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
 use super::host::HostPort;
 use super::listener::Listener;
 use super::listener_section::ListenerKind;
 use super::quantity::{write_duration, write_size};
-use super::route::{DomainPattern, Route};
+use super::route::Route;
 use super::settings::{ReportTo, Retry};
 use super::{Config, Decision, host_text, next_hop};
 use mail::{Mailbox, Refusal, Reply};
@@ -26,6 +28,8 @@ pub struct ExplainRequest<'a> {
     pub listener: Option<&'a str>,
     /// The client's address; by default an unauthenticated client.
     pub client: Option<IpAddr>,
+    /// The user that the client has logged in as.
+    pub login: Option<&'a str>,
     /// For `mx` routes: the hosts that the lookup gave, groups of equal preference, the best first,
     /// or why there is no answer. `None`: no lookup was made.
     pub mx: Option<Result<&'a [Vec<String>], &'a str>>,
@@ -38,8 +42,10 @@ pub struct ExplainRequest<'a> {
 /// Results of table lookups for a recipient; empty without lookups.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct InTables<'a> {
-    /// The first route with the recipient's domain in its table.
-    pub route: Option<usize>,
+    /// The routes found by tables and conditions.
+    pub routes: FoundRoutes,
+    /// Conditions of routes that were evaluated, in their order.
+    pub conditions: &'a [ConditionStep],
     /// Each lookup, in their order.
     pub lookups: &'a [TableLookup],
     /// Results of access rules, up to the deciding one.
@@ -54,6 +60,17 @@ pub struct InTables<'a> {
     pub values: Option<&'a [NamedValues]>,
     /// The reason for a refusal although a route accepts the recipient.
     pub refusal: Option<&'a Refusal>,
+}
+
+/// Result of a condition of a route for the mail in question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConditionStep {
+    /// Index of the route.
+    pub route: usize,
+    /// The condition; `None`: all, since the route is not for this client.
+    pub about: Option<ConditionSubject>,
+    /// The fact and the result, for people.
+    pub text: String,
 }
 
 /// Result of an access rule for a recipient.
@@ -106,6 +123,14 @@ impl Config {
         fit.next().or(self.listeners.first())
     }
 
+    fn decision_about(&self, listener: &Listener, request: &ExplainRequest<'_>) -> Decision {
+        let found = request.in_tables.routes;
+        match request.login {
+            Some(_) => self.decide_as(listener, true, request.recipient, found),
+            None => self.decide(listener, request.client, request.recipient, found),
+        }
+    }
+
     /// Explains the handling of a recipient, without sending anything.
     ///
     /// # Errors
@@ -120,7 +145,7 @@ impl Config {
             return Err(format!("unknown listener; configured: {}", names.join(", ")));
         };
         let tables = &request.in_tables;
-        let decision = self.decide(listener, request.client, request.recipient, tables.route);
+        let decision = self.decision_about(listener, request);
         let mut explainer = Explainer::new(&self.document);
         explainer.values = tables.values;
         let mut telling = ExplanationBuilder { config: self, explainer };
@@ -169,9 +194,10 @@ impl ExplanationBuilder<'_> {
         let listeners = &self.config.listeners;
         let position = listeners.iter().position(|l| l.name == listener.name).unwrap_or(0);
         let at = format!("listener[{position}]");
-        let client = match request.client {
-            Some(client) => client.to_string(),
-            None => "an unauthenticated client".to_owned(),
+        let client = match (request.login, request.client) {
+            (Some(login), _) => format!("user {login}"),
+            (None, Some(client)) => client.to_string(),
+            (None, None) => "an unauthenticated client".to_owned(),
         };
         self.explainer.step(
             "listener",
@@ -183,6 +209,7 @@ impl ExplanationBuilder<'_> {
             let value = format!("{}: {}", lookup.key, lookup.answer);
             self.explainer.step(what, value, Origin::Table(lookup.source.clone()));
         }
+        self.conditions(&request.in_tables);
         let deciding_rule = self.access_rules(&request.in_tables);
         let (value, origin) = self.verdict(&at, &client, request, decision, deciding_rule);
         self.explainer.step("acceptance", value, origin);
@@ -295,6 +322,21 @@ impl ExplanationBuilder<'_> {
         last.filter(|_| tables.is_settled_by_access)
     }
 
+    /// Conditions of routes.
+    fn conditions(&mut self, tables: &InTables<'_>) {
+        for step in tables.conditions {
+            let (at, number) = (format!("route[{}].when", step.route), step.route + 1);
+            let (what, at) = match step.about {
+                Some(about) => {
+                    (format!("route {number}: {}", about.key()), format!("{at}.{}", about.key()))
+                }
+                None => (format!("route {number}"), at),
+            };
+            let origin = self.explainer.origin(&at);
+            self.explainer.step(what, &*step.text, origin);
+        }
+    }
+
     /// The last table queried.
     fn last_table(&self) -> Origin {
         let last = self.explainer.steps.iter().rev().find_map(|step| match &step.decided_by {
@@ -323,7 +365,7 @@ impl ExplanationBuilder<'_> {
         let at = format!("route[{}]", route.index);
         let origin =
             if route.line == 0 { Origin::Rule("built in") } else { self.explainer.origin(&at) };
-        self.explainer.step("route", describe_route(route), origin.clone());
+        self.explainer.step("route", route.description(), origin.clone());
         origin
     }
 
@@ -342,6 +384,10 @@ impl ExplanationBuilder<'_> {
             line => line,
         };
         self.explainer.step("channel", route.channel.key(), channel_origin);
+        if let Some(other) = route.fallback.and_then(|index| self.config.routes.get(index)) {
+            let text = format!("route {} \"{}\"", other.index + 1, other.name);
+            self.explainer.step("fallback", text, self.explainer.origin(&format!("{at}.fallback")));
+        }
         if let Some(srs) = route.srs {
             let text = if srs { "rewritten" } else { "unchanged" };
             let origin = self.explainer.origin(&format!("{at}.srs"));
@@ -527,27 +573,6 @@ fn named_by(recipient: &Mailbox) -> String {
         true => "accepted from X.400 peers: a route has its attributes".to_owned(),
         false => "accepted from all clients: a route has the domain".to_owned(),
     }
-}
-
-fn describe_route(route: &Route) -> String {
-    let takes = match route.domains.as_slice() {
-        [] if route.line == 0 => "the postmaster's mail".to_owned(),
-        [] if let Some(table) = &route.domains_table => {
-            format!("domains in table \"{}\"", table.name)
-        }
-        [] if let Some(first) = route.or_addresses.first() => match route.or_addresses.len() - 1 {
-            0 => first.to_string(),
-            more => format!("{first} and {more} more"),
-        },
-        [] => "everything else".to_owned(),
-        domains => {
-            let shown: Vec<String> = domains.iter().take(3).map(DomainPattern::to_string).collect();
-            let more = domains.len() - shown.len();
-            let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-            format!("{}{rest}", shown.join(", "))
-        }
-    };
-    format!("route {} \"{}\" ({takes})", route.index + 1, route.name)
 }
 
 impl fmt::Display for Explanation {

@@ -10,6 +10,7 @@
 mod area;
 mod certificate;
 mod channel;
+mod conditions;
 mod configuration;
 mod decision;
 mod document;
@@ -22,6 +23,7 @@ mod listener_section;
 mod next_hop;
 mod or_routes;
 mod parse;
+mod patterns;
 mod problem;
 pub mod quantity;
 mod reader;
@@ -48,11 +50,14 @@ pub use channel::{
     ChannelSection, Destination, EightBit, KindsOfMail, MailboxChecks, RouteLimits, Settings,
     SharedLimits, TlsSources, Values,
 };
+pub use conditions::{Condition, ConditionSubject, ConditionValues, Conditions, MailFacts};
 pub use configuration::Config;
-pub use decision::Decision;
+pub use decision::{Decision, FoundRoutes};
 pub use embedded::EMBEDDED;
 pub use explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
-pub use explanation::{AccessStep, ExplainRequest, Explanation, InTables, TableLookup};
+pub use explanation::{
+    AccessStep, ConditionStep, ExplainRequest, Explanation, InTables, TableLookup,
+};
 pub use host::{Host, HostPort};
 pub use ipnet::IpNet;
 pub use listener::takes::Takes;
@@ -62,10 +67,11 @@ pub use listener::{
 pub use listener_section::ListenerSection;
 pub use next_hop::{host_set, host_text, next_hop};
 pub use or_routes::OrRoutes;
+pub use patterns::{AddressPattern, DomainPattern};
 pub use problem::{ConfigErrors, Problem};
 pub use reader::Reader;
 pub use reference::ReferencePage;
-pub use route::{DomainPattern, OWN_MAILBOX_BYTES_MAX, POSTMASTER_ROUTE, Route, RouteTable};
+pub use route::{OWN_MAILBOX_BYTES_MAX, POSTMASTER_ROUTE, Route, RouteTable};
 pub use schema::Schema;
 pub use secret_file::{SecretFile, SecretSource, TokenSource};
 pub use section::{
@@ -84,4 +90,5 @@ pub use warmup::{WARMUP_DAYS_MAX, Warmup};
 pub use web_place::WebPlace;
 pub use written::{
     Durability, KeyType, ListenerTls, LogLevel, Returns, TableRefText, TenantText, Unsigned,
+    WhenText,
 };

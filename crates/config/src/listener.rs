@@ -103,6 +103,22 @@ impl Listener {
         self.takes == Takes::MailOfUsers
     }
 
+    /// Returns true if this client, given that it may send at all, may send to any domain. `None`: its address is not known.
+    #[must_use]
+    pub fn lets_relay(&self, client: Option<IpAddr>) -> bool {
+        self.needs_login()
+            || !self.takes_internet_mail()
+            || client.is_some_and(|client| self.relay_network(client).is_some())
+    }
+
+    /// Returns true if some of its clients may send to any domain.
+    #[must_use]
+    pub fn may_give_relay(&self) -> bool {
+        self.needs_login()
+            || !self.relay_from.is_empty()
+            || self.client_certificates.as_ref().is_some_and(|certificates| certificates.relay)
+    }
+
     /// Returns true for internet mail.
     #[must_use]
     pub fn takes_internet_mail(&self) -> bool {

@@ -1,6 +1,7 @@
 //! Conversion of the file's text to used values: reads every value, and collects every error.
 
 mod certificate;
+mod conditions;
 mod listener;
 mod reports;
 mod route;
@@ -101,6 +102,8 @@ struct ResolvedSections {
 
 impl ResolvedSections {
     fn into_config(self, warnings: Vec<Problem>, document: Arc<Document>) -> Config {
+        let conditional = self.routes.iter().filter(|route| route.when.is_some());
+        let conditional = conditional.map(|route| route.index).collect();
         Config {
             hostname: self.hostname,
             proxy_addresses: self.proxy_addresses,
@@ -130,6 +133,7 @@ impl ResolvedSections {
             shaping: None,
             own_paces: Vec::new(),
             warnings,
+            conditional,
             table: self.table,
             document,
         }
@@ -169,8 +173,10 @@ impl Resolver<'_> {
         self.tenant_names = tenants.iter().map(|tenant| Arc::clone(&tenant.name)).collect();
         let general = General { schema, retry: &retry, reports: &reports, pools: &pools, written };
         let (mut routes, table) = self.routes(&written.route, &general);
+        self.fallbacks(&written.route, &mut routes);
         let or_routes = self.or_routes(&routes);
         self.routes_to_ourselves(&routes, &listeners);
+        self.possible_conditions(&routes, &listeners);
         self.asked_routes(&written.table, &routes);
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
         self.advise(written, &listeners, &routes);
@@ -487,6 +493,9 @@ impl Resolver<'_> {
             domains: Vec::new(),
             domains_table: None,
             or_addresses: Vec::new(),
+            when: None,
+            fallback: None,
+            is_only_fallback: false,
             recipients: None,
             aliases: None,
             include: Vec::new(),

@@ -1,14 +1,14 @@
 //! Routes: domains and destinations.
 
 use super::channel::{Destination, Settings};
+use super::conditions::Conditions;
 use super::next_hop::next_hop;
+use super::patterns::{DomainPattern, a_labels};
 use super::settings::{Reports, Retry};
 use super::source::Pool;
 use super::table::TableEntry;
 use mail::map::FixedMap;
 use mail::{Domain, OrAddress};
-use std::borrow::Cow;
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -30,6 +30,12 @@ pub struct Route {
     pub domains_table: Option<Arc<TableEntry>>,
     /// Accepted O/R addresses.
     pub or_addresses: Vec<OrAddress>,
+    /// The route that is used while no host of this one can be reached, by its index.
+    pub fallback: Option<usize>,
+    /// It takes no mail but as a fallback.
+    pub is_only_fallback: bool,
+    /// It takes only mail for which all of these hold; `None`: all mail for its domains.
+    pub when: Option<Arc<Conditions>>,
     /// Existing recipients; `None`: all.
     pub recipients: Option<Arc<TableEntry>>,
     /// Aliases.
@@ -51,10 +57,50 @@ pub struct Route {
 }
 
 impl Route {
+    /// Its number, name and mail, for people.
+    pub(crate) fn description(&self) -> String {
+        let of_domains = match self.domains.as_slice() {
+            [] if self.line == 0 => "the postmaster's mail".to_owned(),
+            [] if let Some(table) = &self.domains_table => {
+                format!("domains in table \"{}\"", table.name)
+            }
+            [] if let Some(first) = self.or_addresses.first() => {
+                match self.or_addresses.len() - 1 {
+                    0 => first.to_string(),
+                    more => format!("{first} and {more} more"),
+                }
+            }
+            [] if self.is_only_fallback => "a fallback only".to_owned(),
+            [] if self.when.is_some() => "all domains".to_owned(),
+            [] => "everything else".to_owned(),
+            domains => {
+                let shown: Vec<String> =
+                    domains.iter().take(3).map(DomainPattern::to_string).collect();
+                let more = domains.len() - shown.len();
+                let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+                format!("{}{rest}", shown.join(", "))
+            }
+        };
+        let takes = match &self.when {
+            Some(when) => format!("{of_domains}, when {when}"),
+            None => of_domains,
+        };
+        format!("route {} \"{}\" ({takes})", self.index + 1, self.name)
+    }
+
     /// It takes everything that no route before it took.
     #[must_use]
     pub fn is_catch_all(&self) -> bool {
-        self.domains.is_empty() && self.domains_table.is_none() && self.or_addresses.is_empty()
+        self.when.is_none()
+            && !self.names_domains()
+            && !self.is_only_fallback
+            && self.or_addresses.is_empty()
+    }
+
+    /// It names domains, so it takes mail for them from all clients.
+    #[must_use]
+    pub fn names_domains(&self) -> bool {
+        !self.domains.is_empty() || self.domains_table.is_some()
     }
 
     /// The route of the postmaster's mail that no other takes.
@@ -72,7 +118,10 @@ impl Route {
             Destination::Hosts(groups) => {
                 groups.iter().map(|group| group.iter().map(ToString::to_string).collect()).collect()
             }
-            Destination::Here(_) | Destination::ByEntry | Destination::Mx { .. } => Vec::new(),
+            Destination::Here(_)
+            | Destination::ByEntry
+            | Destination::Mx { .. }
+            | Destination::MxOf { .. } => Vec::new(),
         }
     }
 
@@ -81,67 +130,14 @@ impl Route {
     #[must_use]
     pub fn next_hop(&self) -> Option<String> {
         let groups = match self.channel.destination() {
-            Destination::Mx { .. } | Destination::ByEntry => return None,
+            Destination::Mx { .. } | Destination::MxOf { .. } | Destination::ByEntry => {
+                return None;
+            }
             Destination::Here("") => Vec::new(),
             Destination::Here(place) => vec![vec![place.to_owned()]],
             Destination::Hosts(_) => self.host_groups(),
         };
         Some(next_hop(self.channel.key(), &self.name, &groups))
-    }
-}
-
-/// A pattern of domains.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum DomainPattern {
-    /// `example.org`: this domain only.
-    Exact(Domain),
-    /// `*.example.org` or `.example.org`: all domains below this one, not itself.
-    Below(Domain),
-}
-
-impl DomainPattern {
-    /// Parses `example.org`, `*.example.org` or `.example.org`.
-    ///
-    /// # Errors
-    /// Returns the error as text. A name unfit for DNS queries (an address literal, a U-label that is not IDNA) would
-    /// match no domain.
-    pub fn parse(text: &str) -> Result<DomainPattern, String> {
-        let below = text.strip_prefix("*.").or_else(|| text.strip_prefix('.'));
-        let domain = Domain::parse(below.unwrap_or(text)).map_err(|error| error.to_string())?;
-        domain.to_ascii().map_err(|error| error.to_string())?;
-        Ok(match below {
-            Some(_) => DomainPattern::Below(domain),
-            None => DomainPattern::Exact(domain),
-        })
-    }
-
-    /// Returns true if this domain matches.
-    #[must_use]
-    pub fn covers(&self, domain: &Domain) -> bool {
-        let name = a_labels(domain);
-        match self {
-            DomainPattern::Exact(own) => name == a_labels(own),
-            DomainPattern::Below(own) => {
-                let front = name.strip_suffix(&*a_labels(own));
-                front.is_some_and(|front| front.len() > 1 && front.ends_with('.'))
-            }
-        }
-    }
-}
-
-/// The one form of a name that may be written in A-labels and U-labels (RFC 5890 §2.3.2.1).
-fn a_labels(domain: &Domain) -> Cow<'_, str> {
-    let text = domain.as_str();
-    let converted = if text.is_ascii() { None } else { domain.to_ascii().ok() };
-    converted.map_or(Cow::Borrowed(text), Cow::Owned)
-}
-
-impl fmt::Display for DomainPattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DomainPattern::Exact(domain) => domain.fmt(f),
-            DomainPattern::Below(domain) => write!(f, "*.{domain}"),
-        }
     }
 }
 

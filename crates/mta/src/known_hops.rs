@@ -36,10 +36,11 @@ impl Default for State {
 }
 
 impl State {
-    /// Returns true if the same hosts are proven from the same source, with other TLS or shaping.
+    /// Returns true if the same hosts are proven from the same source, with other TLS, shaping or login.
     fn is_good_otherwise(&self, key: &ReadyKey, now: Mono) -> bool {
         let nothing: Arc<str> = Arc::from("");
-        let first = ReadyKey { tls: Arc::clone(&nothing), shaping: nothing, ..key.clone() };
+        let (tls, shaping) = (Arc::clone(&nothing), Arc::clone(&nothing));
+        let first = ReadyKey { tls, shaping, login: nothing, ..key.clone() };
         let mut same = self.by_key.range(first..).take_while(|(other, _)| {
             (&other.source, &other.next_hop) == (&key.source, &key.next_hop)
         });
@@ -163,6 +164,7 @@ mod tests {
             next_hop: hop.into(),
             tls: tls.into(),
             shaping: "".into(),
+            login: "".into(),
         }
     }
 

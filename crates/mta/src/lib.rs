@@ -8,6 +8,7 @@ pub mod budget;
 pub mod clients;
 pub mod clock;
 pub mod commands;
+mod conditions;
 pub mod console;
 pub mod control;
 mod crowding;

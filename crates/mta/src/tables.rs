@@ -7,6 +7,7 @@ use lookup::{Entry, LookupError, LookupErrorKind};
 use mail::{Class, EnhancedStatus, Failure, Mailbox, is_dot_string};
 use std::borrow::Cow;
 use std::iter;
+use std::net::IpAddr;
 use std::slice;
 use std::sync::Arc;
 
@@ -322,6 +323,18 @@ pub fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, LookupKey)> {
         keys.push((FoundBy::WithoutTag, LookupKey::unquoted(user, &domain)));
     }
     keys.push((FoundBy::Domain, format!("@{domain}").into()));
+    keys
+}
+
+/// An address and its enclosing networks in the form of access(5): `192.0.2`, `2001:db8:0`.
+#[must_use]
+pub fn networks(ip: IpAddr) -> Vec<String> {
+    let delimiter = if ip.is_ipv4() { '.' } else { ':' };
+    let mut keys = vec![ip.to_string()];
+    while let Some((network, _)) = keys.last().and_then(|last| last.rsplit_once(delimiter)) {
+        keys.push(network.to_owned());
+    }
+    keys.retain(|key| !key.is_empty());
     keys
 }
 

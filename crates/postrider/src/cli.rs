@@ -233,7 +233,10 @@ pub(crate) struct ExplainArgs {
     /// The client's HELO or EHLO name, for access rules. Default: none.
     #[arg(long, value_name = "NAME")]
     pub(crate) helo: Option<String>,
-    /// The name of the listener. Default: the first one.
+    /// The user that the client has logged in as. Default: none.
+    #[arg(long, value_name = "USER")]
+    pub(crate) login: Option<String>,
+    /// The name of the listener. Default: the first one, or with --login the first one with logins.
     #[arg(long, value_name = "NAME")]
     pub(crate) listener: Option<String>,
     /// Query neither the DNS nor any table.
@@ -384,6 +387,7 @@ mod tests {
             "explain a@example.org",
             "explain <a@example.org> --from b@example.net --config FILE",
             "explain postmaster --client 192.0.2.1 --listener relay --offline --json",
+            "explain a@example.org --from b@example.net --login shop",
             "auth check FILE --config FILE",
             "auth check FILE --client-ip 192.0.2.1 --helo a.test --from b@example.net --json",
             "dkim new example.org s1 --out FILE --algorithm ed25519",

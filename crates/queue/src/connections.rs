@@ -255,6 +255,13 @@ impl Queue {
         self.ready.get(ready.0).and_then(|queue| queue.last_opening)
     }
 
+    /// End of the back-off of a next hop, if its last connection attempt failed.
+    #[must_use]
+    pub fn closed_until(&self, now: Mono, ready: ReadyId) -> Option<Mono> {
+        let queue = self.ready.get(ready.0).filter(|queue| queue.last_opening == Some(false))?;
+        Some(queue.gate.open_after).filter(|until| *until > now)
+    }
+
     /// Returns true if a connection being opened is still needed: entries are waiting for it and its slot was not
     /// recalled.
     #[must_use]

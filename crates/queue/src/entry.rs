@@ -40,6 +40,8 @@ pub struct ScheduledKey {
     pub window: Arc<str>,
     /// TLS requirement of its messages (REQUIRETLS).
     pub require_tls: mail::RequireTls,
+    /// The choice of a route by facts of its messages, opaque to the queue; empty: by the domain.
+    pub choice: Arc<str>,
 }
 
 /// Identity of a ready queue: mail with the same key is sent together. It contains everything that decides the
@@ -56,6 +58,8 @@ pub struct ReadyKey {
     pub tls: Arc<str>,
     /// Name of the shaping limits, where domains with these hosts have different ones; usually empty.
     pub shaping: Arc<str>,
+    /// The login at the hosts, where mail has different ones; usually empty.
+    pub login: Arc<str>,
 }
 
 /// A recipient to be queued.

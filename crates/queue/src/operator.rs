@@ -295,6 +295,24 @@ impl Queue {
         scheduled: ScheduledId,
         priority: u8,
     ) -> Transferred {
+        self.move_entry(now, entry, scheduled, Some(priority))
+    }
+
+    /// The same with its own priority.
+    ///
+    /// # Panics
+    /// As [`Queue::transfer`].
+    pub fn reassign(&mut self, now: Mono, entry: EntryId, scheduled: ScheduledId) -> Transferred {
+        self.move_entry(now, entry, scheduled, None)
+    }
+
+    fn move_entry(
+        &mut self,
+        now: Mono,
+        entry: EntryId,
+        scheduled: ScheduledId,
+        priority: Option<u8>,
+    ) -> Transferred {
         let Some(found) = self.slab.get(entry) else { return Transferred::Gone };
         let (state, ready, slot) = (found.state(), found.ready, entry.slot);
         match state {
@@ -315,7 +333,9 @@ impl Queue {
         entered.used = now;
         self.tenants.count_in(entered.tenant);
         self.slab[slot].scheduled = scheduled.0;
-        self.slab[slot].set_priority(priority);
+        if let Some(priority) = priority {
+            self.slab[slot].set_priority(priority);
+        }
         if !self.slab[slot].has(HELD) {
             self.place(now, slot);
         }

@@ -23,8 +23,10 @@ pub struct WeightedPath {
     pub limits: ReadyLimits,
     /// The limits shared with other ready queues, each name once.
     pub shared: Vec<NamedLimit>,
-    /// Its weight relative to the other ready queues; at least 1.
+    /// Its weight relative to the other ready queues of its tier; at least 1.
     pub weight: u32,
+    /// Ready queues of a higher tier are used only while all those of lower tiers are suspended.
+    pub tier: u8,
 }
 
 /// The answer to [`Action::Resolve`].
@@ -106,14 +108,14 @@ impl Queue {
 
     fn enter_ways(&mut self, now: Mono, number: u32, ways: &[WeightedPath], epoch: u32) -> Ways {
         let mut entered = Ways::default();
-        for WeightedPath { key, limits, shared, weight } in ways {
+        for WeightedPath { key, limits, shared, weight, tier } in ways {
             let ready = self.intern_ready(now, key, limits, shared, epoch);
             let retry = Arc::clone(&self.scheduled[number].retry);
             let queue = &mut self.ready[ready];
             // Referenced before the old answer is released: most ready queues are in both.
             queue.references += 1;
             queue.gate.retry = Some(retry);
-            entered.add(ReadyId(ready), *weight, hash_of(&key.source));
+            entered.add(ReadyId(ready), (*weight, *tier), hash_of(&key.source));
         }
         entered
     }
@@ -141,11 +143,17 @@ impl Queue {
         self.ready.get(way.0).is_some_and(|ready| !ready.is_suspended(now))
     }
 
-    /// Returns true if an entry is at a closed ready queue while another one of its scheduled queue is open.
+    /// Returns true if an entry is at a closed ready queue while another one of its scheduled queue is open. The same
+    /// for one without connections while one of a lower tier is open.
     pub(crate) fn may_go_another_way(&self, now: Mono, ways: &Ways, at: ReadyId) -> bool {
-        ways.are_several()
-            && !self.is_open(now, at)
-            && ways.iter().any(|way| self.is_open(now, way))
+        if !ways.are_several() {
+            return false;
+        }
+        if !self.is_open(now, at) {
+            return ways.iter().any(|way| self.is_open(now, way));
+        }
+        let is_served = self.ready.get(at.0).is_some_and(|ready| ready.connections() > 0);
+        !is_served && ways.before(at).any(|way| self.is_open(now, way))
     }
 
     pub(crate) fn intern_ready(

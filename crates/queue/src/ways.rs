@@ -23,6 +23,7 @@ impl Mark {
 struct Choice {
     ready: ReadyId,
     weight: u32,
+    tier: u8,
     /// The same for a source in every process.
     salt: u64,
 }
@@ -33,8 +34,14 @@ pub(crate) struct Ways(SmallVec<[Choice; 1]>);
 
 impl Ways {
     /// `salt` represents the source.
-    pub(crate) fn add(&mut self, ready: ReadyId, weight: u32, salt: u64) {
-        self.0.push(Choice { ready, weight: weight.max(1), salt });
+    pub(crate) fn add(&mut self, ready: ReadyId, (weight, tier): (u32, u8), salt: u64) {
+        self.0.push(Choice { ready, weight: weight.max(1), tier, salt });
+    }
+
+    /// The ready queues of lower tiers.
+    pub(crate) fn before(&self, ready: ReadyId) -> impl Iterator<Item = ReadyId> + '_ {
+        let tier = self.0.iter().find(|choice| choice.ready == ready).map_or(0, |own| own.tier);
+        self.0.iter().filter(move |choice| choice.tier < tier).map(|choice| choice.ready)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = ReadyId> + '_ {
@@ -50,7 +57,7 @@ impl Ways {
         self.0.len() > 1
     }
 
-    /// The ready queue of an entry: among the open ones, or among all if none is open.
+    /// The ready queue of an entry: among the open ones of the lowest tier, or among all if none is open.
     pub(crate) fn choose(&self, mark: Mark, is_open: impl Fn(ReadyId) -> bool) -> Option<ReadyId> {
         if let [only] = &self.0[..] {
             return Some(only.ready);
@@ -60,7 +67,9 @@ impl Ways {
             let part = ((nth(mark.0, choice.salt) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
             -part.ln() / f64::from(choice.weight)
         };
-        let least = |one: &&Choice, other: &&Choice| rank(one).total_cmp(&rank(other));
+        let least = |one: &&Choice, other: &&Choice| {
+            one.tier.cmp(&other.tier).then_with(|| rank(one).total_cmp(&rank(other)))
+        };
         let open = self.0.iter().filter(|choice| is_open(choice.ready)).min_by(least);
         open.or_else(|| self.0.iter().min_by(least)).map(|choice| choice.ready)
     }
@@ -74,7 +83,7 @@ mod tests {
         let mut ways = Ways::default();
         for ((source, weight), number) in weights.iter().zip(0..) {
             let salt = source.bytes().fold(7, |salt, byte| nth(salt, byte.into()));
-            ways.add(ReadyId(number), *weight, salt);
+            ways.add(ReadyId(number), (*weight, 0), salt);
         }
         ways
     }
@@ -113,6 +122,26 @@ mod tests {
         assert!((part(&without, 1) - 0.5).abs() < 0.02, "its part is shared out by weight");
         // Where all are out each waits on its own.
         assert_eq!(taken(&ways, |_| false), before);
+    }
+
+    #[test]
+    fn higher_tier_serves_while_lower_is_closed() {
+        let mut ways = Ways::default();
+        for (number, tier) in [(0, 0), (1, 0), (2, 1), (3, 2)] {
+            ways.add(ReadyId(number), (1, tier), number.into());
+        }
+        let taken = |closed: &[u32]| {
+            let taken = taken(&ways, |way| !closed.contains(&way.0));
+            taken.iter().map(|way| way.0).collect::<std::collections::BTreeSet<u32>>()
+        };
+        assert_eq!(taken(&[]), [0, 1].into());
+        assert_eq!(taken(&[1]), [0].into());
+        assert_eq!(taken(&[0, 1]), [2].into());
+        assert_eq!(taken(&[0, 1, 2]), [3].into());
+        assert_eq!(taken(&[0, 1, 2, 3]), [0, 1].into(), "each waits at its first choice");
+        let before: Vec<ReadyId> = ways.before(ReadyId(3)).collect();
+        assert_eq!(before, [ReadyId(0), ReadyId(1), ReadyId(2)]);
+        assert_eq!(ways.before(ReadyId(1)).count(), 0);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub(super) struct HostTerms {
 /// The hosts of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Hosts {
-    /// The same for all recipients, in the order given; empty for `mx`.
+    /// The same for all recipients, in the order given; empty for hosts from MX records.
     Fixed(Vec<HostPort>),
     /// Some are values of the recipient's entry.
     ByEntry { hosts: Vec<HostSetting>, takes_sockets: bool },
@@ -63,6 +63,10 @@ impl Hosts {
             let help = "add hosts = [\"host:port\"]";
             reader.error("hosts", "`hosts` is empty", help);
         }
+        Hosts::of_list(written, terms, reader)
+    }
+
+    fn of_list(written: &[String], terms: HostTerms, reader: &mut Reader<'_, '_>) -> Hosts {
         let table = reader.recipients().cloned();
         let names = ValueNames::of(table.as_deref());
         let mut hosts: Vec<HostSetting> = Vec::with_capacity(written.len());
@@ -87,7 +91,7 @@ impl Hosts {
     /// Returns true if all hosts are loopback addresses.
     pub(super) fn are_here(&self) -> bool {
         let is_here = |host: &HostPort| matches!(host.host, Host::Address(ip) if ip.is_loopback());
-        matches!(self, Hosts::Fixed(hosts) if hosts.iter().all(is_here))
+        matches!(self, Hosts::Fixed(hosts) if !hosts.is_empty() && hosts.iter().all(is_here))
     }
 
     /// The first fixed host that is an address.

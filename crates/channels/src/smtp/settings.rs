@@ -2,6 +2,7 @@
 
 use super::hosts::{HostTerms, Hosts};
 use super::smarthost::{Smarthost, SmarthostText, TlsStart};
+use super::smarthost_login::Login;
 use config::quantity::{Period, write_duration};
 use config::{
     ChannelSection, Destination, EightBit, Explainer, HostPort, Reader, RouteLimits, SecretFile,
@@ -222,6 +223,8 @@ impl Named {
 pub struct Relay {
     key: &'static str,
     hosts: Hosts,
+    /// A name with MX hosts, in place of `hosts`.
+    mx_of: Option<Domain>,
     /// Settings for hosts named in the configuration.
     pub named: Named,
     /// Private and local addresses are ignored.
@@ -284,6 +287,9 @@ impl Settings for Relay {
         if self.is_by_mx() {
             return Destination::Mx { port: self.peer.port };
         }
+        if let Some(name) = &self.mx_of {
+            return Destination::MxOf { name, port: self.peer.port };
+        }
         match &self.hosts {
             Hosts::Fixed(hosts) => Destination::Hosts(match self.named.balance {
                 Balance::Failover => hosts.chunks(1).collect(),
@@ -340,11 +346,18 @@ impl Settings for Relay {
         self.smarthost.login.as_ref()?.secret()
     }
 
+    fn has_logins_by_sender(&self) -> bool {
+        self.smarthost.login.as_ref().is_some_and(Login::is_by_sender)
+    }
+
     fn may_be_routed_on(&self) -> bool {
         !self.is_lmtp()
     }
 
     fn explain_destination(&self, _: &Mailbox, explainer: &mut Explainer<'_>) {
+        if let Some(name) = &self.mx_of {
+            return explainer.own_key("mx_of", format!("MX hosts of {name}"));
+        }
         let hosts = match explainer.values() {
             None => self.hosts.to_string(),
             known => match self.hosts.of(&values_in(known)) {
@@ -386,7 +399,7 @@ impl Settings for Relay {
 #[serde(default)]
 pub struct SmtpText {
     /// The hosts, at least one: addresses, or names, with or without a port. Names are resolved to addresses without MX
-    /// lookup. Examples: `"192.0.2.1:2525"`, `"[2001:db8::1]:25"`, `"smtp.example.org"`. Required.
+    /// lookup. Examples: `"192.0.2.1:2525"`, `"[2001:db8::1]:25"`, `"smtp.example.org"`. Required, unless `mx_of` is set.
     ///
     /// `"{mailhost}"` is a value of the recipient's entry in the table of `recipients`, looked up before each attempt.
     /// Values are attributes, columns or fields, or `{value}` for the text of an entry without named values.
@@ -395,6 +408,11 @@ pub struct SmtpText {
     /// answer (4.4.3), or the value is missing or invalid (4.3.5).
     #[schemars(extend("items" = { "type": "string", "title": "host" }))]
     hosts: Vec<String>,
+    /// Name of a relay: its MX hosts are used instead of `hosts`, for mail to any domain (Postfix's `relayhost` without
+    /// brackets).
+    /// A name without MX records is its own host. Mail is deferred while the name has no usable host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mx_of: Option<String>,
     #[serde(flatten)]
     smarthost: SmarthostText,
     #[serde(flatten)]
@@ -411,11 +429,35 @@ impl ChannelSection for SmtpText {
 
     fn read(text: SmtpText, reader: &mut Reader<'_, '_>) -> Option<Arc<dyn Settings>> {
         let terms = HostTerms { port: text.peer.port, takes_sockets: false };
-        let hosts = Hosts::read(&text.hosts, terms, reader);
+        let mx_of = text.mx_of.as_deref().and_then(|name| mx_name(name, &text, reader));
+        let hosts = match text.mx_of {
+            Some(_) => Hosts::Fixed(Vec::new()),
+            None => Hosts::read(&text.hosts, terms, reader),
+        };
         let smarthost = Smarthost::read(text.smarthost, text.peer.tls.is_sure(), &hosts, reader);
         let relay = relay(SmtpText::KEY, hosts, text.named, text.peer, reader);
-        Some(Arc::new(Relay { smarthost, ..relay }))
+        Some(Arc::new(Relay { smarthost, mx_of, ..relay }))
     }
+}
+
+/// The name in `mx_of`.
+fn mx_name(name: &str, text: &SmtpText, reader: &mut Reader<'_, '_>) -> Option<Domain> {
+    if !text.hosts.is_empty() {
+        let help = "`mx_of` takes the hosts from the DNS: leave one of the two out";
+        reader.error("mx_of", "both `hosts` and `mx_of` are set", help);
+    }
+    if text.peer.tls == RouteTls::Verified {
+        let help = "an attacker can forge MX records and hold a certificate for the forged \
+                    host; \"dane\" authenticates the hosts, and `hosts` needs no MX records";
+        reader.warn("tls", "the verified names come from the DNS", help);
+    }
+    let domain = Domain::parse(name).ok().filter(|domain| domain.to_ascii().is_ok());
+    if domain.is_none() {
+        let help = "write a name, for example \"relay.example.net\"; a port belongs into `port`, \
+                    an address into `hosts`";
+        reader.error("mx_of", format!("\"{name}\" is not a domain"), help);
+    }
+    domain
 }
 
 /// Deliver to given hosts over LMTP (RFC 2033), with one reply for each recipient.
@@ -484,6 +526,7 @@ impl ChannelSection for MxText {
         Some(Arc::new(Relay {
             key: MxText::KEY,
             hosts: Hosts::Fixed(Vec::new()),
+            mx_of: None,
             named,
             refuse_private: text.refuse_private,
             smarthost: Smarthost::default(),
@@ -503,7 +546,7 @@ fn relay(
     peer.check(reader);
     check_tls(peer.tls, key, &hosts, reader);
     let smarthost = Smarthost::default();
-    Relay { key, hosts, named, refuse_private: false, smarthost, peer }
+    Relay { key, hosts, mx_of: None, named, refuse_private: false, smarthost, peer }
 }
 
 /// Checks `tls`: some values are for MX hosts only, or for hosts with a name.

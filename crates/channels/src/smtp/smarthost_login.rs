@@ -34,6 +34,9 @@ pub(super) struct LoginText {
     /// host without an entry is deferred.
     #[serde(skip_serializing_if = "Option::is_none")]
     table: Option<String>,
+    /// Lookup key in `table`. Default: `"host"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<LoginKey>,
     /// Permitted mechanisms. The strongest that the host offers is used. Default: all, in this order.
     #[serde(skip_serializing_if = "Option::is_none")]
     mechanisms: Option<Vec<MechanismText>>,
@@ -93,6 +96,20 @@ impl OauthText {
     }
 }
 
+/// Key of a login in its table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LoginKey {
+    /// The host.
+    #[default]
+    Host,
+    /// The sender (Postfix's `smtp_sender_dependent_authentication`): the address, then without its `+tag`, then
+    /// `@domain`; without an entry for these, and for the null sender, the host. The sender is that of MAIL when the
+    /// message was accepted, or the owner of the recipient's list. Connections are not shared between senders; limits of
+    /// the route apply to all senders together.
+    Sender,
+}
+
 /// SASL mechanism for logins at hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -138,8 +155,8 @@ pub struct Login {
 pub enum Identity {
     /// One login for all hosts.
     User { user: String, secret: Arc<SecretFile> },
-    /// Logins by host in a table.
-    Table(Arc<TableEntry>),
+    /// Logins by host or sender in a table.
+    Table(Arc<TableEntry>, LoginKey),
 }
 
 impl PartialEq for Identity {
@@ -150,7 +167,9 @@ impl PartialEq for Identity {
                 Identity::User { user: other_user, secret: other_secret },
             ) => user == other_user && secret == other_secret,
             // Table instances differ between configurations.
-            (Identity::Table(table), Identity::Table(other)) => Arc::ptr_eq(table, other),
+            (Identity::Table(table, key), Identity::Table(other, other_key)) => {
+                key == other_key && Arc::ptr_eq(table, other)
+            }
             _ => false,
         }
     }
@@ -161,7 +180,10 @@ impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Identity::User { user, secret } => write!(f, "{user}, by {}", secret.source()),
-            Identity::Table(table) => write!(f, "by table {} and host", table.name),
+            Identity::Table(table, LoginKey::Host) => write!(f, "by table {} and host", table.name),
+            Identity::Table(table, LoginKey::Sender) => {
+                write!(f, "by table {} and sender, else host", table.name)
+            }
         }
     }
 }
@@ -191,11 +213,16 @@ impl Login {
         Some(Login { identity, mechanisms: allowed, in_clear })
     }
 
+    /// Returns true if the login depends on the sender.
+    pub(super) fn is_by_sender(&self) -> bool {
+        matches!(self.identity, Identity::Table(_, LoginKey::Sender))
+    }
+
     /// The file with the secret, if all hosts share one.
     pub(super) fn secret(&self) -> Option<&Arc<SecretFile>> {
         match &self.identity {
             Identity::User { secret, .. } => Some(secret),
-            Identity::Table(_) => None,
+            Identity::Table(..) => None,
         }
     }
 }
@@ -205,14 +232,19 @@ fn identity(
     text: LoginText,
     reader: &mut Reader<'_, '_>,
 ) -> Option<(Identity, &'static str, &'static [Mechanism])> {
-    let LoginText { user, password_file, token_file, oauth, table, .. } = text;
+    let LoginText { user, password_file, token_file, oauth, table, key, mechanisms: _ } = text;
     if let Some(table) = table {
         if user.is_some() || password_file.is_some() || token_file.is_some() || oauth.is_some() {
             let help = "the table has user and password of each host: leave the other keys out";
             reader.error("login.table", "both `table` and a user or secret are set", help);
         }
         let table = reader.table("login.table", &table)?;
-        return Some((Identity::Table(table), "login.table", &Mechanism::OF_PASSWORDS));
+        let identity = Identity::Table(table, key.unwrap_or_default());
+        return Some((identity, "login.table", &Mechanism::OF_PASSWORDS));
+    }
+    if key.is_some() {
+        let help = "logins by sender or host are in a table: add `table`, or leave `key` out";
+        reader.error("login.key", "`key` without `table`", help);
     }
     let user = user.unwrap_or_default();
     reader.printable("login.user", &user, USER_BYTES_MAX);

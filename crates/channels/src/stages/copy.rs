@@ -1,7 +1,7 @@
 //! Copies of messages for additional recipients (`[[copy]]`).
 
 use super::is_for_listener;
-use config::{Config, DomainPattern, Reader, StageSection, StageSettings};
+use config::{AddressPattern, Config, Reader, StageSection, StageSettings};
 use mail::{Envelope, Mailbox, Notify, Recipient};
 use mta::answer::Decision;
 use mta::console::Console;
@@ -62,10 +62,10 @@ fn address(text: &str) -> Option<Mailbox> {
     Mailbox::parse(text, true).ok().filter(|mailbox| !mailbox.domain_str().is_empty())
 }
 
-fn patterns(key: &str, written: &[String], reader: &mut Reader<'_, '_>) -> Vec<Pattern> {
+fn patterns(key: &str, written: &[String], reader: &mut Reader<'_, '_>) -> Vec<AddressPattern> {
     let mut patterns = Vec::with_capacity(written.len());
     for (index, text) in written.iter().enumerate() {
-        match Pattern::parse(text) {
+        match AddressPattern::parse(text) {
             Some(pattern) => patterns.push(pattern),
             None => {
                 let message = format!("\"{text}\" is neither an address nor a domain");
@@ -82,8 +82,8 @@ fn patterns(key: &str, written: &[String], reader: &mut Reader<'_, '_>) -> Vec<P
 #[derive(Clone, Debug)]
 struct Rule {
     to: Mailbox,
-    senders: Vec<Pattern>,
-    recipients: Vec<Pattern>,
+    senders: Vec<AddressPattern>,
+    recipients: Vec<AddressPattern>,
     listeners: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl StageSettings for Rule {}
 
 impl Rule {
     fn concerns(&self, listener: &str, envelope: &Envelope) -> bool {
-        let covers = |patterns: &[Pattern], mailbox: &Mailbox| {
+        let covers = |patterns: &[AddressPattern], mailbox: &Mailbox| {
             patterns.iter().any(|pattern| pattern.covers(mailbox))
         };
         let sender = envelope.reverse_path.as_ref();
@@ -99,29 +99,6 @@ impl Rule {
         is_for_listener(&self.listeners, listener)
             && (self.senders.is_empty() || sender.is_some_and(|from| covers(&self.senders, from)))
             && (self.recipients.is_empty() || recipients.any(|to| covers(&self.recipients, to)))
-    }
-}
-
-/// An address, a domain, or all subdomains of one.
-#[derive(Clone, Debug)]
-enum Pattern {
-    Address(Mailbox),
-    Domain(DomainPattern),
-}
-
-impl Pattern {
-    fn parse(text: &str) -> Option<Pattern> {
-        if text.contains('@') {
-            return address(text).map(Pattern::Address);
-        }
-        DomainPattern::parse(text).ok().map(Pattern::Domain)
-    }
-
-    fn covers(&self, mailbox: &Mailbox) -> bool {
-        match self {
-            Pattern::Address(address) => address.is_same(mailbox),
-            Pattern::Domain(pattern) => pattern.covers(&mailbox.domain()),
-        }
     }
 }
 

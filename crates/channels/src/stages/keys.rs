@@ -1,7 +1,7 @@
 //! Lookup keys for tables of clients, senders and recipients, in the order to try.
 
 use mail::Mailbox;
-use mta::tables::{FoundBy, LookupKey, keys_of};
+use mta::tables::{FoundBy, LookupKey, keys_of, networks};
 use std::net::IpAddr;
 
 /// Maximum number of parent domains looked up, those with the fewest labels. The client chooses the number of labels in
@@ -173,17 +173,6 @@ fn of_helo(subject: &Subject<'_>) -> Option<String> {
 fn of_client(subject: &Subject<'_>, is_whole: bool) -> Vec<String> {
     let Some(ip) = subject.client.map(|ip| ip.to_canonical()) else { return Vec::new() };
     if is_whole { vec![ip.to_string()] } else { networks(ip) }
-}
-
-/// An address and its enclosing networks in the form of access(5): `192.0.2`, `2001:db8:0`.
-fn networks(ip: IpAddr) -> Vec<String> {
-    let delimiter = if ip.is_ipv4() { '.' } else { ':' };
-    let mut keys = vec![ip.to_string()];
-    while let Some((network, _)) = keys.last().and_then(|last| last.rsplit_once(delimiter)) {
-        keys.push(network.to_owned());
-    }
-    keys.retain(|key| !key.is_empty());
-    keys
 }
 
 /// `user+tag@domain`, `user@domain`, the domain and its parents, `user+tag@`, `user@`.

@@ -3,6 +3,7 @@
 use super::bad_checks::CHECKS;
 use super::bad_events::EVENTS;
 use super::bad_logins::LOGINS;
+use super::bad_routes::ROUTES;
 use super::bad_signing::SIGNING;
 use super::bad_warmup::WARMUPS;
 use channels::schema;
@@ -13,7 +14,7 @@ const TOP: &str = "<HERE>\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\n
 pub(crate) const LISTENER: &str =
     "[[listener]]\naddress = \"127.0.0.1:25\"\n<HERE>\n[[route]]\ndiscard = {}\n";
 /// The same with `<HERE>` on line 4, inside the first route, which another one follows.
-const ROUTE: &str =
+pub(crate) const ROUTE: &str =
     "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\n<HERE>\n[[route]]\ndiscard = {}\n";
 /// The same with `<HERE>` on line 6, in a section of its own.
 pub(crate) const END: &str =
@@ -148,8 +149,8 @@ const BAD: &[(&str, &str, &str)] = &[
     (END, "[[copy]]\nto = \"archive\"", "7:6: \"archive\" is not an address"),
     (
         END,
-        "[[copy]]\nto = \"a@b.example\"\nsenders = [\"c.example\", \"@c\"]",
-        "8:25: \"@c\" is neither an address nor a domain",
+        "[[copy]]\nto = \"a@b.example\"\nsenders = [\"c.example\", \"@@c\"]",
+        "8:25: \"@@c\" is neither an address nor a domain",
     ),
     (
         END,
@@ -507,7 +508,7 @@ const BAD: &[(&str, &str, &str)] = &[
 #[test]
 fn each_mistake_is_shown_at_its_place() {
     let mut wrong = String::new();
-    let more = [CHECKS, EVENTS, LOGINS, SIGNING, WARMUPS, super::bad_x400::X400];
+    let more = [CHECKS, EVENTS, LOGINS, SIGNING, WARMUPS, super::bad_x400::X400, ROUTES];
     for (frame, mistake, expected) in BAD.iter().chain(more.into_iter().flatten()) {
         let text = frame.replacen("<HERE>", mistake, 1);
         let found = match schema().parse(&text, "f.toml") {

@@ -209,6 +209,7 @@ fn an_explanation_of_an_o_r_address_names_the_lines() {
         sender: None,
         listener: None,
         client: None,
+        login: None,
         mx: None,
         tls: &[],
         in_tables: config::InTables::default(),

@@ -2,7 +2,9 @@
 //! the schema: one that is new is asked for here.
 
 use channels::schema;
-use config::{ExplainRequest, ExplainedDecision, InTables};
+use config::{
+    ConditionStep, ConditionSubject, ExplainRequest, ExplainedDecision, FoundRoutes, InTables,
+};
 use mail::Mailbox;
 use serde_json::Value;
 
@@ -61,6 +63,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("ListenerText", "tls", "\"starttls\""),
     ("RouteText", "aliases", "{ table = \"t\" }"),
     ("RouteText", "domains", "[\"b.test\", \"a.test\"]"),
+    ("RouteText", "fallback", "\"backup\""),
     ("RouteText", "include", "[\"/lists\"]"),
     ("RouteText", "name", "\"out\""),
     ("RouteText", "or_addresses", "[\"/O=Beta/PRMD=TestB/ADMD= /C=GB/\"]"),
@@ -69,8 +72,10 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("RouteText", "reports", "{ to = \"nobody\", returns = \"headers\" }"),
     ("RouteText", "retry", "{ first = \"1m\", factor = 3.0 }"),
     ("RouteText", "srs", "true"),
+    ("RouteText", "when", "{ recipients = [\"@a.test\"] }"),
     ("SmtpText", "hosts", "[\"192.0.2.1\"]"),
     ("SmtpText", "login", "{ user = \"jo\", password_file = \"/p\" }"),
+    ("SmtpText", "mx_of", "\"r.test\""),
     ("SmtpText", "tls", "\"required\""),
     ("LmtpText", "hosts", "[\"192.0.2.1\"]"),
     ("MaildirText", "group", "\"mail\""),
@@ -113,14 +118,18 @@ fn write(text: &mut String, keys: &[(String, String)]) -> Vec<(usize, String)> {
 fn explained(text: &str, recipient: &str) -> Vec<ExplainedDecision> {
     let config = schema().parse(text, "f.toml").unwrap_or_else(|all| panic!("{text}\n{all}"));
     let recipient = Mailbox::parse_any(recipient).unwrap();
+    // Its conditions hold.
+    let by_conditions = config.routes[0].when.as_ref().map(|_| 0);
+    let routes = FoundRoutes { in_tables: None, by_conditions };
     let request = ExplainRequest {
         recipient: &recipient,
         sender: None,
         listener: Some(&config.listeners[0].name),
         client: None,
+        login: None,
         mx: None,
         tls: &[],
-        in_tables: InTables::default(),
+        in_tables: InTables { routes, ..InTables::default() },
     };
     config.explain(&request).unwrap().steps
 }
@@ -185,15 +194,78 @@ fn every_key_of_a_route_is_shown_with_its_line() {
             // Only where mail leaves this server.
             "srs" | "pool" => !is_local,
             "or_addresses" => matches!(channel, "discard" | "x400"),
+            // Only for internet mail.
+            "when" => !matches!(channel, "discard" | "x400"),
+            "fallback" => matches!(channel, "smtp" | "lmtp" | "mx"),
             _ => true,
         });
         let mut text = format!("{LISTENER}[[route]]\n");
         let mut lines = write(&mut text, &keys_of_route);
         text.push_str(&format!("[route.{channel}]\n"));
-        lines.extend(write(&mut text, &keys(definition, &[])));
+        lines.extend(write(&mut text, &keys(definition, &["mx_of"])));
+        if !is_local && channel != "x400" {
+            text.push_str(
+                "[[route]]\nname = \"backup\"\ndomains = []\nsmtp = { hosts = [\"h\"] }\n",
+            );
+        }
         text.push_str(AROUND);
         check(&text, recipient, &lines);
     }
+}
+
+#[test]
+fn each_condition_is_shown_with_its_line() {
+    let text = format!(
+        "{LISTENER}relay_from = [\"192.0.2.0/24\"]\n[[route]]\n\
+         when = {{ clients = [\"192.0.2.1\"] }}\ndiscard = {{}}\n[[route]]\n[route.when]\n\
+         senders = [\"@news.test\"]\nrecipients = [\"@a.test\"]\n[route.discard]\n"
+    );
+    let config = schema().parse(&text, "f.toml").unwrap_or_else(|all| panic!("{text}\n{all}"));
+    let recipient = Mailbox::parse_any("jo@a.test").unwrap();
+    let step = |route, about, text: &str| ConditionStep { route, about, text: text.to_owned() };
+    let conditions = [
+        step(0, Some(ConditionSubject::Client), "does not hold for 192.0.2.7"),
+        step(1, Some(ConditionSubject::Sender), "holds for x@news.test"),
+        step(1, Some(ConditionSubject::Recipient), "holds for jo@a.test"),
+    ];
+    let routes = FoundRoutes { in_tables: None, by_conditions: Some(1) };
+    let request = ExplainRequest {
+        recipient: &recipient,
+        sender: None,
+        listener: None,
+        client: Some("192.0.2.7".parse().unwrap()),
+        login: None,
+        mx: None,
+        tls: &[],
+        in_tables: InTables { routes, conditions: &conditions, ..InTables::default() },
+    };
+    let explanation = config.explain(&request).unwrap();
+    assert!(explanation.accepted);
+    assert_eq!(explanation.route.as_deref(), Some("route-2"));
+    let shown = |what: &str| {
+        let step = explanation.steps.iter().find(|step| step.what == what).unwrap();
+        format!("{} {}", step.value, step.decided_by)
+    };
+    assert_eq!(shown("route 1: clients"), "does not hold for 192.0.2.7 f.toml:5");
+    assert_eq!(shown("route 2: senders"), "holds for x@news.test f.toml:9");
+    assert_eq!(shown("route 2: recipients"), "holds for jo@a.test f.toml:10");
+    let route = "route 2 \"route-2\" (all domains, when senders @news.test; recipients @a.test)";
+    assert_eq!(shown("route"), format!("{route} f.toml:7"));
+    // The same for a client that may not send to any domain.
+    let stranger = ExplainRequest { client: None, ..request };
+    assert!(!config.explain(&stranger).unwrap().accepted);
+    let user = ExplainRequest { client: None, login: Some("jo"), ..request };
+    assert!(config.explain(&user).unwrap().accepted);
+}
+
+#[test]
+fn mx_of_is_shown_in_place_of_hosts() {
+    let text =
+        format!("{LISTENER}[[route]]\ndomains = [\"a.test\"]\nsmtp = {{ mx_of = \"r.test\" }}\n");
+    let steps = explained(&text, "jo@a.test");
+    let shown = |step: &&ExplainedDecision| step.what == "mx_of";
+    let step = steps.iter().find(shown).unwrap();
+    assert_eq!((&*step.value, &*step.decided_by.to_string()), ("MX hosts of r.test", "f.toml:5"));
 }
 
 #[test]

@@ -76,6 +76,7 @@ fn every_protocol_for_mail_has_the_keys_of_stages() {
                 sender: None,
                 listener: None,
                 client: None,
+                login: None,
                 mx: None,
                 tls: &[],
                 in_tables: config::InTables::default(),

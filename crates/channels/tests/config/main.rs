@@ -6,6 +6,7 @@ mod bad;
 mod bad_checks;
 mod bad_events;
 mod bad_logins;
+mod bad_routes;
 mod bad_signing;
 mod bad_warmup;
 mod bad_x400;

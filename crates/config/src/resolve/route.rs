@@ -2,12 +2,14 @@
 
 use super::{General, reports};
 use crate::channel::{Destination, Settings};
+use crate::conditions::{ConditionSubject, Conditions, MailFacts};
 use crate::host::Host;
 use crate::listener::Listener;
 use crate::or_routes::OrRoutes;
+use crate::patterns::DomainPattern;
 use crate::reader::Reader;
 use crate::resolver::Resolver;
-use crate::route::{DomainPattern, Route, RouteTable};
+use crate::route::{Route, RouteTable};
 use crate::settings::{Reports, Retry};
 use crate::source::Pool;
 use crate::table::TableEntry;
@@ -39,6 +41,10 @@ impl Resolver<'_> {
                     let path = format!("{at}.domains.table");
                     (Vec::new(), self.table_named(&path, &reference.table))
                 }
+                Some(DomainsText::List(list)) if list.is_empty() => {
+                    self.check_only_fallback(&at, &name, written);
+                    (Vec::new(), None)
+                }
                 Some(DomainsText::List(list)) => (self.domains(&at, list), None),
                 None => (Vec::new(), None),
             };
@@ -52,16 +58,19 @@ impl Resolver<'_> {
             let recipients = named("recipients", text.recipients.as_ref());
             let aliases = named("aliases", text.aliases.as_ref());
             let channel = self.channel(&at, index, text, general.schema, recipients.as_ref());
-            let is_catch_all = text.domains.is_none() && text.or_addresses.is_none();
-            self.enter(&at, index, is_catch_all, &domains, &routes, &mut table);
+            let when = self.when(&at, text);
+            self.enter((&at, index, text), &domains, &routes, &mut table);
             let channel = channel.unwrap_or_else(|| Arc::new(Unread));
             self.check_kind_of_mail(&at, text, &*channel);
-            routes.push(Route {
+            let route = Route {
                 index,
                 name,
                 domains,
                 domains_table,
                 or_addresses,
+                fallback: None,
+                is_only_fallback: has_no_domains(text),
+                when,
                 recipients,
                 aliases,
                 include: self.include(&at, text),
@@ -71,7 +80,9 @@ impl Resolver<'_> {
                 retry,
                 reports,
                 line: self.document.line(&at).unwrap_or(0),
-            });
+            };
+            self.check_reachable(&at, &route, &routes);
+            routes.push(route);
         }
         (routes, table)
     }
@@ -149,9 +160,7 @@ impl Resolver<'_> {
     /// Adds a route to the table and reports unreachable patterns.
     fn enter(
         &mut self,
-        at: &str,
-        index: usize,
-        catch_all: bool,
+        (at, index, text): (&str, usize, &RouteText),
         domains: &[DomainPattern],
         before: &[Route],
         table: &mut RouteTable,
@@ -159,7 +168,8 @@ impl Resolver<'_> {
         if let Some(all) = table.catch_all().and_then(|index| before.get(index)) {
             let message = format!("route {} is unreachable", index + 1);
             let help = format!(
-                "route {} on line {} has no `domains` and takes everything: move it to the end",
+                "route {} on line {} has neither `domains` nor `when` and takes everything: move it \
+                 to the end",
                 all.index + 1,
                 all.line
             );
@@ -167,12 +177,15 @@ impl Resolver<'_> {
             return;
         }
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        if catch_all {
+        let is_conditional = text.when.is_some();
+        if text.domains.is_none() && text.or_addresses.is_none() && !is_conditional {
             table.insert_catch_all(index);
             return;
         }
         for (position, pattern) in domains.iter().enumerate() {
-            let earlier = table.insert(pattern, index).or_else(|| covered(table, pattern, index));
+            // Mail that a conditional route leaves goes on to later routes with the domain.
+            let entered = if is_conditional { None } else { table.insert(pattern, index) };
+            let earlier = entered.or_else(|| covered(table, pattern, index));
             let Some(earlier) = earlier.and_then(|earlier| before.get(earlier as usize)) else {
                 continue;
             };
@@ -182,12 +195,63 @@ impl Resolver<'_> {
         }
     }
 
+    /// The conditions of a route.
+    fn when(&mut self, at: &str, text: &RouteText) -> Option<Arc<Conditions>> {
+        let when = text.when.as_ref()?;
+        if text.or_addresses.is_some() {
+            let help = "conditions are for internet mail: leave `when` out";
+            self.error(&format!("{at}.when"), "`when` in a route with `or_addresses`", help);
+        }
+        Reader::new(self, format!("{at}.when")).conditions(when)
+    }
+
+    /// Reports a conditional route that an earlier one leaves no mail.
+    fn check_reachable(&mut self, at: &str, route: &Route, before: &[Route]) {
+        let Some(when) = &route.when else { return };
+        let takes_all = |earlier: &&Route| {
+            earlier.when.as_ref().is_some_and(|earlier| earlier.covers(when))
+                && takes_domains_of(earlier, route)
+        };
+        if let Some(earlier) = before.iter().find(takes_all) {
+            let message = format!("route {} is unreachable", route.index + 1);
+            let help = format!(
+                "route {} on line {} takes all its mail: move it after this one",
+                earlier.index + 1,
+                earlier.line
+            );
+            self.error(&format!("{at}.when"), message, &help);
+        }
+    }
+
+    /// Reports conditions that no mail meets.
+    pub(super) fn possible_conditions(&mut self, routes: &[Route], listeners: &[Listener]) {
+        for route in routes {
+            let Some(when) = &route.when else { continue };
+            let at = format!("route[{}].when", route.index);
+            let is_among = |listener: &Listener| match when.about(ConditionSubject::Listener) {
+                Some(condition) => {
+                    let listener = Some(&*listener.name);
+                    condition.holds(&MailFacts { listener, ..MailFacts::default() }) != Some(false)
+                }
+                None => true,
+            };
+            let mut among = listeners.iter().filter(|listener| is_among(listener));
+            if when.about(ConditionSubject::Login).is_some()
+                && !among.clone().any(Listener::needs_login)
+            {
+                let message = "no listener has logins, so the condition never holds";
+                let help = "users log in at listeners with `kind = \"submission\"`";
+                self.error(&format!("{at}.logins"), message, help);
+            } else if !route.names_domains() && !among.any(|listener| listener.may_give_relay()) {
+                let message = "no client may use this route, because it has no `domains`";
+                let help = "name in a listener's `relay_from` the networks that may send anywhere";
+                self.warn(&at, message, help);
+            }
+        }
+    }
+
     fn domains(&mut self, at: &str, written: &[String]) -> Vec<DomainPattern> {
         let path = format!("{at}.domains");
-        if written.is_empty() {
-            let help = "name some, or leave `domains` out: the route then takes everything else";
-            self.error(&path, "`domains` is empty", help);
-        }
         let mut seen = std::collections::BTreeSet::new();
         let mut patterns = Vec::with_capacity(written.len());
         for (index, text) in written.iter().enumerate() {
@@ -294,6 +358,24 @@ impl Settings for Unread {
     }
 }
 
+fn has_no_domains(text: &RouteText) -> bool {
+    matches!(&text.domains, Some(DomainsText::List(list)) if list.is_empty())
+}
+
+/// Returns true if the earlier route takes mail for all domains of a later one, and from the same clients.
+fn takes_domains_of(earlier: &Route, later: &Route) -> bool {
+    let covers = |pattern: &DomainPattern| {
+        earlier.domains.iter().any(|earlier| match pattern {
+            DomainPattern::Exact(domain) => earlier.covers(domain),
+            DomainPattern::Below(_) => earlier == pattern,
+        })
+    };
+    let table = |route: &Route| route.domains_table.as_ref().map(|table| Arc::clone(&table.name));
+    earlier.names_domains() == later.names_domains()
+        && table(earlier) == table(later)
+        && later.domains.iter().all(covers)
+}
+
 /// A wildcard of an earlier route that covers `pattern`.
 fn covered(table: &RouteTable, pattern: &DomainPattern, route: u32) -> Option<u32> {
     let domain = match pattern {
@@ -384,4 +466,71 @@ impl Resolver<'_> {
         }
         table
     }
+}
+
+/// Fallbacks of routes.
+impl Resolver<'_> {
+    /// A route without domains must be a fallback of another one.
+    fn check_only_fallback(&mut self, at: &str, name: &str, written: &[RouteText]) {
+        if !written.iter().any(|route| route.fallback.as_deref() == Some(name)) {
+            let help = "name some, or leave `domains` out: the route then takes everything else";
+            self.error(&format!("{at}.domains"), "`domains` is empty", help);
+        }
+    }
+
+    /// Resolves the names in `fallback`.
+    pub(super) fn fallbacks(&mut self, written: &[RouteText], routes: &mut [Route]) {
+        for (index, text) in written.iter().enumerate() {
+            let Some(name) = &text.fallback else { continue };
+            let at = format!("route[{index}].fallback");
+            let Some(route) = routes.get(index) else { continue };
+            if !has_hosts(route) {
+                let help =
+                    "only a route with `mx`, or with `smtp` and `hosts` in this file, has one";
+                self.error(&at, "`fallback` of a route without hosts", help);
+                continue;
+            }
+            match routes.iter().find(|other| *other.name == **name) {
+                None => {
+                    let names: Vec<&str> = routes.iter().map(|route| &*route.name).collect();
+                    let help = format!("configured: {}", names.join(", "));
+                    self.error(&at, format!("unknown route \"{name}\""), &help);
+                }
+                Some(other) if !has_hosts(other) => {
+                    let help = "use a route with `mx`, or with `smtp` and `hosts` in this file";
+                    self.error(&at, format!("route \"{name}\" has no hosts"), help);
+                }
+                Some(other) if leads_to(routes, other.index, index) => {
+                    let help = "a fallback must not lead back to its route";
+                    self.error(&at, "fallbacks in a circle", help);
+                }
+                Some(other) => {
+                    let other = other.index;
+                    routes[index].fallback = Some(other);
+                }
+            }
+        }
+    }
+}
+
+/// Returns true if mail of the route goes to hosts that the route determines.
+fn has_hosts(route: &Route) -> bool {
+    match route.channel.destination() {
+        Destination::Hosts(_) | Destination::Mx { .. } | Destination::MxOf { .. } => {
+            route.channel.kinds_of_mail().internet
+        }
+        Destination::Here(_) | Destination::ByEntry => false,
+    }
+}
+
+/// Returns true if the fallbacks of a route, itself included, lead to another one.
+fn leads_to(routes: &[Route], from: usize, to: usize) -> bool {
+    let mut next = Some(from);
+    while let Some(at) = next {
+        if at == to {
+            return true;
+        }
+        next = routes.get(at).and_then(|route| route.fallback);
+    }
+    false
 }

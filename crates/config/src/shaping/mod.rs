@@ -24,8 +24,9 @@ pub use rule::{
 };
 
 use crate::explainer::{ExplainedDecision, Origin};
+use crate::patterns::DomainPattern;
 use crate::problem::ConfigErrors;
-use crate::route::{DomainPattern, RouteTable};
+use crate::route::RouteTable;
 use crate::{RouteLimits, Source};
 use mail::Domain;
 use mail::map::FixedMap;

@@ -196,6 +196,7 @@ mod tests {
             pool: "".into(),
             window: "".into(),
             require_tls: mail::RequireTls::Unsaid,
+            choice: "".into(),
         }
     }
 

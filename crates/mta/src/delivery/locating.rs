@@ -1,4 +1,5 @@
-//! Looks up recipients' hosts for the queue: the route's recipient table returns the hosts of each recipient.
+//! Looks up recipients' hosts for the queue: the route's recipient table returns the hosts of each recipient. It
+//! finds the route of each recipient first if routes have conditions.
 //!
 //! The lookup is done before each try and never stored: a recipient that moved to another host is found there at the
 //! next try.
@@ -7,8 +8,9 @@ use super::Delivery;
 use super::outcome::{put_off, unread};
 use crate::answer::{self, Later};
 use crate::line::{FairKey, TrustLevel};
-use crate::routing::Active;
+use crate::message::Message;
 use crate::routing::find::route_of_key;
+use crate::routing::{Active, conditional};
 use crate::schedule::application::{answer_located, enter_located};
 use crate::schedule::resolution::{host_groups, unanswered};
 use crate::seams::World;
@@ -27,6 +29,10 @@ pub(crate) fn start_locating<W: World>(delivery: &Rc<Delivery<W>>, locating: Hop
     let task = Rc::clone(delivery);
     delivery.services.spawn(async move {
         let active = task.router.active();
+        if let Some(route) = unchosen(&task, &active, &locating) {
+            let answers = choose_routes(&task, &active, (&locating, &route)).await;
+            return conclude(&task, &locating, answers).await;
+        }
         let answers = match route_of(&task, &active, &locating).await {
             Ok((route, table)) => {
                 let places = places(&task, &route, &table, &locating).await;
@@ -37,6 +43,42 @@ pub(crate) fn start_locating<W: World>(delivery: &Rc<Delivery<W>>, locating: Hop
         };
         conclude(&task, &locating, answers).await;
     });
+}
+
+/// If the recipients' route is not chosen yet: their own route, which is usually empty.
+fn unchosen<W: World>(
+    delivery: &Delivery<W>,
+    active: &Active,
+    locating: &HopLookup,
+) -> Option<Arc<str>> {
+    let queue = delivery.schedule.queue();
+    let key = queue.scheduled_key(locating.scheduled).filter(|key| active.is_unchosen(key));
+    key.map(|key| Arc::clone(&key.route))
+}
+
+/// Moves the recipients to the scheduled queues of their routes. Returns the failures of the remaining ones.
+async fn choose_routes<W: World>(
+    delivery: &Delivery<W>,
+    active: &Rc<Active>,
+    (locating, route): (&HopLookup, &str),
+) -> Vec<HopLookupResult> {
+    let message = match load(delivery, locating).await {
+        Ok(message) => message,
+        Err(failure) => return vec![HopLookupResult::Deferred(failure); locating.entries.len()],
+    };
+    let tables = delivery.services.world.tables();
+    let mut answers = Vec::with_capacity(locating.entries.len());
+    for (entry, index) in &locating.entries {
+        let choice = conditional::choose(tables, active, &message, (*index, route));
+        answers.push(match choice.get().await {
+            Ok(choice) => {
+                delivery.schedule.assign(*entry, choice);
+                HopLookupResult::Elsewhere
+            }
+            Err(trouble) => HopLookupResult::Silence(unanswered(&trouble)),
+        });
+    }
+    answers
 }
 
 /// The common route of the recipients, and its recipient table.
@@ -80,16 +122,24 @@ async fn places<W: World>(
     found.into_iter().map(|found| place_of(route, table, found)).collect()
 }
 
+/// Their message.
+async fn load<W: World>(
+    delivery: &Delivery<W>,
+    locating: &HopLookup,
+) -> Result<Rc<Message>, Arc<Failure>> {
+    let messages = &delivery.custody.messages;
+    let who = FairKey::other(delivery.services.number, locating.scheduled.0);
+    let place = messages.place_to_load(|| (who, TrustLevel::Good), locating.id);
+    let message = messages.load_in_turn(place, locating.id).await;
+    message.map_err(|why| unread("record", &why))
+}
+
 /// The recipients' addresses. A message that must be read for them is dropped afterwards.
 async fn recipients_of<W: World>(
     delivery: &Delivery<W>,
     locating: &HopLookup,
 ) -> Result<Vec<Mailbox>, Arc<Failure>> {
-    let messages = &delivery.custody.messages;
-    let who = FairKey::other(delivery.services.number, locating.scheduled.0);
-    let place = messages.place_to_load(|| (who, TrustLevel::Good), locating.id);
-    let message = messages.load_in_turn(place, locating.id).await;
-    let message = message.map_err(|why| unread("record", &why))?;
+    let message = load(delivery, locating).await?;
     let mailbox = |(_, index): &(_, u32)| {
         let recipient = message.envelope.recipients.get(*index as usize)?;
         Some(recipient.mailbox.clone())

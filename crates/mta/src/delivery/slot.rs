@@ -180,8 +180,10 @@ impl<W: World> Slot<W> {
     pub fn open_failed(mut self, failure: Arc<Failure>) {
         self.held = false;
         let now = self.now();
-        self.delivery.schedule.queue_mut().handle_open_failed(now, self.ready, failure);
-        self.delivery.schedule.note_opening(self.ready);
+        let schedule = &self.delivery.schedule;
+        schedule.queue_mut().handle_open_failed(now, self.ready, Arc::clone(&failure));
+        schedule.note_opening(self.ready);
+        hops::note_unreachable(schedule, (self.ready, &self.hop), &failure);
     }
 
     /// The host permanently refuses mail service: releases the slot, and fails all waiting mail.

@@ -195,7 +195,8 @@ impl<W: World> Connection<W> {
             return Err(refusal);
         }
         let stages = self.ingress.stages(self.count.socket);
-        if stages.is_empty() {
+        let has_conditions = self.ingress.router.active().config.has_conditional_routes();
+        if stages.is_empty() && !has_conditions {
             return Ok(self.transaction(stages, None, (wants, announced)));
         }
         let serial = self.ingress.next_transaction();

@@ -2,12 +2,13 @@
 
 use super::admission::is_disabled;
 use super::refusals;
+use crate::conditions::{all_found, lookup_of};
 use crate::routing::find;
 use crate::seams::Tables;
 use crate::tables::{self, FoundBy};
-use config::{Config, Decision};
+use config::{ConditionStep, Config, Decision, FoundRoutes, MailFacts, Route};
 use lookup::{Entry, LookupError};
-use mail::{Mailbox, Refusal};
+use mail::{Domain, Mailbox, Refusal};
 use std::sync::Arc;
 
 /// Table entries for a recipient.
@@ -23,17 +24,81 @@ pub struct Consulted {
     pub refusal: Option<Refusal>,
 }
 
-/// The first route with a domain table that has the recipient's domain, as RCPT looks it up first.
+/// Routes found by tables and conditions, with each condition that was evaluated.
+#[derive(Debug, Default)]
+pub struct ConsultedRoutes {
+    pub found: FoundRoutes,
+    pub conditions: Vec<ConditionStep>,
+}
+
+/// Finds the recipient's routes in domain tables and by conditions, as RCPT does first. `may_relay`: the client may send
+/// to any domain.
 ///
 /// # Errors
 /// A table lookup failed.
-pub async fn consult_route<T: Tables + Clone>(
+pub async fn consult_routes<T: Tables + Clone>(
     tables: &T,
     config: &Arc<Config>,
-    recipient: &Mailbox,
-) -> Result<Option<usize>, Refusal> {
-    let found = find::in_tables_of(tables, config, &recipient.domain()).await;
-    found.map_err(|_trouble| refusals::NO_ANSWER)
+    (recipient, facts): (&Mailbox, &MailFacts<'_>),
+    may_relay: bool,
+) -> Result<ConsultedRoutes, Refusal> {
+    let mut consulted = ConsultedRoutes::default();
+    let domain = recipient.domain();
+    let in_tables = find::in_tables_of(tables, config, &domain).await;
+    consulted.found.in_tables = in_tables.map_err(|_trouble| refusals::NO_ANSWER)?;
+    if recipient.is_or_address() || domain.as_str().is_empty() {
+        return Ok(consulted);
+    }
+    let named = config.named(&domain, consulted.found.in_tables);
+    let mut routes = config.conditional_routes();
+    while let Some(route) = routes.next().filter(|one| named.is_none_or(|at| one.index < at)) {
+        let holds = consult_route(tables, route, (&domain, facts), may_relay, &mut consulted);
+        if holds.await.map_err(|_trouble| refusals::NO_ANSWER)? {
+            consulted.found.by_conditions = Some(route.index);
+            break;
+        }
+    }
+    Ok(consulted)
+}
+
+/// Evaluates all conditions of a route with the domain.
+async fn consult_route<T: Tables + Clone>(
+    tables: &T,
+    route: &Route,
+    (domain, facts): (&Domain, &MailFacts<'_>),
+    may_relay: bool,
+    consulted: &mut ConsultedRoutes,
+) -> Result<bool, LookupError> {
+    let Some(when) = &route.when else { return Ok(false) };
+    if !route.domains.is_empty() && !route.domains.iter().any(|own| own.covers(domain)) {
+        return Ok(false);
+    }
+    if let (Some(table), Ok(key)) = (&route.domains_table, domain.to_ascii())
+        && tables::find(tables, table, &key).get().await?.is_none()
+    {
+        return Ok(false);
+    }
+    if !may_relay && !route.names_domains() {
+        let text = "only for clients that may send to any domain".to_owned();
+        consulted.conditions.push(ConditionStep { route: route.index, about: None, text });
+        return Ok(false);
+    }
+    let mut all_hold = true;
+    for condition in when.each() {
+        let holds = match condition.holds(facts) {
+            Some(holds) => holds,
+            None => {
+                let lookup = lookup_of(condition, facts).into_iter().collect();
+                all_found(tables.clone(), lookup).get().await?
+            }
+        };
+        all_hold &= holds;
+        let verdict = if holds { "holds" } else { "does not hold" };
+        let text = format!("{verdict} for {}", facts.text(condition.about));
+        let about = Some(condition.about);
+        consulted.conditions.push(ConditionStep { route: route.index, about, text });
+    }
+    Ok(all_hold)
 }
 
 /// Looks up the recipient in its route's tables, in the order of RCPT after the access rules. Alias members are not

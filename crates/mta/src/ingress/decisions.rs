@@ -10,10 +10,11 @@ use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision, Later};
 use crate::clients::asker_of;
 use crate::pools::PoolId;
-use crate::routing::{Active, find};
+use crate::routing::Active;
+use crate::routing::conditional::{candidates, find_routes};
 use crate::seams::{MailboxCheck, Tables as _, World};
 use crate::services::Services;
-use config::Route;
+use config::{FoundRoutes, MailFacts, Route};
 use lookup::LookupError;
 use mail::{Mailbox, Mono, Recipient, Refusal};
 use std::pin::pin;
@@ -93,7 +94,7 @@ pub(super) struct RecipientResolver<W: World> {
     pub(super) active: Rc<Active>,
     pub(super) session: Rc<Session>,
     pub(super) stages: Stages,
-    /// `None` if there are no stages.
+    /// `None` if there are neither stages nor routes with conditions.
     pub(super) view: Option<Rc<TransactionView>>,
     pub(super) debt: Debt<W>,
     pub(super) check: MailboxCheck<W>,
@@ -122,14 +123,11 @@ impl<W: World> RecipientResolver<W> {
             Ok(original) => original,
             Err(refusal) => return Answer::Now(Err(refusal)),
         };
-        if !self.active.has_domain_tables() {
-            return self.decide(recipient, original, Ok(None));
+        if !self.active.has_domain_tables() && !self.active.config.has_conditional_routes() {
+            return self.decide(recipient, original, Ok(FoundRoutes::default()));
         }
-        let domain = original.as_ref().unwrap_or(&recipient.mailbox).domain();
-        let asker = asker_of(self.session.client().address.ip());
-        let tables = self.services.world.tables().asked_for(asker);
-        match find::in_tables(&tables, &self.active, &domain) {
-            Answer::Now(in_tables) => self.decide(recipient, original, in_tables),
+        match self.find_routes(original.as_ref().unwrap_or(&recipient.mailbox)) {
+            Answer::Now(found) => self.decide(recipient, original, found),
             Answer::Later(later) => {
                 let recipient = recipient.clone();
                 Answer::later(async move {
@@ -141,6 +139,28 @@ impl<W: World> RecipientResolver<W> {
         }
     }
 
+    /// The routes that the file alone does not decide.
+    fn find_routes(&self, to: &Mailbox) -> Answer<'static, Result<FoundRoutes, LookupError>> {
+        let (client, active) = (self.session.client(), &self.active);
+        let tables = self.services.world.tables().asked_for(asker_of(client.address.ip()));
+        let domain = to.domain();
+        let view = self.view.as_ref().filter(|_| active.may_have_conditions(&domain));
+        let candidates = view.map_or_else(Vec::new, |view| {
+            let login = client.login.as_deref();
+            let tenancy = active.config.tenants.choose(login, None).ok().flatten();
+            let facts = MailFacts {
+                sender: view.sender.as_ref(),
+                recipient: Some(to),
+                login,
+                client: Some(client.address.ip()),
+                listener: Some(&client.listener),
+                tenant: tenancy.as_ref().map(|tenancy| &*tenancy.name),
+            };
+            candidates(&active.config, &facts, &domain, self.session.may_relay())
+        });
+        find_routes(&tables, active, domain, candidates)
+    }
+
     /// The original sender, if the address was rewritten by our SRS and now gets a bounce.
     fn original_of(&self, mailbox: &Mailbox) -> Result<Option<Mailbox>, Refusal> {
         let srs = self.active.srs.as_ref().filter(|srs| srs.is_rewritten(mailbox));
@@ -149,16 +169,15 @@ impl<W: World> RecipientResolver<W> {
         original.map(Some).map_err(refusals::no_way_back)
     }
 
-    /// As `resolve`, after the lookups: `original` is the reversed SRS address, and `in_tables` the first route with
-    /// the domain in its table.
+    /// As `resolve`, after the lookups: `original` is the reversed SRS address.
     fn decide(
         self,
         recipient: &Recipient,
         original: Option<Mailbox>,
-        in_tables: Result<Option<usize>, LookupError>,
+        found: Result<FoundRoutes, LookupError>,
     ) -> Decision<'static, Resolved> {
-        let in_tables = match in_tables {
-            Ok(in_tables) => in_tables,
+        let found = match found {
+            Ok(found) => found,
             Err(trouble) => {
                 return Answer::Now(Err(refusals::no_answer(&*self.services.console, &trouble)));
             }
@@ -170,7 +189,7 @@ impl<W: World> RecipientResolver<W> {
         }
         let config = &self.active.config;
         let (listener, may_relay) = (self.session.listener(), self.session.may_relay());
-        let decision = config.decide_as(listener, may_relay, &recipient.mailbox, in_tables);
+        let decision = config.decide_as(listener, may_relay, &recipient.mailbox, found);
         let index = decision.route();
         let route = index.and_then(|index| config.routes.get(index));
         let mut routed = decision.refusal().map_or_else(|| Ok(kept_by(route)), Err);

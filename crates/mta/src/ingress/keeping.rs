@@ -52,10 +52,16 @@ impl<W: World> Transaction<W> {
         let active = self.ingress.router.active();
         let (mut kept, mut dropped) = (Vec::with_capacity(others.len()), None);
         for other in others {
+            let (listener, may_relay) = (self.session.listener(), self.session.may_relay());
             let Some(route) = active.route_of(&other.recipient.mailbox) else {
+                if may_relay && active.may_have_conditions(&other.recipient.mailbox.domain()) {
+                    // A route takes it by its conditions when it falls due.
+                    self.hold_recipient(&other.recipient)?;
+                    kept.push(other);
+                    continue;
+                }
                 return Err(refusals::NO_ROUTE);
             };
-            let (listener, may_relay) = (self.session.listener(), self.session.may_relay());
             let (rcpt, member) = (&of.mailbox, &other.recipient.mailbox);
             let refused = active.config.refuses_member(listener, may_relay, rcpt, member, route);
             if let Some(refusal) = refused {

@@ -41,7 +41,7 @@ mod wants;
 pub use crate::facts::Owner;
 pub use account::RefusalRecord;
 pub use connection::Connection;
-pub use consultation::{Consulted, consult, consult_route};
+pub use consultation::{Consulted, ConsultedRoutes, consult, consult_routes};
 pub use content::{BufferedContent, ContentBuffer};
 pub use draft::Draft;
 pub use foreign::NativeMessage;

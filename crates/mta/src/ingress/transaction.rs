@@ -27,7 +27,7 @@ pub struct Transaction<W: World> {
     pub(super) session: Rc<Session>,
     pub(super) count: Rc<ClientCount<W>>,
     pub(super) stages: Stages,
-    /// The transaction for stages. `None` without stages.
+    /// The transaction for stages and conditions of routes. `None` without either.
     pub(super) view: Option<Rc<TransactionView>>,
     /// The capabilities that the message needs of the next hop, from MAIL.
     pub(super) wants: Wants,

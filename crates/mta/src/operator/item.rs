@@ -160,7 +160,7 @@ impl<W: World> Operator<W> {
         let why = queue.why(self.services.now(), entry.entry)?;
         let key = queue.scheduled_key(entry.scheduled)?;
         let active = self.router.active();
-        let route = active.route_of_key(key);
+        let route = active.route_of_key(key).filter(|_| !active.is_unchosen(key));
         let others = queue.why_other_ways(self.services.now(), entry.entry);
         let next = others.iter().chain([&why]).filter_map(Blocker::next).min();
         let until = next.map(|at| self.services.wall_of(at.max(self.services.now())));

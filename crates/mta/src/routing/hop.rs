@@ -27,6 +27,10 @@ pub struct NextHop {
     pub provider: Option<Arc<str>>,
     /// The egress source. `None` leaves the address to the system.
     pub source: Option<Arc<Source>>,
+    /// The sender of its mail, where the login depends on it; empty for the null sender.
+    pub sender: Option<Arc<str>>,
+    /// Another route is used while no connection can be opened.
+    pub has_fallback: bool,
     /// The EHLO name.
     pub hostname: Domain,
     /// The configuration has changed since.
@@ -48,6 +52,8 @@ impl NextHop {
             tls,
             provider: None,
             source: None,
+            sender: None,
+            has_fallback: false,
             hostname,
             superseded: Cell::new(false),
             retried_at: Cell::new(Mono(0)),
@@ -66,6 +72,18 @@ impl NextHop {
     pub fn from_source(self, source: Option<Arc<Source>>) -> NextHop {
         let name = source.as_ref().and_then(|source| source.ehlo.clone());
         NextHop { hostname: name.unwrap_or(self.hostname), source, ..self }
+    }
+
+    /// Sets the only sender of its mail.
+    #[must_use]
+    pub fn of_sender(self, sender: Option<Arc<str>>) -> NextHop {
+        NextHop { sender, ..self }
+    }
+
+    /// Sets if another route takes its mail while no connection can be opened.
+    #[must_use]
+    pub fn with_fallback(self, has_fallback: bool) -> NextHop {
+        NextHop { has_fallback, ..self }
     }
 
     /// The channel's state for this hop, created on first use and kept for the life of the hop.
@@ -89,6 +107,8 @@ impl NextHop {
             && self.tls == other.tls
             && self.provider == other.provider
             && self.source == other.source
+            && self.sender == other.sender
+            && self.has_fallback == other.has_fallback
             && self.hostname == other.hostname
     }
 

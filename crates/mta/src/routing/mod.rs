@@ -1,6 +1,7 @@
 //! Routing: the configured route of a domain, and its hosts.
 
 pub mod addresses;
+pub(crate) mod conditional;
 pub mod dane;
 pub(crate) mod expansions;
 pub(crate) mod find;
@@ -14,6 +15,7 @@ pub mod require_tls;
 use crate::srs::RewrittenSenders;
 use crate::steering::Steering;
 use auth::srs::Srs;
+use conditional::{RouteChoices, needs_sender};
 use config::{Config, Route, TableEntry};
 use expansions::Expansions;
 use mail::map::FixedMap;
@@ -47,6 +49,8 @@ pub(crate) struct Waits<'a> {
     /// Delivery options from the sender.
     pub(crate) steering: &'a Steering,
     pub(crate) require_tls: RequireTls,
+    /// The choice among routes with conditions ([`conditional::choose`]); `None`: not made.
+    pub(crate) choice: Option<Arc<str>>,
 }
 
 /// The active configuration of one shard.
@@ -98,6 +102,7 @@ impl Router {
             pool: said(&waits.steering.pool),
             window: said(&waits.steering.window),
             require_tls,
+            choice: waits.choice.clone().unwrap_or_else(|| self.nothing()),
         }
     }
 }
@@ -110,6 +115,8 @@ pub(crate) struct Active {
     default_retry: Retries,
     /// Routes with domain tables.
     domain_tables: Vec<(usize, Arc<TableEntry>)>,
+    /// Choices among routes with conditions.
+    choices: RouteChoices,
     /// The rewriter for senders of forwarded mail (SRS).
     pub(crate) srs: Option<Srs>,
     /// The last table result for each domain, for callers that cannot wait for a lookup.
@@ -145,6 +152,7 @@ impl Active {
             retries: config.routes.iter().map(|r| Retries::new(&config, &r.retry)).collect(),
             default_retry: Retries::new(&config, &config.retry),
             domain_tables: config.domain_tables().map(|(at, t)| (at, Arc::clone(t))).collect(),
+            choices: RouteChoices::new(&config, since.1),
             srs: config.of::<RewrittenSenders>().and_then(srs_of),
             expansions: Expansions::default(),
             learnt: RefCell::default(),
@@ -180,15 +188,71 @@ impl Active {
         of_tenant.or_else(of_route).map_or("", |pool| &pool.name)
     }
 
-    /// The route of a scheduled queue if the domain does not determine it.
+    /// The route of a scheduled queue if the domain does not determine it: the postmaster's, the operator's choice, or one
+    /// by its conditions.
     fn chosen_route_of(&self, key: &ScheduledKey) -> Option<&Arc<Route>> {
         let config = &self.config;
-        // Not a valid route name: this queue has the postmaster's mail and follows the current configuration.
-        if &*key.route == config::POSTMASTER_ROUTE || key.domain.as_str().is_empty() {
+        if key.domain.as_str().is_empty() {
             return config.routes.get(config.postmaster.route);
         }
-        let name = Some(&key.route).filter(|name| !name.is_empty())?;
+        let by_conditions = || config.routes.get(self.choices.read(&key.choice)?.route?);
+        self.fixed_route(&key.route).or_else(by_conditions)
+    }
+
+    /// The postmaster's route, or the operator's choice; `None` if empty or unknown.
+    pub(crate) fn fixed_route(&self, name: &str) -> Option<&Arc<Route>> {
+        let config = &self.config;
+        // Not a valid route name: this queue has the postmaster's mail and follows the current configuration.
+        if name == config::POSTMASTER_ROUTE {
+            return config.routes.get(config.postmaster.route);
+        }
+        let name = Some(name).filter(|name| !name.is_empty())?;
         config.route_named(name).map(|(_, route)| route)
+    }
+
+    /// Returns true if the route of a scheduled queue, or the login there, depends on more than the domain, and was not
+    /// chosen with this configuration. The choice is then made for each recipient.
+    pub(crate) fn is_unchosen(&self, key: &ScheduledKey) -> bool {
+        if !self.choices.are_needed() {
+            return false;
+        }
+        let choice = self.choices.read(&key.choice);
+        match self.fixed_route(&key.route) {
+            Some(route) => {
+                needs_sender(&self.config, route) && choice.is_none_or(|it| it.sender.is_none())
+            }
+            None => self.may_have_choices(&key.domain) && choice.is_none(),
+        }
+    }
+
+    /// Returns true if the route or the login depends on more than the domain.
+    pub(crate) fn has_choices(&self) -> bool {
+        self.choices.are_needed()
+    }
+
+    /// The sender that determines the login of a scheduled queue's mail; empty for the null sender.
+    pub(crate) fn sender_of_key<'k>(&self, key: &'k ScheduledKey) -> Option<&'k str> {
+        self.choices.read(&key.choice)?.sender
+    }
+
+    /// Returns true if the route of mail for this domain, or the login there, may depend on more than the domain.
+    pub(crate) fn may_have_choices(&self, domain: &Domain) -> bool {
+        self.may_have_conditions(domain)
+            || self.choices.are_needed()
+                && !domain.is_or_domain()
+                && !domain.as_str().is_empty()
+                && self.config.has_logins_by_sender()
+    }
+
+    /// Returns true if a route with conditions may take mail for this domain.
+    pub(crate) fn may_have_conditions(&self, domain: &Domain) -> bool {
+        let may_take = |route: &Arc<Route>| {
+            route.domains.is_empty() || route.domains.iter().any(|own| own.covers(domain))
+        };
+        self.config.has_conditional_routes()
+            && !domain.is_or_domain()
+            && !domain.as_str().is_empty()
+            && self.config.conditional_routes().any(may_take)
     }
 
     /// The route of a domain, as far as cached.

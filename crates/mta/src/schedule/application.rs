@@ -28,6 +28,10 @@ use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Interval for looking up a route that was left out because the DNS did not answer.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// Resolves the route and next hops of `scheduled`, and applies the result to the queue.
 pub(crate) fn start_resolution<W: World>(schedule: &Rc<Schedule<W>>, scheduled: ScheduledId) {
@@ -51,14 +55,68 @@ fn apply<W: World>(
     resolved: Resolved,
 ) {
     standing::suspend_scheduled(schedule, scheduled, key);
-    let resolution = match resolved {
+    match resolved {
+        Resolved::Tiers(tiers) => apply_tiers(schedule, (scheduled, key), tiers),
+        resolved => match destination_of(schedule, key, resolved) {
+            Ok(tier) => enter(schedule, (scheduled, key), &[tier], Mono::NEVER),
+            Err(nowhere) => apply_nowhere(schedule, (scheduled, key), nowhere),
+        },
+    }
+}
+
+/// A route with its ready queues.
+type Tier = (RouteChoice, Rc<ResolvedHops>);
+
+fn destination_of<W: World>(
+    schedule: &Schedule<W>,
+    key: &ScheduledKey,
+    resolved: Resolved,
+) -> Result<Tier, Resolved> {
+    match resolved {
         Resolved::Hosts(course, found) => {
             let places = places_of(schedule, key, &course, found);
-            return enter(schedule, (scheduled, key), &course, &places);
+            Ok((course, places))
         }
-        Resolved::Known(course, places) => {
-            return enter(schedule, (scheduled, key), &course, &places);
+        Resolved::Known(course, places) => Ok((course, places)),
+        nowhere => Err(nowhere),
+    }
+}
+
+/// Applies the destinations of a route and its fallbacks. A route is left out for a time if the DNS
+/// does not name its hosts. A permanent failure of the first route is final.
+fn apply_tiers<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    (scheduled, key): (ScheduledId, &ScheduledKey),
+    resolved: Vec<Resolved>,
+) {
+    let (mut tiers, mut failed, mut until) = (Vec::new(), None, Mono::NEVER);
+    for one in resolved {
+        match destination_of(schedule, key, one) {
+            Ok(tier) => tiers.push(tier),
+            Err(nowhere) => {
+                let is_for_now = matches!(nowhere, Resolved::Nowhere(Resolution::Retry(_)));
+                let is_first = tiers.is_empty() && failed.is_none();
+                failed.get_or_insert(nowhere);
+                if is_first && !is_for_now {
+                    break;
+                }
+                until = schedule.services.now() + LOOK_AGAIN_AFTER;
+            }
         }
+    }
+    match failed {
+        Some(nowhere) if tiers.is_empty() => apply_nowhere(schedule, (scheduled, key), nowhere),
+        _ => enter(schedule, (scheduled, key), &tiers, until),
+    }
+}
+
+/// Applies a result without hosts.
+fn apply_nowhere<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    (scheduled, key): (ScheduledId, &ScheduledKey),
+    resolved: Resolved,
+) {
+    let resolution = match resolved {
         Resolved::Each => Resolution::Each { fresh_until: Mono::NEVER },
         Resolved::Unrouted(failure) => {
             let console = &schedule.services.console;
@@ -71,6 +129,7 @@ fn apply<W: World>(
             tls_domains::excluded(schedule, &key.domain, &failure, policy);
             Resolution::Unrouted(Arc::new(failure))
         }
+        Resolved::Hosts(..) | Resolved::Known(..) | Resolved::Tiers(_) => return,
     };
     let _ = answer(schedule, scheduled, resolution);
 }
@@ -89,7 +148,8 @@ fn places_of<W: World>(
     for (source, weight) in sources_of(pool.as_ref().filter(|_| is_sent).or(route.pool.as_ref())) {
         let paced = found.paced(config, route, source.as_deref());
         let hosts = (&*found.hosts, found.tls);
-        let (key, usual) = names(schedule, (route, source.as_deref()), hosts, paced);
+        let place = (&**route, source.as_deref(), key);
+        let (key, usual) = names(schedule, place, hosts, paced);
         each.push(SourcePath { source, weight, key, usual });
     }
     let provider = each.last().and_then(|place| place.usual.provider().cloned());
@@ -101,44 +161,64 @@ fn places_of<W: World>(
     places
 }
 
-/// Passes these ready queues to the queue, unless a shaping rule fails the mail.
+/// Passes the ready queues of a route and its fallbacks to the queue, unless a shaping rule fails the mail. `until`: the
+/// resolution is repeated then at the latest.
 fn enter<W: World>(
     schedule: &Rc<Schedule<W>>,
     (scheduled, key): (ScheduledId, &ScheduledKey),
-    course: &RouteChoice,
-    places: &ResolvedHops,
+    tiers: &[Tier],
+    until: Mono,
 ) {
-    let RouteChoice { config, route, .. } = course;
-    let ResolvedHops { found, each, provider } = places;
-    if let Some(failure) = schedule.shaped.given_up(provider.as_deref(), key) {
+    let Some((_, first)) = tiers.first() else { return };
+    if let Some(failure) = schedule.shaped.given_up(first.provider.as_deref(), key) {
         let _ = answer(schedule, scheduled, Resolution::Refuse(failure));
         return;
     }
-    let way = |SourcePath { weight, key, usual, .. }: &SourcePath| {
-        let (limits, shared) = schedule.shaped.limits(config, key, usual);
-        WeightedPath { key: key.clone(), limits, shared, weight: *weight }
-    };
-    let ways = each.iter().map(way).collect();
-    let seen = each.iter().map(|place| HopSeen {
-        next_hop: &place.key.next_hop,
-        route: Some(&*route.name),
-        provider: provider.as_deref(),
-        source: &place.key.source,
-    });
-    standing::suspend_resolved(schedule, scheduled, &seen.collect::<Vec<_>>());
-    let answer = Resolution::Ready { ways, fresh_until: found.fresh_until };
-    let entered = self::answer(schedule, scheduled, answer);
-    for (ready, SourcePath { source, key, usual, .. }) in entered.into_iter().zip(each) {
+    let (mut ways, mut seen, mut fresh_until) = (Vec::new(), Vec::new(), until);
+    for ((course, places), tier) in tiers.iter().zip(0..) {
+        let RouteChoice { config, route, .. } = course;
+        for SourcePath { weight, key, usual, .. } in &places.each {
+            let (limits, shared) = schedule.shaped.limits(config, key, usual);
+            ways.push(WeightedPath { key: key.clone(), limits, shared, weight: *weight, tier });
+            seen.push(HopSeen {
+                next_hop: &key.next_hop,
+                route: Some(&*route.name),
+                provider: places.provider.as_deref(),
+                source: &key.source,
+            });
+        }
+        fresh_until = fresh_until.min(places.found.fresh_until);
+    }
+    standing::suspend_resolved(schedule, scheduled, &seen);
+    let entered = answer(schedule, scheduled, Resolution::Ready { ways, fresh_until });
+    let mut entered = entered.into_iter();
+    for tier in tiers {
+        let has_fallback = tier.0.route.fallback.is_some();
+        learn_tier(schedule, scheduled, tier, (&mut entered, has_fallback));
+    }
+    shaped::note_provider(schedule, scheduled);
+}
+
+/// Stores the data of a route's ready queues, in the order of `entered`.
+fn learn_tier<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    scheduled: ScheduledId,
+    (course, places): &Tier,
+    (entered, has_fallback): (&mut dyn Iterator<Item = ReadyId>, bool),
+) {
+    let RouteChoice { config, route, .. } = course;
+    let ResolvedHops { found, each, provider } = &**places;
+    for (SourcePath { source, key, usual, .. }, ready) in each.iter().zip(entered) {
         match &found.reported {
             Some(domain) => schedule.tls_domains.learn(ready, scheduled, domain.clone()),
             None => schedule.tls_domains.forget_scheduled(ready, scheduled),
         }
         let hop = NextHop::new(route, found.hosts.clone(), found.tls, config.hostname.clone());
         let hop = hop.of_provider(provider.clone()).from_source(source.clone());
+        let hop = hop.of_sender(sender_of(key)).with_fallback(has_fallback);
         schedule.shaped.keep(ready, key, usual.clone(), found.shaped.is_some());
         learn(schedule, ready, key, hop);
     }
-    shaped::note_provider(schedule, scheduled);
 }
 
 /// Passes the resolution to the queue, and reports a failure or its end. Returns the ready queues.
@@ -190,13 +270,14 @@ pub(crate) fn enter_located<W: World>(
     hosts: Vec<HostGroup>,
 ) -> Option<ReadyId> {
     let now = schedule.services.now();
-    let scheduled = schedule.queue().scheduled_key(locating.scheduled).map(|key| key.require_tls);
-    let tls = terms(schedule, route, scheduled?).of_named_hosts();
+    let scheduled = schedule.queue().scheduled_key(locating.scheduled).cloned()?;
+    let tls = terms(schedule, route, scheduled.require_tls).of_named_hosts();
     let paced = Paced::of_route(route.channel.limits());
-    let (key, usual) = names(schedule, (route, None), (&hosts, tls), paced);
+    let (key, usual) = names(schedule, (route, None, &scheduled), (&hosts, tls), paced);
     let (limits, shared) = schedule.shaped.limits(config, &key, &usual);
     let ready = schedule.queue_mut().enter_located(now, locating, &key, &limits, &shared)?;
-    learn(schedule, ready, &key, NextHop::new(route, hosts, tls, config.hostname.clone()));
+    let hop = NextHop::new(route, hosts, tls, config.hostname.clone()).of_sender(sender_of(&key));
+    learn(schedule, ready, &key, hop);
     Some(ready)
 }
 
@@ -258,7 +339,7 @@ fn sources_of(pool: Option<&Arc<Pool>>) -> Vec<(Option<Arc<Source>>, u32)> {
 /// order.
 fn names<W: World>(
     schedule: &Schedule<W>,
-    (route, source): (&Route, Option<&Source>),
+    (route, source, scheduled): (&Route, Option<&Source>, &ScheduledKey),
     (hosts, tls): (&[HostGroup], HopTls),
     paced: Paced,
 ) -> (ReadyKey, Usual) {
@@ -280,6 +361,30 @@ fn names<W: World>(
     let shaping = paced.apart.as_deref().map_or_else(nothing, Arc::from);
     let host_set = config::host_set(channel, &route.name, &groups);
     let source = source.map_or_else(nothing, |source| Arc::clone(&source.name));
-    let key = ReadyKey { source, next_hop: next_hop.into(), tls, shaping };
+    let login = login_of(schedule, route, scheduled);
+    let key = ReadyKey { source, next_hop: next_hop.into(), tls, shaping, login };
     (key, Usual { paced, host_set })
+}
+
+/// The null sender in a ready queue's key.
+const NULL_SENDER: &str = "<>";
+
+/// The part of a ready queue's key that keeps mail with different logins apart. Mail without a choice, after a change of
+/// a table of domains, has the login of the null sender: never that of another sender.
+fn login_of<W: World>(schedule: &Schedule<W>, route: &Route, key: &ScheduledKey) -> Arc<str> {
+    if !route.channel.has_logins_by_sender() {
+        return schedule.router.nothing();
+    }
+    let active = schedule.router.active();
+    let sender = active.sender_of_key(key).filter(|sender| !sender.is_empty());
+    Arc::from(sender.unwrap_or(NULL_SENDER))
+}
+
+/// The sender of a next hop's mail, if the login depends on it; empty for the null sender.
+fn sender_of(key: &ReadyKey) -> Option<Arc<str>> {
+    match &*key.login {
+        "" => None,
+        NULL_SENDER => Some(Arc::from("")),
+        _ => Some(Arc::clone(&key.login)),
+    }
 }

@@ -10,6 +10,7 @@ use crate::steering::Steering;
 use mail::{Domain, MessageId, Mono, RequireTls, Wall};
 use queue::{Deadlines, NewEntry, Origin, ScheduledKey};
 use spool::{Meta, RecoveredMessage};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The clock readings when a message is queued.
@@ -72,6 +73,8 @@ pub(super) struct IncomingRecipient {
     pub(super) domain: Domain,
     pub(super) attempts: u16,
     pub(super) next_try: Option<Wall>,
+    /// The choice among routes with conditions; `None`: not made.
+    pub(super) choice: Option<Arc<str>>,
 }
 
 impl<'a> Incoming<'a> {
@@ -127,10 +130,21 @@ impl<'a> Incoming<'a> {
     }
 
     /// The scheduled queue of a recipient in this domain.
-    pub(super) fn key(&self, router: &Router, index: u32, domain: Domain) -> ScheduledKey {
-        let route = chosen_route(self.meta, index, &self.route);
+    pub(super) fn key(
+        &self,
+        router: &Router,
+        (index, domain): (u32, Domain),
+        choice: Option<Arc<str>>,
+    ) -> ScheduledKey {
+        let route = self.fixed_route(index);
         let Incoming { class, steering, require_tls, .. } = self;
-        router.scheduled_key(domain, &Waits { route, class, steering, require_tls: *require_tls })
+        let require_tls = *require_tls;
+        router.scheduled_key(domain, &Waits { route, class, steering, require_tls, choice })
+    }
+
+    /// The route of a recipient if the domain does not determine it; empty otherwise.
+    pub(super) fn fixed_route(&self, index: u32) -> &str {
+        chosen_route(self.meta, index, &self.route)
     }
 
     /// The priority class of the recipients.
@@ -144,8 +158,8 @@ impl<'a> Incoming<'a> {
         router: &Router,
         recipient: IncomingRecipient,
     ) -> (ScheduledKey, NewEntry) {
-        let IncomingRecipient { index, domain, attempts, next_try } = recipient;
-        let key = self.key(router, index, domain);
+        let IncomingRecipient { index, domain, attempts, next_try, choice } = recipient;
+        let key = self.key(router, (index, domain), choice);
         let steering = &self.steering;
         let next_try = next_try.map(|at| (at, router.active().retry_of(&key).longest_delay()));
         let entry = NewEntry {
@@ -204,7 +218,6 @@ fn wait(
 mod tests {
     use super::*;
     use crate::facts::{Facts, Stranger};
-    use std::sync::Arc;
 
     const CLOCKS: Clocks = Clocks { now: Mono(5_000_000), wall: Wall(1_000_000) };
     const MOMENT: EntryContext = EntryContext { clocks: CLOCKS, salt: 7 };
@@ -271,6 +284,7 @@ mod tests {
             domain: Domain::parse("far.test").unwrap(),
             attempts: 0,
             next_try: None,
+            choice: None,
         };
         let (key, entry) = Incoming::new(&message, MOMENT).entry(&router, recipient());
         let (again, same) = Incoming::recovered(&recovered, MOMENT).entry(&router, recipient());
@@ -283,7 +297,7 @@ mod tests {
         let overrides = Overrides::parse(moved);
         let now = Incoming::overridden(&message, &overrides, MOMENT);
         let domain = Domain::parse("far.test").unwrap();
-        assert_eq!((now.key(&router, 3, domain), now.priority()), (moved_to.clone(), 9));
+        assert_eq!((now.key(&router, (3, domain), None), now.priority()), (moved_to.clone(), 9));
         assert_eq!((&*moved_to.route, &*moved_to.pool, entry.priority), ("far", "two", 9));
         assert_eq!(key.require_tls, RequireTls::No);
         assert_eq!(entry.due, CLOCKS.now + Duration::from_secs(700), "it asked to wait");

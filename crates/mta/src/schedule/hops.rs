@@ -5,7 +5,7 @@ use crate::known_hops::KnownHops;
 use crate::line::{FairKey, TrustLevel};
 use crate::routing::hop::NextHop;
 use crate::seams::World;
-use mail::Mono;
+use mail::{Failure, Mono};
 use queue::{ReadyId, ReadyKey};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -89,6 +89,43 @@ impl Hops {
             known => known,
         }
     }
+}
+
+/// Unreachable ready queues with a fallback, which takes their mail until the next connection attempt.
+#[derive(Debug, Default)]
+pub(crate) struct Unreachable(RefCell<BTreeMap<ReadyKey, Arc<queue::Suspension>>>);
+
+impl Unreachable {
+    /// The suspension that applies to a ready queue.
+    pub(super) fn of(&self, now: Mono, key: &ReadyKey) -> Option<Arc<queue::Suspension>> {
+        self.0.borrow().get(key).filter(|known| known.until > now).cloned()
+    }
+}
+
+/// A connection attempt failed: until the next one mail goes to the route's fallback, if it has one.
+pub(crate) fn note_unreachable<W: World>(
+    schedule: &Schedule<W>,
+    (ready, hop): (ReadyId, &NextHop),
+    failure: &Failure,
+) {
+    let now = schedule.services.now();
+    let (key, until) = {
+        let queue = schedule.queue();
+        (queue.ready_key(ready).cloned(), queue.closed_until(now, ready))
+    };
+    let (Some(key), Some(until)) = (key.filter(|_| hop.has_fallback), until) else { return };
+    let found = Arc::new(queue::Suspension {
+        what: format!("the route {} in favour of its fallback", hop.route).into(),
+        reason: failure.to_string().into(),
+        is_operators: false,
+        until,
+    });
+    {
+        let mut all = schedule.unreachable.0.borrow_mut();
+        all.retain(|_, known| known.until > now);
+        all.insert(key.clone(), found);
+    }
+    standing::suspend_hop(schedule, ready, &key);
 }
 
 /// Time that an egress source is suspended after a failure.

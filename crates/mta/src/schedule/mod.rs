@@ -14,6 +14,7 @@ pub(crate) mod trouble;
 pub(crate) mod warmup;
 
 use crate::alarm::Alarm;
+use crate::answer::Answer;
 use crate::control::Suspension;
 use crate::custody::Custody;
 use crate::holding::{Amount, HeldShare};
@@ -21,12 +22,13 @@ use crate::line::{FairKey, TrustLevel};
 use crate::message::Message;
 use crate::metrics::QueueState;
 use crate::overrides::Overrides;
-use crate::routing::Router;
+use crate::routing::conditional::choose;
 use crate::routing::hop::NextHop;
+use crate::routing::{Active, Router};
 use crate::seams::{Time, World};
 use crate::services::Services;
 use entry::{Clocks, EntryContext, Incoming, IncomingRecipient};
-use hops::{Hops, SourcesOut};
+use hops::{Hops, SourcesOut, Unreachable};
 pub(crate) use idle::IdleConnections;
 use mail::Mono;
 use places::KnownPlaces;
@@ -63,6 +65,8 @@ pub(crate) struct Schedule<W: World> {
     pub(crate) idle: IdleConnections,
     /// Egress sources that cannot send now.
     sources_out: SourcesOut,
+    /// Next hops that can't be reached and have a fallback.
+    unreachable: Unreachable,
     /// Ready queues with a source in warm-up.
     warming: Warming,
     /// Shaping rules and their effects.
@@ -99,6 +103,7 @@ impl<W: World> Schedule<W> {
             tls_domains: TlsDomains::default(),
             idle: IdleConnections::default(),
             sources_out: SourcesOut::default(),
+            unreachable: Unreachable::default(),
             warming: Warming::default(),
             shaped: ShapingEffects::default(),
             suspensions: RefCell::new(suspensions),
@@ -153,13 +158,34 @@ impl<W: World> Schedule<W> {
         let recipients = &message.envelope.recipients;
         self.custody.messages.keep(message, recipients.len());
         let incoming = Incoming::new(message, self.moment());
+        let active = self.router.active();
         let mut last = None;
         for (recipient, index) in recipients.iter().zip(0..) {
             let domain = recipient.mailbox.domain();
-            let recipient = IncomingRecipient { index, domain, attempts: 0, next_try: None };
+            let choice = self.choice(&active, message, (&incoming, index));
+            let recipient =
+                IncomingRecipient { index, domain, attempts: 0, next_try: None, choice };
             last = Some(self.push(&incoming.entry(&self.router, recipient)));
         }
         last
+    }
+
+    /// The choice of the route or login by facts of the message, if it is known without waiting.
+    fn choice(
+        &self,
+        active: &Rc<Active>,
+        message: &Message,
+        (incoming, index): (&Incoming<'_>, u32),
+    ) -> Option<Arc<str>> {
+        if !active.has_choices() {
+            return None;
+        }
+        let of = (index, incoming.fixed_route(index));
+        match choose(self.services.world.tables(), active, message, of) {
+            Answer::Now(Ok(choice)) => Some(choice),
+            // Found when the recipient falls due.
+            Answer::Now(Err(_)) | Answer::Later(_) => None,
+        }
     }
 
     /// Queues a message recovered from the spool.
@@ -176,6 +202,8 @@ impl<W: World> Schedule<W> {
                 domain: recipient.domain,
                 attempts: recipient.attempts,
                 next_try: recipient.next_try,
+                // Its message is on disk.
+                choice: None,
             };
             last = Some(self.push(&incoming.entry(&self.router, recipient)));
         }
@@ -222,11 +250,24 @@ impl<W: World> Schedule<W> {
             let from = queue.scheduled_key(found.scheduled).map(|key| key.domain.clone());
             let Some(domain) = from else { return Transferred::Gone };
             // The tenant does not change, so the queue knows it.
-            let key = incoming.key(&self.router, found.recipient, domain);
+            let choice = self.choice(&active, message, (&incoming, found.recipient));
+            let key = incoming.key(&self.router, (found.recipient, domain), choice);
             let scheduled = queue.scheduled(&key, active.retry_of(&key));
             queue.transfer(now, entry, scheduled, incoming.priority())
         });
         transferred.collect()
+    }
+
+    /// Moves a queued recipient to the scheduled queue of this choice among routes with conditions. Recipients in flight
+    /// stay.
+    pub(crate) fn assign(&self, entry: EntryId, choice: Arc<str>) {
+        let (now, active) = (self.services.now(), self.router.active());
+        let mut queue = self.queue_mut();
+        let Some(found) = queue.entry(now, entry) else { return };
+        let Some(key) = queue.scheduled_key(found.scheduled).cloned() else { return };
+        let key = ScheduledKey { choice, ..key };
+        let scheduled = queue.scheduled(&key, active.retry_of(&key));
+        queue.reassign(now, entry, scheduled);
     }
 
     /// Applies changed tenant limits.

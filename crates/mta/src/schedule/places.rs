@@ -88,8 +88,11 @@ impl ResolutionKey {
         route: &Route,
         pool: Option<&Arc<Pool>>,
     ) -> Option<ResolutionKey> {
-        let is_anybodys = key.tenant.is_empty() && key.campaign.is_empty() && key.window.is_empty();
-        (!is_anybodys).then(|| ResolutionKey {
+        let is_anybodys = key.tenant.is_empty()
+            && key.campaign.is_empty()
+            && key.window.is_empty()
+            && key.choice.is_empty();
+        (!is_anybodys && !route.channel.has_logins_by_sender()).then(|| ResolutionKey {
             domain: key.domain.clone(),
             route: route.index,
             pool: pool.map(|pool| Arc::clone(&pool.name)),

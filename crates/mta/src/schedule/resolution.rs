@@ -38,6 +38,8 @@ pub(super) enum Resolved {
     Hosts(RouteChoice, ResolvedHosts),
     /// The cached resolution of another scheduled queue.
     Known(RouteChoice, Rc<ResolvedHops>),
+    /// The destinations of a route and its fallbacks, in this order.
+    Tiers(Vec<Resolved>),
     /// Each entry has its own destination.
     Each,
     /// No route for the domain.
@@ -66,10 +68,14 @@ pub(super) fn resolve<W: World>(
         return Answer::Now(Resolved::Nowhere(Resolution::Refuse(Arc::new(failure))));
     }
     let active = schedule.router.active();
+    if active.is_unchosen(key) {
+        // Each entry is moved to the queue of its route.
+        return Answer::Now(Resolved::Each);
+    }
     let found = route_of_key(schedule.services.world.tables(), &active, key);
     let (task, key) = (Rc::clone(schedule), key.clone());
     found.then(move |found| match found {
-        Ok(Some(route)) => by_route(&task, scheduled, key, (&active.config, route)),
+        Ok(Some(route)) => with_fallbacks(&task, scheduled, key, (&active.config, route)),
         Ok(None) => Answer::Now(Resolved::Unrouted(unrouted(&active, &key))),
         Err(trouble) => Answer::Now(Resolved::Nowhere(Resolution::Retry(unanswered(&trouble)))),
     })
@@ -82,6 +88,27 @@ fn unrouted(active: &Active, key: &ScheduledKey) -> Arc<Failure> {
     let text = format!("no route to {} since the {what} of {when}", key.domain);
     // 4.4.4: unable to route (RFC 3463 §3.5).
     Arc::new(Failure::local(Class::Transient, EnhancedStatus::new(4, 4, 4), text))
+}
+
+/// Resolves the hosts of the route and of its fallbacks.
+fn with_fallbacks<W: World>(
+    schedule: &Rc<Schedule<W>>,
+    scheduled: ScheduledId,
+    key: ScheduledKey,
+    (config, route): (&Arc<Config>, Arc<Route>),
+) -> Answer<'static, Resolved> {
+    if route.fallback.is_none() {
+        return by_route(schedule, scheduled, key, (config, route));
+    }
+    let (task, config) = (Rc::clone(schedule), Arc::clone(config));
+    Answer::later(async move {
+        let (mut tiers, mut next) = (Vec::new(), Some(route));
+        while let Some(route) = next {
+            next = route.fallback.and_then(|index| config.routes.get(index)).cloned();
+            tiers.push(by_route(&task, scheduled, key.clone(), (&config, route)).get().await);
+        }
+        Resolved::Tiers(tiers)
+    })
 }
 
 /// Resolves the hosts of the route.
@@ -109,7 +136,7 @@ fn by_route<W: World>(
             let tls = terms(schedule, &route, key.require_tls).of_named_hosts();
             named(ResolvedHosts::of_file(host_groups(groups), tls))
         }
-        Destination::Mx { port } => match course() {
+        Destination::Mx { port } | Destination::MxOf { port, .. } => match course() {
             Ok(course) => return by_dns(schedule, scheduled, key, (course, port)),
             Err(nowhere) => nowhere,
         },
@@ -134,7 +161,7 @@ fn by_dns<W: World>(
     Answer::later(async move { hosts_of_domain(&task, &dns, course, port, &key).await })
 }
 
-/// The hosts of a domain, with TLS requirements from DNSSEC and MTA-STS.
+/// The hosts of a domain, or of the name in the route, with TLS requirements from DNSSEC and MTA-STS.
 async fn hosts_of_domain<W: World>(
     schedule: &Schedule<W>,
     dns: &InTurn<W>,
@@ -142,14 +169,26 @@ async fn hosts_of_domain<W: World>(
     port: u16,
     key: &ScheduledKey,
 ) -> Resolved {
-    let domain = &key.domain;
+    let named = match course.route.channel.destination() {
+        Destination::MxOf { name, .. } => Some(name.clone()),
+        _ => None,
+    };
+    let domain = named.as_ref().unwrap_or(&key.domain);
     let terms = terms(schedule, &course.route, key.require_tls);
     let TlsRequirement { sources, required } = terms;
     let policies = schedule.services.world.policies();
     let found = match resolve_mx(dns, &course.config, port, domain, sources.dane).await {
         Ok(found) => found,
         Err(failure) => {
-            let failed = Arc::new(doubted(policies, sources, domain, failure).await);
+            let failed = match &named {
+                // A mistake in the route, or at the relay, must not bounce mail.
+                Some(_) => {
+                    let text = failure.text.clone();
+                    failure.for_now(text)
+                }
+                None => doubted(policies, sources, domain, failure).await,
+            };
+            let failed = Arc::new(failed);
             return Resolved::Nowhere(match failed.class {
                 Class::Permanent => Resolution::Refuse(failed),
                 Class::Transient => Resolution::Retry(failed),
@@ -170,14 +209,14 @@ async fn hosts_of_domain<W: World>(
         Ok(promised) => promised,
         Err(failure) => return Resolved::Nowhere(Resolution::Refuse(Arc::new(failure))),
     };
+    // `TLS-Required: No` ignores the policy, and a TLS report must not cause the next one.
+    let is_reported = named.is_none() && key.require_tls != RequireTls::No;
     let found = ResolvedHosts {
         hosts: groups,
-        shaped: Some(domain.clone()),
+        shaped: named.is_none().then(|| domain.clone()),
         tls,
         fresh_until: schedule.services.now() + fresh_for(dns, domain),
-        // `TLS-Required: No` ignores the policy, and a TLS report must not cause the next one.
-        reported: tls_domains::reported(schedule, domain, policy)
-            .filter(|_| key.require_tls != RequireTls::No),
+        reported: tls_domains::reported(schedule, domain, policy).filter(|_| is_reported),
     };
     Resolved::Hosts(course, found)
 }

@@ -150,6 +150,7 @@ pub(crate) fn suspend_hop<W: World>(schedule: &Schedule<W>, id: ReadyId, key: &R
     let found = found.map(|s| standstill(schedule, s));
     let found = found.or_else(|| shaped::standstill_of_hop(schedule, id, key));
     let found = found.or_else(|| schedule.sources_out.of(now, key));
+    let found = found.or_else(|| schedule.unreachable.of(now, key));
     schedule.queue_mut().suspend_ready(now, id, found);
 }
 

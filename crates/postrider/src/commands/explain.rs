@@ -11,12 +11,12 @@ use crate::world::resolver::Resolver;
 use channels::{AccessDryRun, AccessQuestion, consult_access};
 use config::{
     Config, Destination, ENTRY_TEXT, ExplainRequest, ExplainedDecision, Explanation, InTables,
-    Listener, NamedValues, Origin, TableLookup, TlsSources,
+    Listener, MailFacts, NamedValues, Origin, TableLookup, TlsSources,
 };
 use lookup::Entry;
 use mail::{Class, Domain};
 use mta::console::Level;
-use mta::ingress::{Consulted, consult, consult_route};
+use mta::ingress::{Consulted, ConsultedRoutes, consult, consult_routes};
 use mta::routing::hosts::HostGroup;
 use mta::routing::mx::resolve_mx;
 use mta::seams::Tables;
@@ -80,12 +80,12 @@ fn explanation_of(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanatio
 fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, (String, u8)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| (error.to_string(), exit::FAILED))?;
-    let listener = match args.listener.as_deref() {
-        None => config.usual_listener(&args.recipient),
-        Some(name) => config.listeners.iter().find(|listener| &*listener.name == name),
-    };
+    let listener = listener_of(args, config);
     let asked = match listener {
-        Some(listener) if !args.offline && !config.tables.is_empty() => {
+        Some(listener)
+            if (!args.offline || config.tables.is_empty())
+                && (config.has_conditional_routes() || !config.tables.is_empty()) =>
+        {
             ask_tables(&runtime, args, config, listener).map_err(|why| (why, exit::FAILED))?
         }
         _ => LookupTrace::default(),
@@ -94,7 +94,10 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         "" => &config.postmaster.address,
         _ => &args.recipient,
     };
-    let route = config.route_of(recipient, asked.route).map(|(_, route)| route);
+    let by_conditions = asked.routes.found.by_conditions.and_then(|at| config.routes.get(at));
+    let in_tables = asked.routes.found.in_tables;
+    let route = by_conditions.filter(|_| !config.is_postmaster(recipient));
+    let route = route.or_else(|| config.route_of(recipient, in_tables).map(|(_, route)| route));
     let survey = match route {
         Some(route) if !args.offline && route.channel.tls_sources() != TlsSources::default() => {
             runtime.block_on(tls::survey(config, route, &recipient.domain())).ok()
@@ -117,7 +120,8 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
     let stands_for = asked.said.alias.as_ref().map(|entry| shown(&entry.text));
     let values = asked.said.entry.as_deref().map(values_of);
     let in_tables = InTables {
-        route: asked.route,
+        routes: asked.routes.found,
+        conditions: &asked.routes.conditions,
         lookups: &asked.lookups,
         access: &access.steps,
         is_settled_by_access: access.is_settled,
@@ -129,8 +133,9 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
     let request = ExplainRequest {
         recipient: &args.recipient,
         sender: args.from.as_ref(),
-        listener: args.listener.as_deref(),
+        listener: args.listener.as_deref().or(listener.map(|listener| &*listener.name)),
         client: args.client,
+        login: args.login.as_deref(),
         mx,
         tls: &tls,
         in_tables,
@@ -138,11 +143,20 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
     config.explain(&request).map_err(|error| (error, exit::USAGE))
 }
 
+/// The named listener, or a usual one: for a user one with logins.
+fn listener_of<'c>(args: &ExplainArgs, config: &'c Config) -> Option<&'c Arc<Listener>> {
+    let of_users = || config.listeners.iter().find(|listener| listener.needs_login());
+    match args.listener.as_deref() {
+        Some(name) => config.listeners.iter().find(|listener| &*listener.name == name),
+        None if args.login.is_some() && of_users().is_some() => of_users(),
+        None => config.usual_listener(&args.recipient),
+    }
+}
+
 /// The lookups in tables, with their answers.
 #[derive(Default)]
 struct LookupTrace {
-    /// The first route with the domain in its table.
-    route: Option<usize>,
+    routes: ConsultedRoutes,
     access: AccessDryRun,
     said: Consulted,
     lookups: Vec<TableLookup>,
@@ -181,14 +195,24 @@ async fn ask<T: Tables + Clone>(
 ) -> LookupTrace {
     let (client, helo, recipient) = (args.client, args.helo.as_deref(), &args.recipient);
     let mut asked = LookupTrace::default();
-    match consult_route(tables, config, recipient).await {
-        Ok(route) => asked.route = route,
+    let may_relay = args.login.is_some() || listener.lets_relay(client);
+    let tenancy = config.tenants.choose(args.login.as_deref(), None).ok().flatten();
+    let facts = MailFacts {
+        sender: args.from.as_ref(),
+        recipient: Some(recipient),
+        login: args.login.as_deref(),
+        client,
+        listener: Some(&listener.name),
+        tenant: tenancy.as_ref().map(|tenancy| &*tenancy.name),
+    };
+    match consult_routes(tables, config, (recipient, &facts), may_relay).await {
+        Ok(routes) => asked.routes = routes,
         Err(refusal) => {
             asked.said.refusal = Some(refusal);
             return asked;
         }
     }
-    let decision = config.decide(listener, client, recipient, asked.route);
+    let decision = config.decide_as(listener, may_relay, recipient, asked.routes.found);
     if decision.is_accepted() {
         let (listener, sender) = (&*listener.name, args.from.as_ref());
         let route = decision.route().and_then(|index| config.routes.get(index)).map(|it| &**it);

@@ -14,6 +14,7 @@ mod bad_x400;
 mod batch;
 mod checks;
 mod client;
+mod conditions;
 mod copies;
 mod crowds;
 mod custody;

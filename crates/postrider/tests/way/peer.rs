@@ -34,6 +34,8 @@ pub(crate) struct Sent {
     pub(crate) said: String,
     /// Behind a handshake.
     pub(crate) is_encrypted: bool,
+    /// The last AUTH command on its connection.
+    pub(crate) login: String,
     pub(crate) from: String,
     pub(crate) to: Vec<String>,
     pub(crate) content: String,
@@ -110,6 +112,7 @@ impl Peer {
         let mut unread = Vec::new();
         let mut envelope = Sent::default();
         let (insists, mut is_encrypted) = (self.0.insists_on_tls.get(), false);
+        let mut login = String::new();
         self.0.connections.set(self.0.connections.get() + 1);
         self.write(stream, &self.reply("CONNECT", "220 peer.test ESMTP")).await?;
         while let Some(line) = line(stream, &mut unread).await? {
@@ -139,9 +142,11 @@ impl Peer {
             match &*verb {
                 "MAIL" if is_taken => {
                     let (said, from) = (line.clone(), path(&line));
-                    envelope = Sent { said, is_encrypted, from, ..Sent::default() };
+                    let login = login.clone();
+                    envelope = Sent { said, is_encrypted, login, from, ..Sent::default() };
                 }
                 "RCPT" if is_taken => envelope.to.push(path(&line)),
+                "AUTH" if is_taken => login = line.clone(),
                 "RSET" => envelope = Sent::default(),
                 _ => {}
             }

@@ -88,6 +88,48 @@ fn null_mx_and_domains_that_do_not_exist_fail_at_once() {
     });
 }
 
+const MX_OF: &str = "[retry]\njitter = 0\n[[route]]\nsmtp = { mx_of = \"hub.test\" }";
+
+#[test]
+fn named_relay_is_found_by_its_mx_records() {
+    play(|| async {
+        let node = Node::start(&config(MX_OF)).await;
+        let hosts = vec![mx(20, "mx2.hub.test"), mx(10, "mx1.hub.test")];
+        node.world.set_mx("hub.test", Ok(hosts));
+        node.world.set_addresses("mx1.hub.test", Ok(ip("192.0.2.11")));
+        node.world.set_addresses("mx2.hub.test", Ok(ip("192.0.2.12")));
+        let second = Peer::at(&node.world, "192.0.2.12:25");
+        submit(&node, "me@source.test", &["a@x.test"]).await;
+        node.wait_for("relayed", 1).await;
+        let first = Peer::at(&node.world, "192.0.2.11:25");
+        tokio::time::sleep(Duration::from_secs(3_600)).await;
+        submit(&node, "me@source.test", &["a@x.test", "b@y.test"]).await;
+        node.wait_for("relayed", 3).await;
+        let count = |peer: &Peer| peer.messages().iter().map(|one| one.to.len()).sum::<usize>();
+        assert_eq!((count(&first), count(&second)), (2, 1));
+        let asked = node.world.asked();
+        assert!(!asked.iter().any(|name| name.contains("x.test")), "{asked:?}");
+    });
+}
+
+#[test]
+fn relay_without_hosts_bounces_nothing() {
+    play(|| async {
+        let node = Node::start(&config(MX_OF)).await;
+        for answer in [Err(DnsError::NoSuchDomain), Ok(vec![mx(0, "")])] {
+            node.world.set_mx("hub.test", answer);
+            submit(&node, "me@source.test", &["a@x.test"]).await;
+            node.wait_for("suspended", 1).await;
+            tokio::time::sleep(Duration::from_secs(3_600)).await;
+        }
+        assert_eq!((node.count("failed"), node.count("relayed")), (0, 0));
+        node.world.set_mx("hub.test", Ok(vec![mx(10, "mx1.hub.test")]));
+        node.world.set_addresses("mx1.hub.test", Ok(ip("192.0.2.11")));
+        Peer::at(&node.world, "192.0.2.11:25");
+        node.wait_for("relayed", 2).await;
+    });
+}
+
 #[test]
 fn trouble_with_the_dns_makes_mail_wait_until_it_is_over() {
     play(|| async {

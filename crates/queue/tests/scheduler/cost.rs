@@ -27,6 +27,7 @@ fn answer(queue: &mut Queue, now: Mono, scheduled: ScheduledId, hop: &str) {
             limits: limits().own(),
             shared: vec![limits().shared(hop)],
             weight: 1,
+            tier: 0,
         }],
         fresh_until: now + SECOND * 86_400,
     };

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use config::TableEntry;
 use lookup::Requester;
-use mail::{Class, Culprit, EnhancedStatus, Failure};
+use mail::{Class, Culprit, EnhancedStatus, Failure, Mailbox};
 use mta::delivery::Slot;
 use mta::routing::hosts::Host;
 use mta::seams::{Hashed, Hashing as _, Lane, World};
@@ -165,7 +165,7 @@ async fn credentials<W: World>(
         |text: String| Failure::local(Class::Transient, EnhancedStatus::new(4, 3, 5), text);
     let (user, secret) = match &login.identity {
         Identity::User { user, secret } => (user, secret),
-        Identity::Table(table) => {
+        Identity::Table(table, _) => {
             let found = found(slot, table, host).await;
             return found
                 .map_err(|why| failure(format!("no credentials: table {}: {why}", table.name)));
@@ -178,24 +178,32 @@ async fn credentials<W: World>(
         .ok_or_else(|| wrong("the secret cannot be sent in an AUTH exchange"))
 }
 
-/// Credentials for a host in a table. The name is looked up with its port first, and also in brackets, as Postfix has
-/// hosts without MX lookup.
+/// Credentials in a table: for the sender of the connection's mail, if it has one, then for the host. The host's name is
+/// looked up with its port first, and also in brackets, as Postfix has hosts without MX lookup.
 async fn found<W: World>(
     slot: &Slot<W>,
     table: &Arc<TableEntry>,
     host: &Host,
 ) -> Result<Credentials, String> {
     let name = host.name.to_ascii_lowercase();
-    let keys = vec![
+    let sender = slot.hop().sender.as_deref();
+    let address = sender.and_then(|sender| Mailbox::parse(sender, true).ok());
+    let is_whole = table.settings.has_patterns();
+    let of_sender = address.map(|address| tables::keys_of(&address, is_whole)).unwrap_or_default();
+    let of_host = [
         config::host_text(&name, host.port),
         format!("[{name}]:{}", host.port),
         format!("[{name}]"),
         name,
     ];
-    let keys = keys.into_iter().map(LookupKey::from).collect();
+    let of_sender = of_sender.into_iter().map(|(_, key)| key);
+    let keys = of_sender.chain(of_host.into_iter().map(LookupKey::from)).collect();
     let found = tables::find_first(slot.world().tables(), table, keys).get().await;
     let found = found.map_err(|trouble| trouble.to_string())?;
-    let found = found.ok_or_else(|| format!("no entry for {}", host.name))?;
+    let found = found.ok_or_else(|| match sender {
+        Some(sender) => format!("no entry for <{sender}> or {}", host.name),
+        None => format!("no entry for {}", host.name),
+    })?;
     credentials_of(&found.entry).map_err(|why| format!("{}: {why}", found.key))
 }
 

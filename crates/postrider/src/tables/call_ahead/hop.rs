@@ -53,7 +53,10 @@ impl AskedHop {
         match self.channel.destination() {
             Destination::Hosts(groups) => groups.into_iter().flatten().collect(),
             // The configuration rejects these routes.
-            Destination::Here(_) | Destination::ByEntry | Destination::Mx { .. } => Vec::new(),
+            Destination::Here(_)
+            | Destination::ByEntry
+            | Destination::Mx { .. }
+            | Destination::MxOf { .. } => Vec::new(),
         }
     }
 

@@ -22,6 +22,7 @@ fn waiting(recipients: u32, sources: &[&str]) -> One {
         limits: limits().own(),
         shared: vec![limits().shared(source)],
         weight: 1,
+        tier: 0,
     };
     let ways: Vec<WeightedPath> = sources.iter().map(way).collect();
     let answer = Resolution::Ready { ways, fresh_until: one.now + SECOND * 100_000 };

@@ -64,6 +64,7 @@ impl One {
                 limits: limits.own(),
                 shared: vec![limits.shared(hop)],
                 weight: 1,
+                tier: 0,
             }],
             fresh_until: self.now + SECOND * 3600,
         };

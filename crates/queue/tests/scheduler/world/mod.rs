@@ -389,6 +389,7 @@ impl World {
                         limits: limits.own(),
                         shared: [limits.shared(&hosts)].into_iter().chain(provider).collect(),
                         weight: 1,
+                        tier: 0,
                     }],
                     fresh_until: self.now + SECOND * 60,
                 }

@@ -70,13 +70,14 @@ pub fn scheduled_key(domain: &str) -> ScheduledKey {
         pool: Arc::from(""),
         window: Arc::from(""),
         require_tls: RequireTls::Unsaid,
+        choice: Arc::from(""),
     }
 }
 
 pub fn ready_key(next_hop: &str) -> ReadyKey {
     let nothing = || Arc::from("");
-    let (source, tls, shaping) = (nothing(), nothing(), nothing());
-    ReadyKey { source, next_hop: Arc::from(next_hop), tls, shaping }
+    let (source, tls, shaping, login) = (nothing(), nothing(), nothing(), nothing());
+    ReadyKey { source, next_hop: Arc::from(next_hop), tls, shaping, login }
 }
 
 /// The set of hosts in a key, whatever their order.
