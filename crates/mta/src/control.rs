@@ -5,6 +5,7 @@
 
 mod census;
 mod effect;
+mod login;
 mod scope;
 mod selection;
 mod summary;
@@ -16,6 +17,10 @@ use crate::overrides::Overrides;
 use ::classes::ReplyClass;
 pub use census::{CENSUS_STATES, Census, CensusRows, CountedRecipients};
 pub use effect::{Effect, Lift, ShapingLift, ShapingList};
+pub use login::{
+    BlockedItem, LimitCount, LoginAllow, LoginBlocked, LoginItem, LoginList, LoginRevoke,
+    LoginUnblock, Revocation,
+};
 use mail::{MessageId, Wall};
 pub use scope::{HopSeen, Scope};
 pub(crate) use selection::is_hop;
@@ -54,6 +59,10 @@ pub enum ControlResponse {
     Source(Box<SourceItem>),
     /// An effect in force by a shaping rule.
     Effect(Box<Effect>),
+    /// A login.
+    Login(Box<LoginItem>),
+    /// A client that failed to log in too often.
+    Blocked(Box<BlockedItem>),
     /// Progress of a command; at most twice a second from each shard.
     Progress(Tally),
     /// The command succeeded.

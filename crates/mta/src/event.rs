@@ -10,6 +10,7 @@ pub use settings::{EventFile, EventSettings};
 
 use crate::encryption::Encryption;
 use crate::overrides::Overrides;
+use crate::rate_limits::settings::{LimitBy, Maximum, Over};
 use ::classes::ReplyClassification;
 use auth::checks::AuthSummary;
 use auth::iprev;
@@ -237,6 +238,8 @@ events! {
     Problem(Box<ListedProblem>) = "problem",
     /// A problem of the list is gone.
     ProblemCleared(Box<ListedProblem>) = "problem_cleared",
+    /// A login, sender, domain or listener reached a `[[limit]]`.
+    Limited(Box<LimitEvent>) = "limited",
     /// Events were lost, because the queue to the event log was full. The spool still has the records.
     Lost {
         count: u64,
@@ -344,6 +347,18 @@ pub struct ShapingEvent {
     /// The peer, and its reply on one line.
     pub peer: String,
     pub reply: String,
+}
+
+/// A limit that was reached.
+#[derive(Clone, Debug)]
+pub struct LimitEvent {
+    pub by: LimitBy,
+    /// The login, sender, domain or listener.
+    pub value: Arc<str>,
+    pub maximum: Maximum,
+    pub over: Over,
+    /// The client with the first message or recipient beyond the limit.
+    pub client: Arc<Client>,
 }
 
 /// A rejection at intake.

@@ -27,6 +27,7 @@ mod known_names;
 pub mod lack;
 pub mod line;
 pub mod login_failures;
+pub mod login_registry;
 pub mod message;
 pub mod metrics;
 pub mod name_servers;
@@ -40,6 +41,7 @@ pub mod planted;
 pub mod pools;
 pub mod pressure;
 pub mod problems;
+pub mod rate_limits;
 mod reply_classes;
 mod report_limit;
 pub mod routing;
@@ -68,5 +70,8 @@ pub mod window;
 /// The sections of the configuration that this crate defines.
 #[must_use]
 pub fn sections() -> config::Schema {
-    config::Schema::new().section::<srs::RewrittenSenders>().section::<event::EventSettings>()
+    config::Schema::new()
+        .section::<srs::RewrittenSenders>()
+        .section::<event::EventSettings>()
+        .section::<rate_limits::RateLimits>()
 }

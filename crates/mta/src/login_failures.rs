@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::sync::oneshot;
 
 /// Maximum number of clients and users without a running attempt. Those with attempts come on top; each attempt has a
@@ -73,6 +74,8 @@ struct Record {
     /// Weight of attempts that ended without a verdict since the last settlement: a client that disconnects before the
     /// answer has failed.
     lost_us: u64,
+    /// Weight of a failure at the last attempt: each listener may have its own limit.
+    each_us: u64,
     /// Waiters for the end of an attempt, in order.
     line: VecDeque<oneshot::Sender<()>>,
 }
@@ -194,12 +197,36 @@ impl LoginFailures {
         Ok(())
     }
 
+    /// Clients for which another failure would exceed the limit, and the time until it would not.
+    pub(crate) fn blocked_clients(&self, now: Mono) -> Vec<(IpAddr, Duration)> {
+        let mut remembered = self.lock();
+        let blocked = |(who, record): (&LoginSubject, &mut Record)| {
+            let LoginSubject::Client(address) = *who else { return None };
+            record.settle(now);
+            let room = Mono(now.0.saturating_add(HOUR_US).saturating_sub(record.each_us));
+            let left = Mono(record.forgiven_us).since(room);
+            (record.each_us > 0 && left > Duration::ZERO).then_some((address, left))
+        };
+        remembered.iter_mut().filter_map(blocked).collect()
+    }
+
+    /// Forgets the failures of a client, but not its running attempts. Returns false if it has none.
+    pub(crate) fn forget_client(&self, address: IpAddr) -> bool {
+        let mut remembered = self.lock();
+        let Some(record) = remembered.get_mut(&LoginSubject::client(address)) else { return false };
+        let had_failed = record.forgiven_us > 0 || record.lost_us > 0;
+        (record.forgiven_us, record.lost_us, record.failed_us) = (0, 0, None);
+        record.call_next();
+        had_failed
+    }
+
     /// Releases the reservations, with these consequences.
     fn end(&self, of: &[Limit], mut consequence: impl FnMut(&mut Record, u64)) {
         let mut remembered = self.lock();
         for &(who, per_hour) in of {
             let Some(record) = remembered.get_mut(&who) else { continue };
-            consequence(record, each_us(per_hour).unwrap_or(0));
+            record.each_us = each_us(per_hour).unwrap_or(0);
+            consequence(record, record.each_us);
             record.end_one();
             if !record.is_needed(0) && record.line.is_empty() {
                 remembered.remove(&who);
@@ -312,6 +339,28 @@ mod tests {
         assert!(!failures.is_exhausted((other, 60), START));
         assert!(!failures.is_exhausted((who, 0), START), "no limit");
         assert!(fail(&failures, (who, 0), START));
+    }
+
+    #[test]
+    fn blocked_client_is_listed_until_it_is_forgotten() {
+        let failures = Arc::<LoginFailures>::default();
+        let address = IpAddr::from([192, 0, 2, 1]);
+        let limit = (LoginSubject::client(address), 60);
+        for _ in 0..59 {
+            fail(&failures, limit, START);
+        }
+        assert_eq!(failures.blocked_clients(START), []);
+        fail(&failures, limit, START);
+        assert_eq!(failures.blocked_clients(START), [(address, Duration::from_secs(60))]);
+        assert_eq!(failures.blocked_clients(after(59)), [(address, Duration::from_secs(1))]);
+        assert_eq!(failures.blocked_clients(after(60)), []);
+        assert!(failures.is_exhausted(limit, START));
+        assert!(failures.forget_client(address) && !failures.is_exhausted(limit, START));
+        assert!(!failures.forget_client(IpAddr::from([192, 0, 2, 9])));
+        // Two that left before the answer.
+        let few = (LoginSubject::client(address), 2);
+        drop([0, 1].map(|_| failures.begin(&[few], START).unwrap()));
+        assert_eq!(failures.blocked_clients(START).len(), 1);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub(crate) use parties::{AttemptOutcome, PartyLabels};
 pub use parties::{NamedParties, NamedWarmups, PartyMetrics, SendingMetrics};
 
 use crate::clients::Lane;
+use crate::rate_limits::settings::LimitBy;
 use auth::dkim::Algorithm;
 use auth::{arc, dkim, dmarc, dnsbl, greylist, iprev, spf};
 use classes::ReplyClass;
@@ -331,6 +332,10 @@ metric_set! {
     holds_ended: Grid<HoldEnd> = "holds_ended" {} "Messages held by checks and not released within hold_for, by outcome.";
     held_by_checks: Gauge = "held_by_checks_recipients" {} "Recipients of messages now held by checks.";
     held_by_checks_max: Gauge = "held_by_checks_recipients_max" {} "Maximum number of recipients of messages held by checks.";
+    limits_reached: Grid<LimitBy> = "limits_reached" {} "Times that a login, sender, sender's \
+     domain or listener reached a [[limit]], by that property.";
+    limited: Grid<LimitBy> = "limit_excess" {} "Messages and recipients deferred or held because \
+     a [[limit]] was reached, by the limited property.";
     queue_full: Counter = "queue_full_refusals" {} "Transactions deferred with 452 because the queue was full.";
     commit_refused: Counter = "commit_refusals" {} "Messages deferred with 451 or 452 because the spool could not store them.";
     content_waits: Counter = "body_memory_waits" {} "Waits of sessions for body memory.";

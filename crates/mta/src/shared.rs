@@ -11,6 +11,7 @@ use crate::known_hosts::KnownHosts;
 use crate::known_names::KnownNames;
 use crate::line::{FairSemaphore, SemaphoreLimits};
 use crate::login_failures::{KnownClients, LoginFailures};
+use crate::login_registry::LoginRegistry;
 use crate::metrics::{ClassMetrics, LogMetrics, SendingMetrics};
 use crate::name_servers::NameServers;
 use crate::outages::{FailingServices, Outages, ServiceKind};
@@ -18,6 +19,7 @@ use crate::own_mailbox::{OWN_MAILBOX_BYTES_MAX, OwnMailbox};
 use crate::pools::PoolId;
 use crate::pressure::{Behind, FnGauge, Level, Pressures};
 use crate::problems::{ClockReading, Conditions, Problems};
+use crate::rate_limits::RateLimiter;
 use crate::reply_classes::ClassesInForce;
 use crate::report_limit::ReportLimit;
 use crate::salts::Salts;
@@ -30,8 +32,11 @@ use crate::unheard::ApduDedup;
 use ::classes::Classes;
 use auth::password::Stored;
 use config::Config;
+use mail::Mono;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Maximum number of workers, over all shards and routes: enough for one full batch of mailbox writes, and another that
 /// gathers during the write.
@@ -105,8 +110,12 @@ pub struct SharedState {
     pub unheard: ApduDedup,
     /// Limit of reports about mail of unauthenticated clients.
     pub(crate) reports: ReportLimit,
+    /// Limits of accepted mail.
+    pub rate_limits: Arc<RateLimiter>,
     /// Recent login failures.
     pub(crate) login_failures: Arc<LoginFailures>,
+    /// Logins in use, and revoked ones.
+    pub logins: Arc<LoginRegistry>,
     /// Clients from which a user logged in lately.
     pub known_clients: KnownClients,
     /// The stored password that was checked last, of any user. Passwords of nonexistent users are checked against it,
@@ -169,7 +178,9 @@ impl SharedState {
             clock: ClockDoubt::default(),
             unheard: ApduDedup::default(),
             reports: ReportLimit::default(),
+            rate_limits: Arc::default(),
             login_failures: Arc::default(),
+            logins: Arc::default(),
             known_clients: KnownClients::default(),
             last_stored: Mutex::new(Arc::new(Stored::of_nobody())),
             problems: Arc::default(),
@@ -182,6 +193,7 @@ impl SharedState {
             sending: Arc::default(),
         };
         shared.seats.set_max(sessions_max(config));
+        shared.rate_limits.adopt(config);
         shared.show_pools();
         shared
     }
@@ -201,6 +213,7 @@ impl SharedState {
             problems.register(Arc::new(FailingServices { kind, outages }));
         }
         problems.register(Arc::clone(own_mailbox) as _);
+        problems.register(Arc::clone(&self.rate_limits) as _);
         pressures.register(PoolId::Sessions, &self.seats);
         pressures.register(PoolId::Handshakes, &self.handshakes);
         pressures.register(PoolId::HeldMail, &self.holdings);
@@ -229,6 +242,18 @@ impl SharedState {
             (Level { used: used as u64, max: EFFECTS_MAX as u64, waiting: 0, is_full }, None)
         };
         pressures.keep(PoolId::Effects, FnGauge(effects));
+    }
+
+    /// Clients that may not log in now, and the time until each may try again.
+    #[must_use]
+    pub fn blocked_clients(&self, now: Mono) -> Vec<(IpAddr, Duration)> {
+        self.login_failures.blocked_clients(now)
+    }
+
+    /// Forgets the failed logins of a client. Returns false if it has none.
+    #[must_use]
+    pub fn unblock_client(&self, address: IpAddr) -> bool {
+        self.login_failures.forget_client(address)
     }
 
     /// Sets the doubt about the clock.
@@ -295,6 +320,7 @@ impl SharedState {
         self.seats.set_max(sessions_max(config).min(self.sessions_max));
         self.queue_slots.set_max(u64::from(config.spool.queue_recipients_max));
         self.own_mailbox.adopt(config);
+        self.rate_limits.adopt(config);
         self.body_memory.set_max(config.spool.body_memory_bytes);
         self.reads.set_parts(read_parts(config));
         self.conversions.set_parts(conversion_parts(config));

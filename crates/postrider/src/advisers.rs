@@ -9,6 +9,7 @@ use crate::kept_file::StateFiles;
 use crate::mta_sts::MtaSts;
 use crate::node_metrics::NodeMetrics;
 use crate::peer_tls::PeerTls;
+use crate::rate_limits::KeptCounts;
 use crate::services::ServiceRuntime;
 use crate::tls_reports::{Tls, TlsReporting};
 use crate::warmup::StoredWarmups;
@@ -18,7 +19,6 @@ use config::{Config, Route};
 use mta::console::{Console as _, Level};
 use mta::inbox::ShardSender;
 use mta::pressure::Pressures;
-use mta::problems::Problems;
 use mta::shared::SharedState;
 use std::path::Path;
 use std::sync::Arc;
@@ -39,20 +39,25 @@ pub(crate) struct SharedServices {
 pub(crate) struct PersistentState {
     pub(crate) greylist: Greylisting,
     pub(crate) warmups: StoredWarmups,
+    pub(crate) limits: KeptCounts,
 }
 
 impl PersistentState {
     fn new(
         directory: &Path,
-        problems: &Problems,
+        shared: &SharedState,
         (jobs, console): (&FileJobs, &Arc<ConsoleLog>),
     ) -> PersistentState {
+        let problems = &shared.problems;
+        let kept = (jobs.watch(), console);
         PersistentState {
-            greylist: Greylisting::new(
+            limits: KeptCounts::new(
+                &shared.rate_limits,
                 directory,
                 problems.conditions("state_file"),
-                (jobs.watch(), console),
+                kept,
             ),
+            greylist: Greylisting::new(directory, problems.conditions("state_file"), kept),
             warmups: StoredWarmups::new(
                 directory,
                 problems.conditions("state_file"),
@@ -82,7 +87,7 @@ pub(crate) fn advisers(
     let fetches = (resolver.clone(), descriptors.fetches_max);
     let numbers = (metrics, &shared.pressures, &tls_reports);
     let policies = policies(config, fetches, numbers, (runtime, files, console))?;
-    let books = PersistentState::new(&config.spool.paths[0], &shared.problems, (jobs, console));
+    let books = PersistentState::new(&config.spool.paths[0], shared, (jobs, console));
     Ok(SharedServices { resolver, policies, dmarc_reports, tls_reports, books, peer_tls })
 }
 

@@ -3,6 +3,7 @@
 
 mod dkim;
 mod init;
+mod login;
 mod queue;
 mod shaping;
 mod table;
@@ -11,6 +12,7 @@ mod x400;
 
 pub(crate) use dkim::{DkimArgs, DkimCheckArgs, DkimCommand, DkimNewArgs, KeyKind};
 pub(crate) use init::{InitArgs, ServerKind, parse_user};
+pub(crate) use login::{LoginArgs, LoginCommand};
 pub(crate) use queue::QueueArgs;
 pub(crate) use shaping::{ClassifyArgs, LiftArgs, ShapingArgs, ShapingCommand};
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
@@ -117,6 +119,8 @@ pub(crate) enum Command {
     /// commands change the queue. The effects of `hold`, `release`, `remove`, `fail`, `move`, `suspend` and `resume`
     /// survive a restart.
     Queue(Box<QueueArgs>),
+    /// List, revoke and allow logins of a running server, and unblock clients
+    Login(LoginArgs),
     /// Reload the configuration of a running server
     Reload(ServerArgs),
     /// Show the state and the problems of a running server
@@ -401,6 +405,12 @@ mod tests {
             "queue hold --domain example.org --reason later",
             "queue release --all",
             "queue remove --sender a@example.org --control /run/x.sock",
+            "queue hold --login jo --reason stolen",
+            "login list --json",
+            "login revoke jo --reason stolen --config FILE",
+            "login allow jo",
+            "login blocked --config FILE",
+            "login unblock 2001:db8::1",
             "spool verify /var/spool/postrider --json",
             "classify 550 --provider google --config FILE --json",
             "classify - --mx mx.example.org",

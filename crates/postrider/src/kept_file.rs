@@ -159,6 +159,69 @@ fn lines_of<'e, T: Serialize + 'e>(entries: impl Iterator<Item = &'e T>) -> (Vec
     (sealed_text::sealed(out), left_out)
 }
 
+/// A list of an operator's orders, in a state file. An order is in force even if its file can't be written: stopping
+/// mail must not depend on disk space.
+#[derive(Debug)]
+pub(crate) struct KeptList<T> {
+    file: StateFile,
+    all: Vec<T>,
+    /// The reason why the file is incomplete, in a sentence.
+    unkept: Option<String>,
+}
+
+impl<T: Clone + Serialize + DeserializeOwned> KeptList<T> {
+    /// Loads the entries of an earlier process. Returns the reason why some are lost, in a sentence.
+    pub(crate) fn open(file: StateFile) -> (KeptList<T>, Option<String>) {
+        let StoredEntries { entries, lost } = file.read();
+        (KeptList { file, all: entries, unkept: None }, lost)
+    }
+
+    /// The path of the file.
+    pub(crate) fn shown(&self) -> String {
+        self.file.shown()
+    }
+
+    pub(crate) fn all(&self) -> &[T] {
+        &self.all
+    }
+
+    /// The entries without a write.
+    pub(crate) fn all_mut(&mut self) -> &mut Vec<T> {
+        &mut self.all
+    }
+
+    /// The reason why a restart would lose entries, in a sentence, until the file can be written.
+    pub(crate) fn unkept(&self) -> Option<&str> {
+        self.unkept.as_deref()
+    }
+
+    /// Retries a failed write.
+    pub(crate) fn keep(&mut self) {
+        if let Ok(content) = self.file.content(&self.all) {
+            self.unkept = self.file.put(&content).err();
+        }
+    }
+
+    /// Replaces the entries.
+    ///
+    /// # Errors
+    /// A sentence, if the file would be too long; nothing has changed then.
+    pub(crate) fn write(&mut self, all: Vec<T>) -> Result<(), String> {
+        let content = self.file.content(&all)?;
+        self.all = all;
+        self.unkept = self.file.put(&content).err();
+        Ok(())
+    }
+
+    /// A report, with the reason why the entries are not kept yet.
+    pub(crate) fn told(&self, done: String) -> String {
+        match &self.unkept {
+            None => done,
+            Some(why) => format!("{done}; not yet kept over a restart: {why}"),
+        }
+    }
+}
+
 /// The kind of these problems.
 const KIND: &str = "state_file";
 

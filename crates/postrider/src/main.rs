@@ -28,6 +28,7 @@ mod greylist;
 mod https;
 mod kept_file;
 mod kept_from_start;
+mod kept_records;
 mod kept_secret;
 mod known_clients;
 mod limited_listener;
@@ -49,10 +50,12 @@ mod poisoned;
 #[cfg(test)]
 mod pool_measure;
 mod problems;
+mod rate_limits;
 mod record_file;
 mod reload;
 mod replacement;
 mod reply_classes;
+mod revoked_logins;
 mod sealed_text;
 mod secret_place;
 mod secrets;
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => commands::reference::completions(&args),
         Command::Man(args) => commands::reference::man(&args),
         Command::Queue(args) => commands::queue::run(&args),
+        Command::Login(args) => commands::login::run(&args),
         Command::Reload(server) => commands::queue::reload(&server),
         Command::Status(server) => commands::queue::status(&server),
         Command::Sources(server) => commands::sources::run(&server),

@@ -130,6 +130,11 @@ impl Node {
         self.shared.rules.effects().into_iter().filter(Effect::is_in_force).collect()
     }
 
+    /// The state shared by the shards.
+    pub(crate) fn shared(&self) -> &SharedState {
+        &self.shared
+    }
+
     /// Confirms the clock for an operator.
     ///
     /// # Errors

@@ -6,13 +6,15 @@ use crate::effects::EffectStore;
 use crate::file_watch::{Bell, FileJobs};
 use crate::kept_file::StateFiles;
 use crate::mutex::lock;
+use crate::revoked_logins::RevokedLogins;
 use crate::suspensions::Suspensions;
 use crate::under_way::{HANGS_AFTER, WorkRegistry};
 use crate::world::clock::wall_now;
 use crate::world::listening_socket::AcceptedSocket;
 use mta::console::{Console as _, Level};
-use mta::control::{Effect, Lift, Scope, Suspension};
+use mta::control::{Effect, Lift, Revocation, Scope, Suspension};
 use mta::inbox::{ShardMessage, ShardSender};
+use mta::login_registry::LoginRegistry;
 use mta::watched::Watcher;
 use std::path::Path;
 use std::pin::pin;
@@ -36,6 +38,9 @@ pub(crate) enum Order {
     Suspend(Suspension),
     Resume(Scope),
     Lift(Lift),
+    Revoke(Revocation),
+    /// Ends the revocation of this login.
+    Allow(String),
     /// Writes what is not written yet.
     Keep,
 }
@@ -55,11 +60,13 @@ pub(crate) struct Orders {
 struct OrderWorker {
     orders: mpsc::Receiver<PendingOrder>,
     suspensions: Suspensions,
-    /// Time of the last attempt to write the suspensions.
+    revoked: RevokedLogins,
+    /// Time of the last attempt to write a file.
     written_at: Instant,
     effects: EffectStore,
     changes: Watcher<Arc<[Effect]>>,
     shards: Vec<ShardSender<AcceptedSocket>>,
+    logins: Arc<LoginRegistry>,
     suspended: Arc<Mutex<Arc<[Suspension]>>>,
     under_way: WorkRegistry,
     files: StateFiles,
@@ -69,9 +76,9 @@ struct OrderWorker {
 impl Orders {
     /// Starts the job, which is one of `jobs`.
     pub(crate) fn start(
-        suspensions: Suspensions,
+        (suspensions, revoked): (Suspensions, RevokedLogins),
         effects: EffectStore,
-        shards: Vec<ShardSender<AcceptedSocket>>,
+        (shards, logins): (Vec<ShardSender<AcceptedSocket>>, &Arc<LoginRegistry>),
         (files, jobs, console): (&StateFiles, &FileJobs, &Arc<ConsoleLog>),
     ) -> Orders {
         let (orders, waiting) = mpsc::channel();
@@ -80,6 +87,8 @@ impl Orders {
         let mut clerk = OrderWorker {
             orders: waiting,
             suspensions,
+            revoked,
+            logins: Arc::clone(logins),
             written_at: Instant::now(),
             changes: effects.follow(),
             effects,
@@ -134,9 +143,10 @@ impl OrderWorker {
             drop(work);
             let _ = answer.send(told);
         }
-        if self.suspensions.unkept().is_some() && self.written_at.elapsed() >= KEPT_AGAIN {
+        if self.is_unkept() && self.written_at.elapsed() >= KEPT_AGAIN {
             let _work = self.under_way.begin(DISK);
-            self.suspensions.keep();
+            self.suspensions.list().keep();
+            self.revoked.list().keep();
             self.note_kept(true);
         }
         if let Poll::Ready(Ok(())) =
@@ -147,9 +157,9 @@ impl OrderWorker {
             // The next change rings only after it was asked for; orders come first.
             return Duration::ZERO;
         }
-        match self.suspensions.unkept() {
-            Some(_) => KEPT_AGAIN.saturating_sub(self.written_at.elapsed()),
-            None => KEPT_AGAIN,
+        match self.is_unkept() {
+            true => KEPT_AGAIN.saturating_sub(self.written_at.elapsed()),
+            false => KEPT_AGAIN,
         }
     }
 
@@ -157,6 +167,8 @@ impl OrderWorker {
         let done = match order {
             Order::Suspend(suspension) => self.suspensions.suspend(suspension, wall_now()),
             Order::Resume(scope) => self.suspensions.resume(&scope, wall_now()),
+            Order::Revoke(revocation) => self.revoked.revoke(revocation, wall_now()),
+            Order::Allow(login) => self.revoked.allow(&login),
             Order::Lift(lift) => return told(self.effects.lift(&lift), &self.console),
             Order::Keep => {
                 self.effects.keep(&self.console);
@@ -165,6 +177,7 @@ impl OrderWorker {
         };
         if done.is_ok() {
             self.note_kept(false);
+            self.logins.adopt(self.revoked.all());
             let all = self.suspensions.in_force(wall_now());
             *lock(&self.suspended) = Arc::clone(&all);
             for shard in &self.shards {
@@ -174,14 +187,24 @@ impl OrderWorker {
         told(done, &self.console)
     }
 
-    /// Sets or clears the problem of suspensions that are not on disk, after an attempt to write them.
+    /// Returns true if a restart would lose orders.
+    fn is_unkept(&mut self) -> bool {
+        self.suspensions.list().unkept().is_some() || self.revoked.list().unkept().is_some()
+    }
+
+    /// Sets or clears the problems of orders that are not on disk, after an attempt to write them.
     fn note_kept(&mut self, is_known: bool) {
         self.written_at = Instant::now();
-        let shown = self.suspensions.shown();
-        match self.suspensions.unkept() {
-            None => self.files.written(Path::new(&shown)),
-            Some(_) if is_known => {}
-            Some(why) => self.files.unwritten("suspensions", Path::new(&shown), why),
+        let suspensions = self.suspensions.list();
+        let suspensions = ("suspensions", suspensions.shown(), suspensions.unkept());
+        let revoked = self.revoked.list();
+        let revoked = ("logins", revoked.shown(), revoked.unkept());
+        for (topic, shown, unkept) in [suspensions, revoked] {
+            match unkept {
+                None => self.files.written(Path::new(&shown)),
+                Some(_) if is_known => {}
+                Some(why) => self.files.unwritten(topic, Path::new(&shown), why),
+            }
         }
     }
 }
@@ -214,7 +237,9 @@ mod tests {
         let effects = EffectStore::open(&config, &shared, &console);
         let jobs = FileJobs::at(&FileWatch::start().unwrap(), directory);
         let kept = (&StateFiles::new(&console), &jobs, &console);
-        Orders::start(suspensions, effects, Vec::new(), kept)
+        let (revoked, lost) = RevokedLogins::open(directory);
+        assert_eq!(lost, None);
+        Orders::start((suspensions, revoked), effects, (Vec::new(), &shared.logins), kept)
     }
 
     fn suspend(domain: &str) -> Order {

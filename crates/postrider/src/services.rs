@@ -50,6 +50,7 @@ pub(crate) fn beside(common: &ShardContext, others: &ServiceContext<'_>) -> Serv
         .with(KnownClients { directory, shared: Arc::clone(shared) })
         .with(common.books.greylist.clone())
         .with(common.books.warmups.clone())
+        .with(common.books.limits.clone())
 }
 
 /// All services, in the order in which they adopt a configuration: what mail needs first, the shards last.

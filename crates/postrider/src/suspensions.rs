@@ -1,7 +1,7 @@
 //! Suspensions by operators, stored in a state file in the first spool directory, so that they survive restarts until
 //! they are resumed.
 
-use crate::kept_file::{StateFile, StoredEntries};
+use crate::kept_file::{KeptList, StateFile};
 use mail::Wall;
 use mta::control::{Scope, Suspension};
 use std::path::Path;
@@ -18,52 +18,36 @@ const NAME_BYTES_MAX: usize = 1_024;
 
 /// All suspensions, and their state file.
 #[derive(Debug)]
-pub(crate) struct Suspensions {
-    file: StateFile,
-    all: Vec<Suspension>,
-    /// The reason why the file is incomplete, in a sentence.
-    unkept: Option<String>,
-}
+pub(crate) struct Suspensions(KeptList<Suspension>);
 
 impl Suspensions {
     /// Loads the suspensions of an earlier process from `directory`. If the file is unreadable, all delivery is
     /// suspended until it is resumed, so that suspended mail stays suspended. Returns the reason in a sentence.
     pub(crate) fn open(directory: &Path, now: Wall) -> (Suspensions, Option<String>) {
         let file = StateFile::new(directory, NAME, "suspensions");
-        let StoredEntries { entries, lost } = file.read();
-        let mut suspensions = Suspensions { file, all: entries, unkept: None };
+        let (list, lost) = KeptList::open(file);
+        let mut suspensions = Suspensions(list);
         if let Some(why) = &lost {
             let (reason, scope) = (why.clone(), Scope::default());
             let all = Suspension { scope, reason, since: now, until: None };
             // A suspension that does not fit into the file stays in force until the next start.
             if suspensions.suspend(all.clone(), now).is_err() {
-                suspensions.all.retain(|old| old.scope != all.scope);
-                suspensions.all.push(all);
+                let known = suspensions.0.all_mut();
+                known.retain(|old| old.scope != all.scope);
+                known.push(all);
             }
         }
         (suspensions, lost)
     }
 
-    /// The path of the file.
-    pub(crate) fn shown(&self) -> String {
-        self.file.shown()
+    /// The list with its file.
+    pub(crate) fn list(&mut self) -> &mut KeptList<Suspension> {
+        &mut self.0
     }
 
     /// The suspensions that have not ended.
     pub(crate) fn in_force(&self, now: Wall) -> Arc<[Suspension]> {
-        self.all.iter().filter(|s| s.until.is_none_or(|until| until > now)).cloned().collect()
-    }
-
-    /// The reason why a restart would lose suspensions in force, in a sentence, until the file can be written.
-    pub(crate) fn unkept(&self) -> Option<&str> {
-        self.unkept.as_deref()
-    }
-
-    /// Retries a failed write.
-    pub(crate) fn keep(&mut self) {
-        if let Ok(content) = self.file.content(&self.all) {
-            self.unkept = self.file.put(&content).err();
-        }
+        self.0.all().iter().filter(|s| s.until.is_none_or(|until| until > now)).cloned().collect()
     }
 
     /// Adds a suspension, or changes the reason and end of an existing one. Returns a report. A suspension is in force
@@ -95,8 +79,8 @@ impl Suspensions {
         );
         let told = format!("suspended {}, {until}", new.scope);
         all.push(new);
-        self.write(all)?;
-        Ok(self.told(told))
+        self.0.write(all)?;
+        Ok(self.0.told(told))
     }
 
     /// Ends a suspension. Returns a report.
@@ -110,22 +94,8 @@ impl Suspensions {
         if all.len() == before {
             return Err(format!("{scope} is not suspended; see `postrider status`"));
         }
-        self.write(all)?;
-        Ok(self.told(format!("resumed {scope}")))
-    }
-
-    fn write(&mut self, all: Vec<Suspension>) -> Result<(), String> {
-        let content = self.file.content(&all)?;
-        self.all = all;
-        self.unkept = self.file.put(&content).err();
-        Ok(())
-    }
-
-    fn told(&self, done: String) -> String {
-        match &self.unkept {
-            None => done,
-            Some(why) => format!("{done}; not yet kept over a restart: {why}"),
-        }
+        self.0.write(all)?;
+        Ok(self.0.told(format!("resumed {scope}")))
     }
 }
 
@@ -208,11 +178,11 @@ mod tests {
         };
         assert_eq!(names(&all), std::slice::from_ref(&new));
         assert_eq!(names(&opened(directory.path())), [kept], "the file is as it was");
-        all.keep();
-        assert!(all.unkept().is_some());
+        all.list().keep();
+        assert!(all.list().unkept().is_some());
         std::fs::remove_dir(&fresh).unwrap();
-        all.keep();
-        assert_eq!(all.unkept(), None);
+        all.list().keep();
+        assert_eq!(all.list().unkept(), None);
         assert_eq!(names(&opened(directory.path())), [new]);
     }
 

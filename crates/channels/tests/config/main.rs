@@ -5,6 +5,7 @@
 mod bad;
 mod bad_checks;
 mod bad_events;
+mod bad_limits;
 mod bad_logins;
 mod bad_routes;
 mod bad_signing;

@@ -21,12 +21,12 @@ impl Unit {
     const ALL: [(&'static str, Unit); 4] =
         [("s", Unit::Second), ("m", Unit::Minute), ("h", Unit::Hour), ("d", Unit::Day)];
 
-    fn seconds(self) -> f64 {
+    fn seconds(self) -> u32 {
         match self {
-            Unit::Second => 1.0,
-            Unit::Minute => 60.0,
-            Unit::Hour => 3_600.0,
-            Unit::Day => 86_400.0,
+            Unit::Second => 1,
+            Unit::Minute => 60,
+            Unit::Hour => 3_600,
+            Unit::Day => 86_400,
         }
     }
 }
@@ -57,7 +57,7 @@ impl Rate {
     /// The rate nearest to this number per second, at least one a day.
     #[must_use]
     pub fn of_per_second(per_second: f64) -> Rate {
-        let per_day = (per_second * Unit::Day.seconds()).round().max(1.0);
+        let per_day = (per_second * f64::from(Unit::Day.seconds())).round().max(1.0);
         match per_day <= f64::from(u32::MAX) {
             true => Rate { count: per_day as u32, unit: Unit::Day },
             // Saturates.
@@ -65,10 +65,22 @@ impl Rate {
         }
     }
 
+    /// The number in a period.
+    #[must_use]
+    pub fn count(self) -> u32 {
+        self.count
+    }
+
+    /// The period, in seconds.
+    #[must_use]
+    pub fn period_s(self) -> u32 {
+        self.unit.seconds()
+    }
+
     /// The number per second.
     #[must_use]
     pub fn per_second(self) -> f64 {
-        f64::from(self.count) / self.unit.seconds()
+        f64::from(self.count) / f64::from(self.unit.seconds())
     }
 }
 

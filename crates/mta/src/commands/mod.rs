@@ -27,7 +27,8 @@ pub use reading::{QueueList, QueueShow, QueueSummary, QueueWhy};
 pub use retry::QueueRetry;
 
 pub use crate::control::{
-    QueueResume, QueueSuspend, ShapingLift, ShapingList, Sources, TableFlush, TableGet, TableList,
+    LoginAllow, LoginBlocked, LoginList, LoginRevoke, LoginUnblock, QueueResume, QueueSuspend,
+    ShapingLift, ShapingList, Sources, TableFlush, TableGet, TableList,
 };
 
 use crate::control::ShardAnswer;
@@ -105,7 +106,7 @@ requests! {
     shards: QueueList, QueueShow, QueueWhy, QueueRetry, QueueHold, QueueRelease, QueueRemove, QueueFail, QueueMove,
         QueueSummary, #[serde(skip)] ShardState, #[serde(skip)] Unrouted, #[serde(skip)] QueueCensus;
     node: QueueSuspend, QueueResume, TrustClock, TableList, TableGet, TableFlush, Sources, ShapingList, ShapingLift,
-        Reload, #[serde(rename = "status")] ServerStatus;
+        LoginList, LoginRevoke, LoginAllow, LoginBlocked, LoginUnblock, Reload, #[serde(rename = "status")] ServerStatus;
 }
 
 /// Sends a request to one shard, without blocking. The shard returns its answer in parts and marks the last one. A

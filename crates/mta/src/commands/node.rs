@@ -3,8 +3,8 @@
 use super::command::{Command, Worded};
 use super::merge::MergedAnswer;
 use super::{
-    ControlRequest, NodeRequest, QueueResume, QueueSuspend, ShapingLift, ShapingList, Sources,
-    TableFlush, TableGet, TableList,
+    ControlRequest, LoginAllow, LoginBlocked, LoginList, LoginRevoke, LoginUnblock, NodeRequest,
+    QueueResume, QueueSuspend, ShapingLift, ShapingList, Sources, TableFlush, TableGet, TableList,
 };
 use crate::control::{ControlResponse, ErrorCode, ShardAnswer};
 use crate::operator::{CommandReply, Operator};
@@ -74,6 +74,11 @@ impl NodeCommand for TableFlush {}
 impl NodeCommand for Sources {}
 impl NodeCommand for ShapingList {}
 impl NodeCommand for ShapingLift {}
+impl NodeCommand for LoginList {}
+impl NodeCommand for LoginRevoke {}
+impl NodeCommand for LoginAllow {}
+impl NodeCommand for LoginBlocked {}
+impl NodeCommand for LoginUnblock {}
 
 /// Confirms that the clock is right: mail may expire by age again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

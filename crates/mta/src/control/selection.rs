@@ -21,6 +21,9 @@ pub struct Filter {
     /// The client: its address, or its EHLO argument.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// The authenticated user that submitted the message, case-insensitive.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
     /// State of the recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<RecipientState>,

@@ -1,8 +1,8 @@
 //! Events as JSON lines. The field names are documented in `docs/events.md` and are stable.
 
 use super::{
-    Client, Done, Event, EventMessage, FailedAttempt, Hop, Kind, ListedProblem, Position, Refusal,
-    ShapingEvent, SuspendedTarget, Suspension,
+    Client, Done, Event, EventMessage, FailedAttempt, Hop, Kind, LimitEvent, ListedProblem,
+    Position, Refusal, ShapingEvent, SuspendedTarget, Suspension,
 };
 use crate::encryption::Encryption;
 use crate::overrides::Overrides;
@@ -75,6 +75,7 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
             target_fields(&mut line, target);
             line.number("step", u64::from(*step));
         }
+        Kind::Limited(limited) => limited_fields(&mut line, limited),
         Kind::Shaped(shaped) => shaped_fields(&mut line, shaped),
         Kind::Unshaped(shaped, why) => {
             shaped_fields(&mut line, shaped);
@@ -276,6 +277,16 @@ fn suspension_fields(line: &mut JsonLine<'_>, suspension: &Suspension) {
         failure_fields(line, failure);
     }
     line.wall("next_try", suspension.next_try);
+}
+
+fn limited_fields(line: &mut JsonLine<'_>, limited: &LimitEvent) {
+    let LimitEvent { by, value, maximum, over, client } = limited;
+    line.plain("by", by.as_str());
+    line.text("value", value);
+    line.plain("limit", &maximum.rate.to_string());
+    line.plain("unit", maximum.unit.as_str());
+    line.plain("over", over.as_str());
+    client_fields(line, client);
 }
 
 fn shaped_fields(line: &mut JsonLine<'_>, shaped: &ShapingEvent) {

@@ -11,7 +11,10 @@ use super::wants::{Sender, Wants};
 use super::{Ingress, refusals};
 use crate::alarm::Alarm;
 use crate::clients::Rate;
+use crate::console::Quoted;
+use crate::login_registry::LoginTicket;
 use crate::pools::PoolId;
+use crate::rate_limits::LimitCharges;
 use crate::seams::World;
 use crate::seats::{Rank, Seat};
 use crate::stopping::Stopping;
@@ -32,6 +35,8 @@ pub struct Connection<W: World> {
     pub(super) rights: Rights,
     /// Shared with the transactions, which charge the same client.
     pub(super) count: Rc<ClientCount<W>>,
+    /// Its place among the sessions of its login. `None` before a login.
+    pub(super) ticket: Option<LoginTicket>,
     /// The permit of the running TLS handshake.
     pub(super) handshake: Option<Seat>,
 }
@@ -59,6 +64,7 @@ impl<W: World> Connection<W> {
                 (&services.metrics, &services.shared.outages),
             ),
             count: Rc::new(count),
+            ticket: None,
             handshake: None,
             ingress: Rc::clone(ingress),
         }
@@ -79,6 +85,30 @@ impl<W: World> Connection<W> {
     pub(super) fn take_for_user(&mut self, name: &str) {
         self.session.note_login(name);
         self.count.set_may_relay(true);
+    }
+
+    /// The same for a user of a login source.
+    ///
+    /// # Errors
+    /// An operator has revoked the login. The reply is that of a wrong password, so that clients ask for another one.
+    pub(super) fn enter_as(&mut self, name: &str) -> Result<(), Refusal> {
+        let services = &self.ingress.services;
+        self.ticket = services.shared.logins.enter(name);
+        if self.ticket.is_some() {
+            self.take_for_user(name);
+            return Ok(());
+        }
+        services.metrics.login_failures.inc();
+        let (client, user) = (self.session.client(), Quoted(name));
+        let (address, listener) = (client.address, &client.listener);
+        let text = format_args!("revoked login client={address} listener={listener} user={user}");
+        services.console.warn("logins", text);
+        Err(refusals::WRONG_PASSWORD)
+    }
+
+    /// Ready once an operator has revoked the login of this session, which then ends.
+    pub fn poll_revoked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.ticket.as_mut().map_or(Poll::Pending, |ticket| ticket.poll_revoked(cx))
     }
 
     /// Lets another session displace this one from now on: the session watches [`Connection::poll_displaced`] and ends
@@ -197,7 +227,8 @@ impl<W: World> Connection<W> {
         let stages = self.ingress.stages(self.count.socket);
         let has_conditions = self.ingress.router.active().config.has_conditional_routes();
         if stages.is_empty() && !has_conditions {
-            return Ok(self.transaction(stages, None, (wants, announced)));
+            let limits = self.count_message(sender.path.as_ref())?;
+            return Ok(self.transaction(stages, None, (wants, announced, limits)));
         }
         let serial = self.ingress.next_transaction();
         let Sender { path, size, requires_tls: _ } = sender;
@@ -205,14 +236,15 @@ impl<W: World> Connection<W> {
         for stage in &*stages {
             decided(&self.ingress.services, stage.sender(&view), Grace::None).await?;
         }
-        Ok(self.transaction(stages, Some(view), (wants, announced)))
+        let limits = self.count_message(view.sender.as_ref())?;
+        Ok(self.transaction(stages, Some(view), (wants, announced, limits)))
     }
 
     fn transaction(
         &self,
         stages: Stages,
         view: Option<Rc<TransactionView>>,
-        from_mail: (Wants, Option<u64>),
+        from_mail: (Wants, Option<u64>, Option<Box<LimitCharges>>),
     ) -> Box<Transaction<W>> {
         let of_client = (&self.session, &self.count);
         Box::new(Transaction::new(&self.ingress, of_client, stages, view, from_mail))

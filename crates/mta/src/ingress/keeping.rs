@@ -31,6 +31,7 @@ impl<W: World> Transaction<W> {
         {
             return Err(refusal);
         }
+        self.count_recipient()?;
         self.resolutions.add(&recipient.mailbox, resolved);
         Ok(())
     }

@@ -95,8 +95,7 @@ impl<W: World> Connection<W> {
         match checked.inspect_err(|_| attempt.forgive())? {
             Some((name, proof)) => {
                 self.note_proof(&mut attempt);
-                self.logged_in(&name, attempt.user().unwrap_or(&name), proof);
-                Ok(())
+                self.logged_in(&name, attempt.user().unwrap_or(&name), proof)
             }
             None => Err(self.login_failed(logins, &mut attempt).await),
         }
@@ -204,23 +203,39 @@ impl<W: World> Connection<W> {
     }
 
     /// The client has proved knowledge of the SCRAM keys.
-    pub fn proved(&mut self, attempt: &mut Attempt) {
+    ///
+    /// # Errors
+    /// The login is revoked.
+    pub fn proved(&mut self, attempt: &mut Attempt) -> Result<(), Refusal> {
         self.note_proof(attempt);
-        if let Some((name, proof)) = attempt.known.take() {
-            self.logged_in(&name, attempt.user().unwrap_or(&name), proof);
+        match attempt.known.take() {
+            Some((name, proof)) => self.logged_in(&name, attempt.user().unwrap_or(&name), proof),
+            None => Ok(()),
         }
     }
 
     /// The client has authenticated as this user by its certificate.
-    pub fn proved_by_certificate(&mut self, user: &str) {
-        self.logged_in(user, user, Proof::Certificate);
+    ///
+    /// # Errors
+    /// The login is revoked.
+    pub fn proved_by_certificate(&mut self, user: &str) -> Result<(), Refusal> {
+        self.logged_in(user, user, Proof::Certificate)
     }
 
     /// The client has authenticated as `name`, which it spelled as `spelled`.
-    pub(super) fn logged_in(&mut self, name: &str, spelled: &str, proof: Proof) {
+    ///
+    /// # Errors
+    /// The login is revoked.
+    pub(super) fn logged_in(
+        &mut self,
+        name: &str,
+        spelled: &str,
+        proof: Proof,
+    ) -> Result<(), Refusal> {
+        self.enter_as(name)?;
         self.ingress.services.metrics.logins.inc();
-        self.take_for_user(name);
         self.rights.log_in(spelled, proof, self.now());
+        Ok(())
     }
 
     /// Notes the SASL mechanism.

@@ -82,7 +82,7 @@ impl<W: World> Connection<W> {
                 let LoginSource::Server(LoginServer::Dovecot(at)) = &logins.source else {
                     return Err(self.login_deferred());
                 };
-                self.logged_in(&user, &user, Proof::Server(at.clone(), None));
+                self.logged_in(&user, &user, Proof::Server(at.clone(), None))?;
                 Ok(Elsewhere::LoggedIn)
             }
             LoginReply::Refused(user) => {
@@ -115,7 +115,7 @@ impl<W: World> Connection<W> {
         // The token determines the user, and the client's name must match.
         let is_his = |user: &String| named.is_none_or(|named| named.eq_ignore_ascii_case(user));
         let Some(user) = user.filter(is_his) else { return Ok(false) };
-        self.logged_in(&user, &user, Proof::Token(token));
+        self.logged_in(&user, &user, Proof::Token(token))?;
         Ok(true)
     }
 

@@ -25,6 +25,7 @@ mod pieces;
 mod protocol;
 mod proxied;
 mod proxy_header;
+mod rate_limits;
 mod recipients;
 mod refusals;
 mod renewal;
@@ -78,6 +79,7 @@ use crate::schedule::Schedule;
 use crate::seams::{MailboxCheck, World};
 use crate::services::Services;
 use config::Config;
+use rate_limits::{ListenerLimits, limits_at};
 use rules::{ListenerRules, rules_by_socket, rules_of};
 use stage::{Stages, stages_of};
 use std::cell::{Cell, RefCell};
@@ -125,6 +127,14 @@ fn with_own<W: World>(
     rules.iter().map(of).collect()
 }
 
+/// The limits of each socket.
+fn limits_of<W: World>(
+    config: &Config,
+    rules: &[Rc<ListenerRules<dyn Handler<W>>>],
+) -> Vec<ListenerLimits> {
+    rules.iter().map(|rules| limits_at(config, &rules.listener)).collect()
+}
+
 /// Ingress state shared by the sessions of one shard.
 pub(crate) struct Ingress<W: World> {
     services: Rc<Services<W>>,
@@ -138,6 +148,8 @@ pub(crate) struct Ingress<W: World> {
     listeners: RefCell<Vec<Rc<ListenerRules<dyn Handler<W>>>>>,
     /// In the same order.
     stages: RefCell<Vec<Stages>>,
+    /// In the same order.
+    limits: RefCell<Vec<ListenerLimits>>,
     /// The stages that belong to no protocol.
     common_stages: RefCell<Stages>,
     refusals: RefCell<RefusalMeter>,
@@ -163,7 +175,9 @@ impl<W: World> Ingress<W> {
         let rules = rules_of(config, &protocols, pools);
         let common = stages_of(&kinds, config, &services.world, &services.console, pools);
         let stages = with_own(&rules, &common, config, &services.world, &services.console);
+        let limits = limits_of(config, &rules);
         Rc::new(Ingress {
+            limits: RefCell::new(limits),
             listeners: RefCell::new(rules),
             stages: RefCell::new(stages),
             common_stages: RefCell::new(common),
@@ -189,6 +203,7 @@ impl<W: World> Ingress<W> {
         let new = rules_of(config, &self.protocols, pools);
         let rules = rules_by_socket(&self.listeners.borrow(), &new);
         let stages = stages_of(&self.kinds, config, world, console, pools);
+        *self.limits.borrow_mut() = limits_of(config, &rules);
         *self.stages.borrow_mut() = with_own(&rules, &stages, config, world, console);
         *self.common_stages.borrow_mut() = stages;
         *self.listeners.borrow_mut() = rules;

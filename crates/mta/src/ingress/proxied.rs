@@ -108,6 +108,7 @@ impl<W: World> Connection<W> {
         // Dropping the old count releases its session permit.
         self.count = Rc::new(count);
         self.rights.announce(before.address.ip());
+        self.ticket = None;
         let proxy = Some(before.proxy.unwrap_or(before.address.ip()));
         let nothing = self.ingress.router.nothing();
         let (may_relay, services) = (self.count.may_relay(), &self.ingress.services);
@@ -132,7 +133,7 @@ impl<W: World> Connection<W> {
         terms: LoginTerms,
     ) -> Result<(), Refusal> {
         let (name, entry) = self.announced_as(logins, user, terms).await?;
-        self.take_for_user(&name);
+        self.enter_as(&name)?;
         self.rights.log_in(user, Proof::Announced(entry), self.now());
         Ok(())
     }

@@ -88,6 +88,13 @@ pub(super) const MESSAGES: Refusal = Refusal::transient((7, 1), "Message rate li
 /// Limit `recipients_per_minute`.
 pub(super) const RECIPIENTS: Refusal = Refusal::transient((7, 1), "Recipient rate limit exceeded");
 
+/// A `[[limit]]` of messages.
+pub(super) const LIMIT_OF_MESSAGES: Refusal =
+    Refusal::transient((7, 1), "Message limit reached; try again later");
+/// A `[[limit]]` of recipients.
+pub(super) const LIMIT_OF_RECIPIENTS: Refusal =
+    Refusal::transient((7, 1), "Recipient limit reached; try again later");
+
 /// One reply for both cases, so that a client cannot find out user names (RFC 4954 §4.7.3).
 pub(super) const WRONG_PASSWORD: Refusal =
     Refusal::permanent((7, 8), "Authentication credentials invalid").with_code(535);

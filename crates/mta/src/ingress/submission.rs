@@ -70,7 +70,11 @@ impl<W: World> Transaction<W> {
                 Err(self.refuse_content(&envelope, refusal))
             }
         };
+        if let (Ok(_), Some(limits)) = (&submitted, &mut self.limits) {
+            limits.keep();
+        }
         // Released now, since the protocol handler may drop the transaction later.
+        self.limits = None;
         self.slots.clear();
         self.envelope = None;
         self.intake.reset();
@@ -156,6 +160,9 @@ impl<W: World> Transaction<W> {
         }
         if draft.discarded.is_some() {
             return Ok(());
+        }
+        if let Some(reason) = self.exceeds() {
+            draft.hold(&reason);
         }
         wants::of_message(&ingress, draft).await?;
         let services = &ingress.services;

@@ -13,6 +13,7 @@ use crate::answer::{Answer, Decision};
 use crate::budget::Share;
 use crate::clients::Rate;
 use crate::pools::PoolId;
+use crate::rate_limits::LimitCharges;
 use crate::seams::World;
 use mail::{Envelope, Recipient, Refusal, Reply};
 use std::rc::Rc;
@@ -33,6 +34,8 @@ pub struct Transaction<W: World> {
     pub(super) wants: Wants,
     /// The announced size of the content, from MAIL.
     size: Option<u64>,
+    /// Its counts towards limits. `None` if none applies.
+    pub(super) limits: Option<Box<LimitCharges>>,
     /// Recipients that were expanded or dropped.
     pub(super) resolutions: Resolutions,
     /// Queue slots reserved for its recipients.
@@ -50,7 +53,7 @@ impl<W: World> Transaction<W> {
         (session, count): (&Rc<Session>, &Rc<ClientCount<W>>),
         stages: Stages,
         view: Option<Rc<TransactionView>>,
-        (wants, size): (Wants, Option<u64>),
+        (wants, size, limits): (Wants, Option<u64>, Option<Box<LimitCharges>>),
     ) -> Transaction<W> {
         let blob_bytes = ingress.router.active().config.spool.blob_bytes;
         Transaction {
@@ -61,6 +64,7 @@ impl<W: World> Transaction<W> {
             view,
             wants,
             size,
+            limits,
             resolutions: Resolutions::default(),
             slots: Share::none(&ingress.services.shared.queue_slots),
             envelope: None,

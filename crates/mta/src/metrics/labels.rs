@@ -2,6 +2,7 @@
 
 use super::{Grid, Label, Metrics};
 use crate::clients::Lane;
+use crate::rate_limits::settings::LimitBy;
 use auth::checks::AuthSummary;
 use auth::dkim::Algorithm;
 use auth::{arc, dkim, dmarc, dnsbl, greylist, iprev, spf};
@@ -29,6 +30,8 @@ crate::label! { greylist::GreylistResult, "verdict":
 New = "new", Early = "early", Passed = "passed", Known = "known", Client = "client" }
 crate::label! { Algorithm, "algorithm":
 RsaSha256 = "rsa-sha256", Ed25519Sha256 = "ed25519-sha256" }
+crate::label! { LimitBy, "by":
+Login = "login", Sender = "sender", SenderDomain = "sender_domain", Listener = "listener" }
 crate::label! { Lane, "lane": Known = "known", Stranger = "stranger", Suspect = "suspect" }
 crate::label! { Action, "action":
 Backoff = "backoff", Set = "set", Suspend = "suspend", SuspendTenant = "suspend_tenant",

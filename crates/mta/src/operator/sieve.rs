@@ -39,8 +39,8 @@ impl EntryFilter {
     }
 
     pub(super) fn reads_messages(&self) -> bool {
-        let Filter { sender, recipient, client, .. } = &self.filter;
-        sender.is_some() || recipient.is_some() || client.is_some()
+        let Filter { sender, recipient, client, login, .. } = &self.filter;
+        sender.is_some() || recipient.is_some() || client.is_some() || login.is_some()
     }
 
     /// Returns true if the filter needs more than age and state.
@@ -136,6 +136,11 @@ impl EntryFilter {
                 return false;
             }
         }
+        if let Some(wanted) = &filter.login
+            && !message.kept().login().is_some_and(|login| is_login(login, wanted))
+        {
+            return false;
+        }
         filter.recipient.as_deref().is_none_or(|wanted| {
             let recipient = message.envelope.recipients.get(recipient as usize);
             recipient.is_some_and(|r| r.mailbox.as_str().to_lowercase() == wanted)
@@ -167,6 +172,7 @@ impl EntryFilter {
             && filter.route.is_none()
             && filter.next_hop.is_none()
             && filter.client.is_none()
+            && filter.login.is_none()
             && filter.tenant.is_none()
             && filter.campaign.is_none()
             && filter.pool.is_none()
@@ -178,6 +184,11 @@ impl EntryFilter {
     pub(super) fn sender(&self) -> Option<&str> {
         self.filter.sender.as_deref()
     }
+}
+
+/// Compares as a revocation does.
+fn is_login(login: &str, wanted: &str) -> bool {
+    login.to_lowercase() == wanted.to_lowercase()
 }
 
 fn state_of(state: GlanceState) -> RecipientState {

@@ -301,6 +301,12 @@ pub const MEMORIES: &[Memory] = &[
         why: "peers are configured, and beyond it the oldest is forgotten",
     },
     Memory {
+        name: "counts of `[[limit]]`",
+        amount: "1,310,720 values for each property, in 64 octets each with the default limits",
+        why: "the values with the smallest counts are evicted first: new senders displace no value \
+         that is near its limit",
+    },
+    Memory {
         name: "greylist",
         amount: "500,000 entries",
         why: "clients that retried are kept before clients seen once",

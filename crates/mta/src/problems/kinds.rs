@@ -62,6 +62,12 @@ pub const PROBLEM_KINDS: &[KindEntry] = &[
         cleared: "it answers",
     },
     KindEntry {
+        name: "limit",
+        severities: WARNING,
+        begins: "a login, sender, sender's domain or listener has reached a `[[limit]]`",
+        cleared: "its count in the period is below the limit, or a reload",
+    },
+    KindEntry {
         name: "list",
         severities: WARNING,
         begins: "a file named by an alias (`:include:`) exists but is unreadable",

@@ -8,6 +8,7 @@ pub(crate) mod dkim;
 pub(crate) mod explain;
 pub(crate) mod init;
 pub(crate) mod load;
+pub(crate) mod login;
 pub(crate) mod queue;
 pub(crate) mod reference;
 mod running;

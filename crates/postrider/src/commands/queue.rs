@@ -133,9 +133,11 @@ impl View {
         }
         match response {
             ControlResponse::Error { code, text } => self.error = Some((code, text)),
-            // Responses about tables, shaping and sources belong to other commands.
+            // Responses about tables, shaping, sources and logins belong to other commands.
             ControlResponse::Progress(_)
             | ControlResponse::Effect(_)
+            | ControlResponse::Login(_)
+            | ControlResponse::Blocked(_)
             | ControlResponse::Table(_)
             | ControlResponse::TableAnswer(_)
             | ControlResponse::Source(_) => {}

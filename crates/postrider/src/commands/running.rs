@@ -49,6 +49,11 @@ actions! {
     Sources,
     ShapingList,
     ShapingLift,
+    LoginList,
+    LoginRevoke,
+    LoginAllow,
+    LoginBlocked,
+    LoginUnblock,
     Reload,
     ServerStatus,
 }

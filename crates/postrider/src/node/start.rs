@@ -20,6 +20,7 @@ use crate::own_mailbox;
 use crate::problems::ProblemList;
 use crate::reload::Reloadable;
 use crate::replacement::salt;
+use crate::revoked_logins::RevokedLogins;
 use crate::secrets::WatchedSecrets;
 use crate::services::{EventTaker, FileServices, ServiceContext, Services, beside, services};
 use crate::shard_thread::{AcceptorSeed, BoundAddresses, ShardContext, ShardSeed};
@@ -44,6 +45,7 @@ use mta::problems::{DetectedProblem, ProblemKind};
 use mta::shared::SharedState;
 use mta::watched::Watched;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread;
 use tokio::sync::mpsc;
@@ -79,11 +81,11 @@ impl Node {
         let shared = shared(config, clock, descriptors, &metrics, (&files, &watch, console))?;
         let events = start_events(config, &metrics, console)?;
         named.replies.hand_to(&shared);
-        let (suspensions, effects) = open_kept(config, &shared, console);
+        let (lists, effects) = open_kept(config, &shared, (&files, console));
         let jobs = FileJobs::at(&watch, &config.spool.paths[0]);
         let (first, kept) = ((&senders[0], &*shared, &named.runtime), (&files, &jobs, console));
         let advisers = advisers(config, &metrics, descriptors, first, kept)?;
-        let suspended = suspensions.in_force(wall_now());
+        let suspended = lists.0.in_force(wall_now());
         let ports = logs.iter().map(ReadLog::port).collect();
         let own = ShardResources { ports, shared, suspended, shards: senders.clone(), started };
         let common = common(config, &named, own, (advisers, &metrics, descriptors), console);
@@ -98,7 +100,8 @@ impl Node {
         let takers = (&beside, events.as_ref());
         let threads = start_shards(&common, received, &metrics, takers, acceptor)?;
         let logs = start_logs(&common, logs, distribution, &metrics, &files)?;
-        let orders = Orders::start(suspensions, effects, senders.clone(), kept);
+        let reached = (senders.clone(), &common.shared.logins);
+        let orders = Orders::start(lists, effects, reached, kept);
         let others = hanging((&named.signing_keys, &secrets), &orders, events.as_ref());
         let problems =
             Arc::new(ProblemList::start(&common, (&logs, &metrics.shards), &watch, others));
@@ -250,22 +253,36 @@ fn keep_salts(
     Ok(shared)
 }
 
-/// Loads suspensions and effects of shaping rules. If the suspensions cannot be loaded, all delivery is suspended.
+/// Loads suspensions, revoked logins and effects of shaping rules. If the suspensions cannot be loaded, all delivery is suspended.
 fn open_kept(
     config: &Config,
     shared: &Arc<SharedState>,
-    console: &ConsoleLog,
-) -> (Suspensions, EffectStore) {
+    (files, console): (&StateFiles, &ConsoleLog),
+) -> ((Suspensions, RevokedLogins), EffectStore) {
     let now = wall_now();
-    let (suspensions, lost) = Suspensions::open(&config.spool.paths[0], now);
+    let (mut suspensions, lost) = Suspensions::open(&config.spool.paths[0], now);
     if let Some(why) = lost {
         let text = format!("all delivery is suspended: {why}");
         console.line(Level::Error, "suspensions", format_args!("{text}"));
         let step = "restore the suspensions, then run `postrider queue resume --all`";
-        let found = DetectedProblem::warning(suspensions.shown(), text).next_step(step);
+        let found = DetectedProblem::warning(suspensions.list().shown(), text).next_step(step);
         shared.problems.conditions("state_file").set(found, now);
     }
-    (suspensions, EffectStore::open(config, shared, console))
+    let revoked = open_revoked(config, shared, files);
+    ((suspensions, revoked), EffectStore::open(config, shared, console))
+}
+
+/// Loads the revoked logins, and puts them in force. Lost ones may log in again: refusing all logins would do more harm.
+fn open_revoked(config: &Config, shared: &SharedState, files: &StateFiles) -> RevokedLogins {
+    let directory = &config.spool.paths[0];
+    let (mut revoked, lost) = RevokedLogins::open(directory);
+    if let Some(why) = lost {
+        let so = "revoked logins may log in again: revoke them anew";
+        let path = revoked.list().shown();
+        files.lost("logins", Path::new(&path), &why, so);
+    }
+    shared.logins.adopt(revoked.all());
+    revoked
 }
 
 /// The state shared by all shards.

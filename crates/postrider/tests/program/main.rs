@@ -46,6 +46,7 @@ mod sources;
 mod starts;
 mod state_files;
 mod steering;
+mod stolen_account;
 mod submission;
 #[path = "../support/mod.rs"]
 mod support;

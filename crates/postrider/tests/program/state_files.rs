@@ -36,8 +36,9 @@ enum Form {
 
 /// All state files, below the spool's directory; `DAY` is today's number, `BEFORE` that of two days ago, `ACCOUNT`
 /// what the authority's URL comes to.
-const FILES: [(&str, Form); 16] = [
+const FILES: [(&str, Form); 18] = [
     ("suspensions.json", Form::Sealed),
+    ("revoked-logins.json", Form::Sealed),
     ("shaping.json", Form::Sealed),
     ("logs.json", Form::Sealed),
     ("spool-salt", Form::Sealed),
@@ -51,6 +52,7 @@ const FILES: [(&str, Form); 16] = [
     ("acme/mx.here.test.pem", Form::SealedPem),
     ("greylist.records", Form::Records),
     ("warmup.records", Form::Records),
+    ("limits.records", Form::Records),
     ("register", Form::Register),
     ("tables/people.snapshot", Form::Strange),
 ];
@@ -160,6 +162,7 @@ fn settings(peer: &Peer) -> String {
          attributes = [\"cn\"], mode = \"snapshot\" }}\n\
          [acme]\ndirectory = \"{AUTHORITY}\"\nterms_agreed = true\naddress = \"127.0.0.1:{}\"\n\
          [[certificate]]\nnames = [\"mx.here.test\"]\nacme = true\n\
+         [[limit]]\nby = \"listener\"\nmessages = \"1000/h\"\n\
          [dmarc_reports]\nfrom = \"dmarc@here.test\"\norganization_name = \"Here\"\n\
          [tls_reports]\nfrom = \"tls@here.test\"\norganization_name = \"Here\"\n\
          [[source]]\nname = \"new\"\naddress = \"127.0.0.2\"\n\
@@ -184,6 +187,8 @@ fn seed(files: &Files, server: Server) {
     let kept = |name: &str| fs::metadata(files.path("spool").join(name)).map_or(0, |it| it.len());
     let suspended = server.command(&["queue", "suspend", "--domain", "a.test", "--reason", "work"]);
     assert_eq!(suspended.code, 0, "{suspended:?}");
+    let revoked = server.command(&["login", "revoke", "gone"]);
+    assert_eq!(revoked.code, 0, "{revoked:?}");
     wait_until("a course", || kept("warmup.records") > 60);
     drop((client, relay));
     server.stop();

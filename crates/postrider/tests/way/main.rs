@@ -43,6 +43,7 @@ mod owners;
 mod peer;
 mod policies;
 mod pools;
+mod rate_limits;
 mod repeated_data;
 mod report;
 mod rights;

@@ -314,6 +314,13 @@ impl ServerSession {
         }
     }
 
+    /// Ends the session, because its client lost the right to it.
+    pub fn handle_revoked(&mut self) {
+        if !matches!(self.phase, Phase::Closing) {
+            self.close((4, 7, 0), "Access rights changed; reconnect");
+        }
+    }
+
     /// The next input is content, which is not answered until it ends.
     #[must_use]
     pub fn reads_content(&self) -> bool {

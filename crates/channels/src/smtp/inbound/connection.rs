@@ -110,6 +110,10 @@ impl<W: World> SmtpSession<W> {
                 self.machine.handle_shutdown();
                 return Poll::Ready(Ok(None));
             }
+            if self.connection.poll_revoked(cx).is_ready() {
+                self.machine.handle_revoked();
+                return Poll::Ready(Ok(None));
+            }
             if self.connection.poll_displaced(cx).is_ready() {
                 self.machine.handle_displaced();
                 return Poll::Ready(Ok(None));

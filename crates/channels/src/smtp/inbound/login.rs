@@ -239,7 +239,7 @@ impl<W: World> SmtpSession<W> {
             }
             ExchangeStep::Proved(_) => match self.dialogue.attempt.take() {
                 Some(mut attempt) => {
-                    self.connection.proved(&mut attempt);
+                    self.connection.proved(&mut attempt)?;
                     LoginAnswer::Accepted
                 }
                 None => bad_form(),
@@ -247,7 +247,7 @@ impl<W: World> SmtpSession<W> {
             ExchangeStep::Token(presented) => {
                 self.take_token(submission, exchange, presented).await?
             }
-            ExchangeStep::External(named) => self.take_certificate(named),
+            ExchangeStep::External(named) => self.take_certificate(named)?,
             ExchangeStep::Failed(LoginFailure::Proof) => match self.dialogue.attempt.take() {
                 Some(mut attempt) => {
                     self.dialogue.user = attempt.user().map(Box::from);
@@ -264,18 +264,18 @@ impl<W: World> SmtpSession<W> {
     }
 
     /// Logs in the user of the client's certificate, if that is the identity that the client claims.
-    fn take_certificate(&mut self, named: Option<String>) -> LoginAnswer {
+    fn take_certificate(&mut self, named: Option<String>) -> Result<LoginAnswer, Refusal> {
         let known = self.connection.certified_user().map(str::to_owned);
         let is_his =
             |user: &String| named.is_none_or(|named| lookup::fold(&named) == lookup::fold(user));
-        match known.filter(is_his) {
+        Ok(match known.filter(is_his) {
             Some(user) => {
                 self.dialogue.user = Some(user.as_str().into());
-                self.connection.proved_by_certificate(&user);
+                self.connection.proved_by_certificate(&user)?;
                 LoginAnswer::Accepted
             }
             None => other_identity(),
-        }
+        })
     }
 
     /// Logs in the user of the token, or has the exchange refuse an invalid token.

@@ -21,6 +21,9 @@ pub(crate) struct FilterArgs {
     /// Only messages from this client: its IP address or EHLO name.
     #[arg(long, value_name = "CLIENT")]
     pub(crate) client: Option<String>,
+    /// Only messages of this login: the canonical name of the authenticated user.
+    #[arg(long, value_name = "LOGIN")]
+    pub(crate) login: Option<String>,
     /// Only recipients in this state.
     #[arg(long, value_enum)]
     pub(crate) state: Option<StateArg>,
@@ -67,6 +70,7 @@ impl FilterArgs {
             sender: self.sender.as_deref().map(reverse_path),
             recipient: self.recipient.as_deref().map(reverse_path),
             client: self.client.clone(),
+            login: self.login.clone(),
             state: self.state.map(RecipientState::from),
             route: self.route.clone(),
             next_hop: self.next_hop.clone(),
@@ -98,12 +102,13 @@ pub(crate) struct SelectArgs {
 }
 
 /// Alternatives to an ID.
-const OTHERWISE: [&str; 17] = [
+const OTHERWISE: [&str; 18] = [
     "all",
     "domain",
     "sender",
     "recipient",
     "client",
+    "login",
     "state",
     "route",
     "next_hop",

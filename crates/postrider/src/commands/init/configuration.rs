@@ -138,6 +138,16 @@ fn submission(more: &str) -> String {
         + &listener("submissions", 465, "implicit", "users, with TLS from the start")
 }
 
+/// Limits of each login.
+fn limit(messages: &str, recipients: &str) -> String {
+    format!(
+        "\n[[limit]]                            # of each login: a stolen password sends no more\n\
+         by = \"login\"\n\
+         messages = \"{messages}\"\n\
+         recipients = {recipients}\n"
+    )
+}
+
 fn table(name: &str, places: &Places, comment: &str) -> String {
     let path = places.file(name);
     format!(
@@ -194,6 +204,7 @@ fn mail_host(server: &NewServer, places: &Places, source: &CertificateSource) ->
         certificate(server, source, &login),
         EXTERNAL.concat(),
         submission(""),
+        limit("200/h", "[\"1_000/d\", \"300/h\"]"),
         local("127.0.0.1:2525", &[], "programs on this machine", ""),
         table("passwords", places, "a line for each user"),
         table("users", places, "a line for each mailbox"),
@@ -234,6 +245,7 @@ fn sender(server: &NewServer, places: &Places, source: &CertificateSource) -> St
         head(server, places, &postmaster),
         certificate(server, source, &postmaster),
         submission(signed),
+        limit("2_000/h", "\"20_000/d\""),
         local("127.0.0.1:25", &[], "programs on this machine", signed),
         table("passwords", places, "a line for each application"),
         table("users", places, "senders of each application"),

@@ -65,7 +65,9 @@ pub(super) fn postfix_comes_again_and_is_remembered() {
     std::fs::remove_file(file(&files)).expect("a file");
     std::fs::create_dir(file(&files)).expect("a directory");
     let server = Server::start_again(&files);
-    server.wait_console("no file", |line| line.contains("remembered only until the next start"));
+    server.wait_console("no file", |line| {
+        line.contains("new clients are forgotten at the next start")
+    });
     send(5);
     server.stop();
 }

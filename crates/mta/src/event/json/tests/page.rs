@@ -3,6 +3,7 @@
 use super::*;
 use crate::encryption::Encryption;
 use crate::event::{Discarded, Suspension};
+use crate::rate_limits::settings::{LimitBy, Maximum, Over, Unit};
 use auth::{arc, dkim, dmarc, dnsbl, iprev, spf};
 use std::collections::BTreeSet;
 
@@ -63,6 +64,17 @@ fn suspended(failure: &Arc<Failure>) -> Kind {
     }))
 }
 
+fn limited() -> Kind {
+    let rate = config::shaping::Rate::parse("200/h").unwrap();
+    Kind::Limited(Box::new(LimitEvent {
+        by: LimitBy::Login,
+        value: "jo".into(),
+        maximum: Maximum { unit: Unit::Messages, rate },
+        over: Over::Defer,
+        client: full_client(),
+    }))
+}
+
 /// An event of each kind, with all fields.
 fn one_of_each() -> Vec<Kind> {
     let reply = Some(Reply::new(250, (2, 0, 0), "Ok"));
@@ -98,6 +110,7 @@ fn one_of_each() -> Vec<Kind> {
         Kind::Unshaped(all_shaped(), "lifted"),
         Kind::Problem(Box::default()),
         Kind::ProblemCleared(Box::default()),
+        limited(),
         Kind::Lost { count: 1, first: Some(Position::new(1, 6)) },
     ]
 }
