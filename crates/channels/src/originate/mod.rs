@@ -25,7 +25,7 @@ pub(crate) fn stages<W: World>(
 ) -> Vec<Rc<dyn Stage>> {
     let mut stages: Vec<Rc<dyn Stage>> = Vec::new();
     if let Some(rules) = senders {
-        stages.push(Rc::new(SenderStage::new(rules, config, world, console)));
+        stages.push(Rc::new(SenderStage::new(rules, world, console)));
     }
     if fields.is_any() {
         let (rules, hostname) = (fields.clone(), config.hostname.to_string());

@@ -1,7 +1,7 @@
 //! Sender addresses that a user may send from.
 
 use super::fields::{OriginateWatch, TOO_MANY_FIELDS, completed};
-use config::{Config, TableEntry};
+use config::TableEntry;
 use mail::field_watch::WatchedField;
 use mail::{Mailbox, Refusal, address_list, is_dot_string};
 use mta::answer::{Answer, Decision};
@@ -58,15 +58,10 @@ pub(super) struct SenderStage<W: World> {
 impl<W: World> SenderStage<W> {
     pub(super) fn new(
         rules: &Arc<SenderRules>,
-        config: &Config,
         world: &W,
         console: &Rc<dyn Console>,
     ) -> SenderStage<W> {
-        let is_checked = match rules.authors {
-            Some(authors) => authors == AuthorsText::Senders,
-            // Tenants do not trust each other: none may write as an author of another.
-            None => !config.tenants.is_empty(),
-        };
+        let is_checked = rules.authors.unwrap_or(AuthorsText::Senders) == AuthorsText::Senders;
         SenderStage {
             rules: Arc::clone(rules),
             authors: rules.senders.clone().filter(|_| is_checked),

@@ -257,7 +257,7 @@ fn keep_salts(
 fn open_kept(
     config: &Config,
     shared: &Arc<SharedState>,
-    (files, console): (&StateFiles, &ConsoleLog),
+    (files, console): (&StateFiles, &Arc<ConsoleLog>),
 ) -> ((Suspensions, RevokedLogins), EffectStore) {
     let now = wall_now();
     let (mut suspensions, lost) = Suspensions::open(&config.spool.paths[0], now);

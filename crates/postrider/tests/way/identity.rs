@@ -160,7 +160,7 @@ fn users_write_in_their_own_names_where_authors_are_senders() {
             (format!("{senders}\nauthors = \"senders\""), "", true),
             (senders.to_owned(), TENANT, true),
             (format!("{senders}\nauthors = \"any\""), TENANT, false),
-            (senders.to_owned(), "", false),
+            (senders.to_owned(), "", true),
             (String::new(), TENANT, false),
         ] {
             let node = Node::start(&format!("{}{tenant}", config(&keys))).await;

@@ -30,7 +30,7 @@ pub(crate) struct SubmissionText {
     #[serde(skip_serializing_if = "Option::is_none")]
     senders: Option<TableRefText>,
     /// Permitted addresses in From, Sender, Resent-From and Resent-Sender; a message with another address gets 550
-    /// 5.7.1. Default: `senders` if `senders` is set and a `[[tenant]]` exists, otherwise `any`.
+    /// 5.7.1. Default: `senders` if `senders` is set, otherwise `any`.
     #[serde(skip_serializing_if = "Option::is_none")]
     authors: Option<AuthorsText>,
     /// SASL mechanisms (RFC 4422), offered in encrypted sessions only. SCRAM-SHA-256 works only for passwords stored as
