@@ -7,6 +7,7 @@ mod local;
 mod logins;
 mod maildir;
 mod originate;
+mod pipe;
 mod protocols;
 mod smtp;
 mod stages;
@@ -30,7 +31,7 @@ pub use x400::{
 use config::{Config, Schema};
 use mta::delivery::Channels;
 use mta::ingress::StageKinds;
-use mta::seams::{Keeping, World};
+use mta::seams::{Keeping, ProgramAccount, World};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
@@ -50,6 +51,7 @@ pub fn sections() -> Schema {
         .channel::<settings::LmtpText>()
         .channel::<settings::MxText>()
         .channel::<maildir::MaildirText>()
+        .channel::<pipe::PipeText>()
         .channel::<discard::DiscardText>()
         .channel::<x400::X400RouteText>()
         .table::<tables::InlineText>()
@@ -77,6 +79,24 @@ pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
     config.routes.iter().filter_map(|route| {
         let (keeping, by_entry) = route.channel.of::<maildir::Maildir>()?.keeping();
         Some(RouteKeeping { route: route.as_ref(), keeping, by_entry })
+    })
+}
+
+/// User and group of the program of each `pipe` route.
+pub fn program_accounts(
+    config: &Config,
+) -> impl Iterator<Item = (&config::Route, &ProgramAccount)> {
+    config.routes.iter().filter_map(|route| {
+        let pipe = route.channel.of::<pipe::Pipe>()?;
+        Some((route.as_ref(), pipe.account()))
+    })
+}
+
+/// The program of each `pipe` route, with the route's name.
+pub fn programs(config: &Config) -> impl Iterator<Item = (&str, &Path)> {
+    config.routes.iter().filter_map(|route| {
+        let pipe = route.channel.of::<pipe::Pipe>()?;
+        Some((&*route.name, Path::new(pipe.program())))
     })
 }
 
@@ -138,6 +158,7 @@ pub fn channels<W: World>() -> Channels<W> {
         Rc::new(smtp::Outbound::LMTP),
         Rc::new(smtp::Outbound::MX),
         Rc::new(maildir::Maildirs),
+        Rc::new(pipe::Programs),
         Rc::new(discard::Discard),
         Rc::new(x400::Outbound),
     ]

@@ -132,7 +132,7 @@ impl Client {
 pub struct Hop {
     /// The route's name or pattern, as `explain` shows it.
     pub route: Arc<str>,
-    /// `smtp`, `lmtp`, `maildir`, `discard`, `x400`.
+    /// `smtp`, `lmtp`, `maildir`, `pipe`, `discard`, `x400`.
     pub channel: &'static str,
     /// The provider of the hosts, if shaping knows it.
     pub provider: Option<Arc<str>>,

@@ -9,6 +9,7 @@
 mod authenticators;
 mod hashing;
 mod mailbox;
+mod programs;
 mod records;
 mod warmup;
 
@@ -23,6 +24,10 @@ pub use hashing::{Hashed, Hashing, KeyFiles, NoHashing, NoKeyFiles, Overloaded, 
 pub use mailbox::{
     Keeping, MailFolder, MailStore, MailboxCheck, MailboxError, MailboxPlace, MailboxQuestion,
     SystemAccount, required_directory,
+};
+pub use programs::{
+    NoPrograms, OUTPUT_BYTES_MAX, ProgramAccount, ProgramCall, ProgramEnd, ProgramFuture, Programs,
+    RunningProgram,
 };
 pub use records::AsRecords;
 pub use warmup::{NoTlsReports, NoWarmups, TlsReports, Warmups};
@@ -87,6 +92,10 @@ pub trait World: Clone + 'static {
     /// Signing keys.
     fn key_files(&self) -> &dyn KeyFiles {
         &NoKeyFiles
+    }
+    /// Programs that take mail.
+    fn programs(&self) -> &dyn Programs {
+        &NoPrograms
     }
     /// Login servers.
     fn authenticators(&self) -> &dyn Authenticators {

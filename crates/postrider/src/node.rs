@@ -17,6 +17,7 @@ use crate::tables::{Registry, TableNumbers};
 use crate::warmup::StoredWarmups;
 use crate::world::clock::Start;
 use crate::world::listening_socket::AcceptedSocket;
+use crate::world::programs::ProgramRunner;
 use config::ConfigErrors;
 use mta::commands::ShardPort;
 use mta::console::{Console as _, Level};
@@ -89,6 +90,7 @@ pub(crate) struct Node {
     certificates: Arc<Certificates>,
     warmups: StoredWarmups,
     problems: Arc<ProblemList>,
+    programs: ProgramRunner,
     pub(crate) reloadable: Arc<Reloadable>,
 }
 
@@ -217,6 +219,7 @@ impl Node {
         if timeout(shards_max, all).await.is_err() {
             console.line(Level::Error, "stop", format_args!("a shard hangs: stopping without it"));
         }
+        self.programs.stop();
         let _ = timeout(close_max, self.orders.give(Order::Keep)).await;
         let (logs, reloadable) = (self.logs, self.reloadable);
         drop(self.shards);

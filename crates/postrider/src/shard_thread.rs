@@ -16,6 +16,7 @@ use crate::world::hashing::HashingThreads;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::long_work::LongWork;
 use crate::world::mailbox_files::MailboxFiles;
+use crate::world::programs::ProgramRunner;
 use crate::world::resolver::Resolver;
 use crate::world::sockets::Sockets;
 use crate::world::{LocalSpawn, PlatformParts, Real};
@@ -55,6 +56,7 @@ pub(crate) struct ShardContext {
     pub(crate) resolver: Resolver,
     pub(crate) hashing: HashingThreads,
     pub(crate) long_work: LongWork,
+    pub(crate) programs: ProgramRunner,
     pub(crate) tables: Arc<Registry>,
     pub(crate) certificates: Arc<Certificates>,
     pub(crate) peer_tls: Arc<PeerTls>,
@@ -127,6 +129,7 @@ fn run_shard(seed: ShardSeed) {
             tls_reports: common.tls_reports,
             books: common.books,
             named_keys: NamedKeys::default(),
+            programs: common.programs,
         });
         let console: Rc<dyn Console> = Rc::new(SharedConsole(common.console));
         let shard = Shard::new(ShardParts {

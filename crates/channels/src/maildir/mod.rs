@@ -5,15 +5,15 @@ mod settings;
 mod template;
 mod terms;
 
-use crate::local::{self, Delivered, NotDelivered};
+use crate::local::{self, Delivered, NotDelivered, as_delivered, looped};
 use bytes::Bytes;
 use config::ChannelSection;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Refusal, Reply};
 use mta::answer::{Answer, Decision};
 use mta::delivery::{Channel, Slot, Task};
-use mta::message::{Message, SentBody, SentBy};
+use mta::message::{Message, SentBody};
 use mta::seams::{MailStore, MailboxError, MailboxPlace, MailboxQuestion, Tables, Time, World};
-use mta::tables::{FoundBy, NoEntry, values_of};
+use mta::tables::{FoundBy, values_of};
 use queue::Origin;
 pub(crate) use settings::{Maildir, MaildirText};
 use spool::{BlobId, LoadError};
@@ -86,12 +86,8 @@ async fn place_of<T: Tables + Clone>(
     let found = match maildir.entries_for(recipient) {
         None => None,
         Some(entries) => {
-            Some(entries.entry_of(tables, recipient).await.map_err(|why| match why {
-                NoEntry::Gone(failure) => NotDelivered::Failed { failure, place: template() },
-                NoEntry::Unanswered { failure, .. } => {
-                    NotDelivered::Unknown { failure, place: template() }
-                }
-            })?)
+            let found = entries.entry_of(tables, recipient).await;
+            Some(found.map_err(|why| local::without_entry(why, maildir.template()))?)
         }
     };
     let entry = found.as_ref().map(|found| template::with_names_of_keys(&found.entry));
@@ -156,7 +152,7 @@ impl From<MailboxError> for WriteError {
     }
 }
 
-/// Writes the message into one Maildir. Return-Path is added (RFC 5321 §4.4), and Delivered-To for loop detection.
+/// Writes the message into one Maildir.
 async fn into_maildir<W: World>(
     slot: &Slot<W>,
     message: &Rc<Message>,
@@ -164,18 +160,13 @@ async fn into_maildir<W: World>(
     place: MailboxPlace,
     index: u32,
 ) -> Result<(), WriteError> {
-    let sender = match message.sent_by(index) {
-        SentBy::Owner(owner) => owner,
-        SentBy::Sender | SentBy::Rewritten => message.sender(),
-    };
-    let mut top = format!("Return-Path: <{sender}>\r\nDelivered-To: {recipient}\r\n").into_bytes();
-    top.extend_from_slice(&message.prefix);
-    let (top, name) = (Bytes::from(top), file_name(slot, message, index));
+    let top = local::fields_at_delivery(message, index, recipient);
+    let name = file_name(slot, message, index);
     match message.sent_body() {
         SentBody::Memory(body) => {
             let mut pieces = vec![top];
             if let Some((first, others)) = body.split_first() {
-                pieces.extend(as_delivered(first, recipient)?);
+                pieces.extend(as_delivered(first, recipient).ok_or(WriteError::Loops)?);
                 pieces.extend(others.iter().cloned());
             }
             Ok(slot.world().store().deliver(place, name, pieces).await?)
@@ -205,39 +196,13 @@ async fn append_all<W: World>(
         let piece = slot.load_blob(message, blob, offset).await.map_err(WriteError::Unreadable)?;
         let bytes = piece.len() as u64;
         let piece = match offset {
-            0 => Bytes::from(as_delivered(&piece, recipient)?.concat()),
+            0 => Bytes::from(as_delivered(&piece, recipient).ok_or(WriteError::Loops)?.concat()),
             _ => piece,
         };
         store.append(file, piece).await?;
         offset += bytes;
     }
     Ok(())
-}
-
-/// The start of a body without the Return-Path fields that it arrived with. At final delivery there is exactly one, and
-/// mail readers would take an old one for ours (RFC 5321 §4.4). Returns an error if the message was delivered to this
-/// recipient before.
-fn as_delivered(start: &Bytes, recipient: &Mailbox) -> Result<Vec<Bytes>, WriteError> {
-    let mut pieces = Vec::with_capacity(1);
-    let mut kept = 0;
-    for field in mail::header::fields(start) {
-        if field.is("Return-Path") {
-            pieces.push(start.slice(kept..field.range.start));
-            kept = field.range.end;
-        } else if field.is("Delivered-To")
-            && field.unfolded().eq_ignore_ascii_case(recipient.as_str().as_bytes())
-        {
-            return Err(WriteError::Loops);
-        }
-    }
-    pieces.push(start.slice(kept..));
-    Ok(pieces)
-}
-
-/// RFC 3463 §3.5: X.4.6 is a loop.
-fn looped(recipient: &Mailbox) -> Failure {
-    let text = format!("mail loop: the message was already delivered to {recipient}");
-    Failure::local(Class::Permanent, EnhancedStatus::new(5, 4, 6), text)
 }
 
 /// The failure of a mailbox that can't be written. `is_over` is set if a full mailbox need not be tried again.
@@ -278,42 +243,4 @@ fn file_name<W: World>(slot: &Slot<W>, message: &Message, index: u32) -> String 
     let (seconds, salt) = (message.received_at.0 / 1000, slot.spool_salt());
     let host: String = slot.config().hostname.as_str().chars().take(HOST_CHARS_MAX).collect();
     format!("{seconds}.{}_{index}.{salt:016x}.{host}", message.id)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn recipient() -> Mailbox {
-        Mailbox::parse("you@here.test", false).unwrap()
-    }
-
-    #[test]
-    fn a_return_path_that_came_along_does_not_stay() {
-        let kept = |text: &'static str| {
-            let pieces = as_delivered(&Bytes::from_static(text.as_bytes()), &recipient()).ok();
-            pieces.map(|pieces| String::from_utf8(pieces.concat()).unwrap())
-        };
-        assert_eq!(
-            kept(
-                "Return-Path: <a@b>\r\nSubject: x\r\nreturn-path : <c@d>\r\n (more)\r\nTo: y\r\n\r\n\
-                 Return-Path: <in@the.body>\r\n"
-            )
-            .as_deref(),
-            Some("Subject: x\r\nTo: y\r\n\r\nReturn-Path: <in@the.body>\r\n")
-        );
-        assert_eq!(kept("Subject: x\r\n\r\nbody").as_deref(), Some("Subject: x\r\n\r\nbody"));
-        assert_eq!(kept("").as_deref(), Some(""));
-    }
-
-    #[test]
-    fn what_was_in_this_mailbox_before_is_known() {
-        let loops = |text: &'static str| {
-            as_delivered(&Bytes::from_static(text.as_bytes()), &recipient()).is_err()
-        };
-        assert!(loops("Subject: x\r\nDelivered-To: you@here.test\r\n\r\n"));
-        assert!(loops("delivered-to:\r\n You@HERE.test \r\n\r\n"));
-        assert!(!loops("Delivered-To: me@here.test\r\nX-Delivered-To: you@here.test\r\n\r\n"));
-        assert!(!loops("Subject: x\r\n\r\nDelivered-To: you@here.test\r\n"));
-    }
 }

@@ -83,6 +83,9 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("MaildirText", "quota", "\"1GiB\""),
     ("MaildirText", "quota_grace", "\"1d\""),
     ("MaildirText", "user", "\"mail\""),
+    ("PipeText", "command", "[\"/bin/post\", \"{user}\"]"),
+    ("PipeText", "group", "\"mail\""),
+    ("PipeText", "user", "\"mail\""),
     ("X400RouteText", "peer", "\"hub\""),
 ];
 
@@ -184,11 +187,12 @@ fn every_key_of_a_route_is_shown_with_its_line() {
         ("lmtp", "LmtpText", jo),
         ("mx", "MxText", jo),
         ("maildir", "MaildirText", jo),
+        ("pipe", "PipeText", jo),
         ("discard", "DiscardText", jo),
         ("x400", "X400RouteText", "/S=a/O=Beta/PRMD=TestB/ADMD= /C=GB/"),
     ] {
-        let is_local = matches!(channel, "maildir" | "discard");
-        let channels = ["smtp", "lmtp", "mx", "maildir", "discard", "x400"];
+        let is_local = matches!(channel, "maildir" | "pipe" | "discard");
+        let channels = ["smtp", "lmtp", "mx", "maildir", "pipe", "discard", "x400"];
         let mut keys_of_route = keys("RouteText", &channels);
         keys_of_route.retain(|(key, _)| match key.as_str() {
             // Only where mail leaves this server.

@@ -11,6 +11,7 @@ use crate::console::ConsoleLog;
 use crate::problems::missing_roots;
 use crate::services::FileServices;
 use crate::world::clock::Start;
+use crate::world::programs;
 use config::{Certificate, Config, ConfigErrors, Problem};
 use dns::{Finding, Severity};
 pub(super) use dns::{SendingAddress, txt};
@@ -47,6 +48,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     // `serve` creates the directories of the built-in configuration.
     if let (Ok(config), Some(_)) = (&loaded, &args.file.config) {
         warnings.extend(missing_roots(config));
+        warnings.extend(programs::missing(config));
     }
     match args.json {
         true => super::print(&format!("{:#}\n", json_of(&loaded, &warnings, found.as_deref()))),

@@ -31,6 +31,7 @@ use crate::world::hashing::HashingThreads;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::long_work::LongWork;
 use crate::world::mailbox_files::MailboxThreads;
+use crate::world::programs::ProgramRunner;
 use config::Config;
 use mail::Wall;
 use mta::clock::ClockDoubt;
@@ -123,6 +124,7 @@ impl Node {
             tables: common.tables,
             certificates: common.certificates,
             warmups: common.books.warmups,
+            programs: common.programs,
             problems,
             reloadable,
         })
@@ -162,6 +164,7 @@ fn common(
         resolver: advisers.resolver,
         hashing: HashingThreads::new(),
         long_work: LongWork::new(),
+        programs: ProgramRunner::default(),
         tables: Arc::clone(&named.tables),
         certificates: Arc::clone(&named.certificates),
         peer_tls: advisers.peer_tls,

@@ -13,6 +13,7 @@ use crate::signing_keys::SigningKeys;
 use crate::tables::Registry;
 use crate::world::clock::Start;
 use crate::world::mailbox_files::check_owners;
+use crate::world::programs;
 use ::classes::Classes;
 use config::Problem;
 use mta::shaping::Rules;
@@ -51,6 +52,7 @@ impl FileServices {
         Services::default()
             .with(Arc::clone(&self.places))
             .with(MailboxOwners)
+            .with(ProgramUsers)
             .with(Arc::clone(&self.replies))
             .with(Arc::clone(&self.tables))
             .with(Arc::clone(&self.signing_keys))
@@ -76,6 +78,22 @@ impl Service for MailboxOwners {
 
     fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
         match check_owners(next.config) {
+            mistakes if mistakes.is_empty() => Ok(nothing_to_adopt()),
+            mistakes => Err(mistakes),
+        }
+    }
+}
+
+/// Users and groups that programs run as.
+struct ProgramUsers;
+
+impl Service for ProgramUsers {
+    fn name(&self) -> &'static str {
+        "users of programs"
+    }
+
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
+        match programs::check(next.config) {
             mistakes if mistakes.is_empty() => Ok(nothing_to_adopt()),
             mistakes => Err(mistakes),
         }

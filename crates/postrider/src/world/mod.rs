@@ -7,6 +7,7 @@ pub(crate) mod hashing;
 pub(crate) mod listening_socket;
 pub(crate) mod long_work;
 pub(crate) mod mailbox_files;
+pub(crate) mod programs;
 pub(crate) mod resolver;
 pub(crate) mod sockets;
 
@@ -21,7 +22,8 @@ use clock::Clock;
 use hashing::HashingThreads;
 use long_work::LongWork;
 use mailbox_files::MailboxFiles;
-use mta::seams::{Authenticators, KeyFiles, Task, TlsReports, Warmups, World};
+use mta::seams::{Authenticators, KeyFiles, Programs, Task, TlsReports, Warmups, World};
+use programs::ProgramRunner;
 use resolver::Resolver;
 use sockets::Sockets;
 use std::future::Future;
@@ -45,6 +47,7 @@ pub(crate) struct PlatformParts {
     pub(crate) tls_reports: TlsReporting,
     pub(crate) books: PersistentState,
     pub(crate) named_keys: NamedKeys,
+    pub(crate) programs: ProgramRunner,
 }
 
 impl Real {
@@ -116,6 +119,10 @@ impl World for Real {
 
     fn key_files(&self) -> &dyn KeyFiles {
         &self.0.named_keys
+    }
+
+    fn programs(&self) -> &dyn Programs {
+        &self.0.programs
     }
 
     fn authenticators(&self) -> &dyn Authenticators {

@@ -32,6 +32,7 @@ mod next_hops;
 mod peers;
 mod problem_kinds;
 mod problems;
+mod programs;
 mod queue_commands;
 mod relative_paths;
 mod relay;

@@ -24,6 +24,7 @@ mod sync_costs;
 mod tests;
 mod turns;
 
+pub(super) use new_mail::LineEnds;
 pub(crate) use quota::{QuotaUsage, count_at};
 
 use crate::file_watch::FileWatch;

@@ -242,17 +242,17 @@ fn has_same_content(one: &File, other: &File, bytes: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Turns CRLF into the LF that ends lines in the files of this system, as every reader of Maildirs
-/// expects. A CR that ends no line stays.
+/// Turns CRLF into the LF that ends lines on this system, as readers of Maildirs and programs expect. A CR that ends no
+/// line stays.
 #[derive(Debug, Default)]
-struct LineEnds {
+pub(in crate::world) struct LineEnds {
     /// The piece before ended in a CR, which is not written yet.
     has_cr: bool,
 }
 
 impl LineEnds {
     /// Adds the output for the next piece.
-    fn localise(&mut self, piece: &[u8], out: &mut Vec<u8>) {
+    pub(in crate::world) fn localise(&mut self, piece: &[u8], out: &mut Vec<u8>) {
         if self.has_cr && !piece.is_empty() && piece[0] != b'\n' {
             out.push(b'\r');
         }
@@ -276,7 +276,7 @@ impl LineEnds {
     }
 
     /// Pending output at the end.
-    fn rest(&self) -> &'static [u8] {
+    pub(in crate::world) fn rest(&self) -> &'static [u8] {
         if self.has_cr { b"\r" } else { b"" }
     }
 }

@@ -1,0 +1,212 @@
+//! A program's process: its input, its bounded output and its end.
+
+use super::process_group::ProcessGroup;
+use crate::system_user::Owner;
+use crate::world::mailbox_files::LineEnds;
+use bytes::Bytes;
+use mta::seams::{OUTPUT_BYTES_MAX, ProgramEnd};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use std::io::{self, pipe};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, Stdio};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::unix::pipe::{Receiver, Sender};
+use tokio::sync::mpsc;
+
+/// The only variable of a program's environment.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Output that is read. Beyond it, the program writes into a closed pipe.
+const READ_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Bytes of one read.
+const PIECE_BYTES: usize = 16 * 1024;
+
+/// A running process.
+pub(super) struct Process {
+    child: Child,
+    /// Readable when the process has ended (pidfd_open(2)).
+    pidfd: Receiver,
+    /// `None` after the end of the input.
+    input: Option<Sender>,
+    output: Output,
+}
+
+/// The output pipe, and the start of the output.
+struct Output {
+    /// `None` after its end, or beyond the limit.
+    pipe: Option<Receiver>,
+    kept: Vec<u8>,
+    read_bytes: u64,
+}
+
+impl Process {
+    /// Starts a program as the leader of a new process group, in the root directory.
+    ///
+    /// # Errors
+    /// Returns the end of a sentence.
+    pub(super) fn start(
+        command: &[String],
+        owner: Option<Owner>,
+        group: &ProcessGroup,
+    ) -> Result<Process, String> {
+        let Some((program, arguments)) = command.split_first() else {
+            return Err("`command` is empty".to_owned());
+        };
+        let wrong = |error: io::Error| format!("cannot run {program}: {error}");
+        let (output, theirs) = pipe().map_err(wrong)?;
+        let mut starting = Command::new(program);
+        starting
+            .args(arguments)
+            .env_clear()
+            .env("PATH", PATH)
+            .current_dir("/")
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(theirs.try_clone().map_err(wrong)?)
+            .stderr(theirs);
+        if let Some(owner) = owner {
+            // From root this also empties the list of supplementary groups.
+            starting.uid(owner.user).gid(owner.group);
+        }
+        let mut child = starting.spawn().map_err(wrong)?;
+        // Our copies of the program's ends.
+        drop(starting);
+        let pid = Pid::from_child(&child);
+        group.note_started(pid);
+        let input = child.stdin.take().map(OwnedFd::from);
+        match Process::watch(pid, input, output.into()) {
+            Ok((pidfd, input, output)) => Ok(Process { child, pidfd, input, output }),
+            Err(error) => {
+                group.cancel();
+                let _ = group.end(|| child.wait());
+                Err(wrong(error))
+            }
+        }
+    }
+
+    fn watch(
+        pid: Pid,
+        input: Option<OwnedFd>,
+        output: OwnedFd,
+    ) -> io::Result<(Receiver, Option<Sender>, Output)> {
+        // Not a pipe, but only its readiness is used.
+        let pidfd = Receiver::from_owned_fd_unchecked(pidfd_open(pid, PidfdFlags::NONBLOCK)?)?;
+        let input = input.map(Sender::from_owned_fd).transpose()?;
+        let pipe = Some(Receiver::from_owned_fd(output)?);
+        Ok((pidfd, input, Output { pipe, kept: Vec::new(), read_bytes: 0 }))
+    }
+
+    /// Passes on the input and reads the output until the process ends. `input` is `None` when the process takes no
+    /// more.
+    pub(super) async fn serve(
+        &mut self,
+        input: &mut Option<&mut mpsc::Receiver<Bytes>>,
+        group: &ProcessGroup,
+    ) {
+        let Process { pidfd, input: to, output, .. } = self;
+        let mut is_fed = false;
+        let feeding = feed(input, to, group);
+        tokio::pin!(feeding);
+        loop {
+            tokio::select! {
+                () = &mut feeding, if !is_fed => is_fed = true,
+                () = output.read(), if output.pipe.is_some() => {}
+                _ = pidfd.readable() => return,
+            }
+        }
+    }
+
+    /// The start of the output so far.
+    pub(super) fn take_output(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.output.kept)
+    }
+
+    /// Waits for the end, kills the rest of the group and reaps the process.
+    pub(super) async fn reap(mut self, group: &ProcessGroup) -> ProgramEnd {
+        let _ = self.pidfd.readable().await;
+        let status = group.end(|| self.child.wait());
+        // Output that is there already; another process may hold the pipe for ever.
+        self.output.read_rest();
+        let output = self.take_output();
+        match status {
+            Ok(status) => match status.code() {
+                Some(status) => ProgramEnd::Exited { status, output },
+                None => ProgramEnd::Signalled { signal: status.signal().unwrap_or(0), output },
+            },
+            Err(error) => ProgramEnd::NotStarted(format!("its end is unknown: {error}")),
+        }
+    }
+}
+
+/// Writes the input with this system's line ends, then closes the pipe. A program may end without reading all.
+async fn feed(
+    input: &mut Option<&mut mpsc::Receiver<Bytes>>,
+    to: &mut Option<Sender>,
+    group: &ProcessGroup,
+) {
+    let (Some(pieces), Some(pipe)) = (input.as_mut(), to.as_mut()) else { return };
+    let (mut lines, mut out) = (LineEnds::default(), Vec::new());
+    let mut is_open = true;
+    while is_open && let Some(piece) = pieces.recv().await {
+        out.clear();
+        lines.localise(&piece, &mut out);
+        is_open = pipe.write_all(&out).await.is_ok();
+    }
+    if is_open {
+        // The end of a part of a message must not look like the message's end.
+        if group.is_cancelled() {
+            return;
+        }
+        let _ = pipe.write_all(lines.rest()).await;
+    }
+    *to = None;
+    drain_input(input.take());
+}
+
+/// Ends the input: its sender is not kept waiting.
+pub(super) fn drain_input(input: Option<&mut mpsc::Receiver<Bytes>>) {
+    if let Some(input) = input {
+        input.close();
+    }
+}
+
+impl Output {
+    /// Reads a piece.
+    async fn read(&mut self) {
+        let Some(pipe) = &self.pipe else { return };
+        match pipe.readable().await {
+            Ok(()) => {
+                self.read_now();
+            }
+            Err(_) => self.pipe = None,
+        }
+    }
+
+    fn read_rest(&mut self) {
+        while self.read_now() {}
+    }
+
+    /// Reads a piece that is there. Returns true if there may be more.
+    fn read_now(&mut self) -> bool {
+        let Some(pipe) = &self.pipe else { return false };
+        let mut piece = [0; PIECE_BYTES];
+        match pipe.try_read(&mut piece) {
+            Ok(count) if count > 0 => {
+                let room = OUTPUT_BYTES_MAX - self.kept.len();
+                self.kept.extend_from_slice(&piece[..count.min(room)]);
+                self.read_bytes += count as u64;
+                if self.read_bytes >= READ_BYTES_MAX {
+                    self.pipe = None;
+                }
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Ok(_) | Err(_) => {
+                self.pipe = None;
+                false
+            }
+        }
+    }
+}
