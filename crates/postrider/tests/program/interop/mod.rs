@@ -335,6 +335,9 @@ fn dovecots_quota_status_refuses_full_mailboxes() {
         return;
     }
     let (dovecot, files) = (dovecot::start(), Files::new());
+    let route = |domain: &str, path: &str| {
+        format!("[[route]]\ndomains = [\"{domain}\"]\nlmtp = {{ hosts = [\"{path}\"] }}\n")
+    };
     let text = format!(
         "[[policy]]\nservice = \"unix:{}\"\nclients = \"all\"\non_failure = \"accept\"\n{}",
         dovecot.quota_status(),
