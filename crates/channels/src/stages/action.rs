@@ -14,9 +14,13 @@ use std::fmt;
 pub(super) enum Action {
     /// No decision.
     Pass,
-    /// Accepts: further rules of the same kind are skipped.
+    /// Accepts: further rules of the same list are skipped.
     Permit,
     Refuse(Refusal),
+    /// Refuse, unless a later rule does.
+    DeferIfPermit(Refusal),
+    /// Refuse so if a later rule rejects.
+    DeferIfReject(Refusal),
     /// Add a header field.
     Prepend(String),
     /// Hold the message for an operator.
@@ -36,9 +40,13 @@ pub(super) enum Action {
 pub(super) enum ActionEffect {
     /// No decision.
     Open,
-    /// Further rules of the same kind are skipped.
+    /// Further rules of the same list are skipped.
     Permitted,
-    /// Final.
+    /// Refused so if no later rule refuses.
+    DeferredIfPermitted(Refusal),
+    /// Refused so if a later rule of the same list rejects.
+    DeferredIfRejected(Refusal),
+    /// Final: discarded or redirected.
     Settled(Resolved),
 }
 
@@ -56,13 +64,12 @@ impl Action {
             return Ok(Action::Refuse(refusal));
         }
         Ok(match word.to_ascii_uppercase().as_str() {
-            // Rules are evaluated for recipients that would be accepted, so DEFER_IF_REJECT never applies.
-            "DUNNO" | "DEFER_IF_REJECT" => Action::Pass,
+            "DUNNO" => Action::Pass,
             "OK" | "PERMIT" | "RELAY" => Action::Permit,
             "REJECT" => Action::Refuse(refusal_of(RefusalClass::Permanent, text)),
-            "DEFER" | "DEFER_IF_PERMIT" => {
-                Action::Refuse(refusal_of(RefusalClass::Transient, text))
-            }
+            "DEFER" => Action::Refuse(refusal_of(RefusalClass::Transient, text)),
+            "DEFER_IF_PERMIT" => Action::DeferIfPermit(refusal_of(RefusalClass::Transient, text)),
+            "DEFER_IF_REJECT" => Action::DeferIfReject(refusal_of(RefusalClass::Transient, text)),
             "PREPEND" if text.split_once(':').is_some_and(|(name, _)| is_field_name(name)) => {
                 Action::Prepend(text.to_owned())
             }
@@ -108,6 +115,8 @@ impl Action {
             Action::Pass
             | Action::Permit
             | Action::Refuse(_)
+            | Action::DeferIfPermit(_)
+            | Action::DeferIfReject(_)
             | Action::Hold(_)
             | Action::Log(_) => None,
         }
@@ -124,27 +133,42 @@ impl Action {
         console: &dyn Console,
         (kind, who): (&'static str, &dyn fmt::Display),
     ) -> Result<ActionEffect, Refusal> {
-        match self {
-            Action::Pass => {}
-            Action::Permit => return Ok(ActionEffect::Permitted),
-            Action::Refuse(refusal) => return Err(refusal),
-            Action::Prepend(field) => transaction.prepend(&field),
-            Action::Hold(reason) => transaction.hold(&reason),
-            Action::Discard(reason) => {
-                return Ok(ActionEffect::Settled(Resolved::Dropped(reason.into())));
-            }
-            Action::Redirect(mailbox) => {
-                let other = Recipient { mailbox, ..recipient.clone() };
-                return Ok(ActionEffect::Settled(Resolved::Replaced([other.into()].into())));
-            }
+        match &self {
+            Action::Prepend(field) => transaction.prepend(field),
+            Action::Hold(reason) => transaction.hold(reason),
             Action::Copy(mailbox) => {
+                let mailbox = mailbox.clone();
                 // The sender does not know of the copy, and gets no DSN about it.
                 let copy = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
                 transaction.add_recipient(copy);
             }
             Action::Log(text) => console.info(kind, format_args!("{who}: {text}")),
+            _ => {}
         }
-        Ok(ActionEffect::Open)
+        self.effect(recipient)
+    }
+
+    /// The effect of the action on its recipient.
+    ///
+    /// # Errors
+    /// The recipient is refused.
+    pub(super) fn effect(self, recipient: &Recipient) -> Result<ActionEffect, Refusal> {
+        Ok(match self {
+            Action::Permit => ActionEffect::Permitted,
+            Action::Refuse(refusal) => return Err(refusal),
+            Action::DeferIfPermit(refusal) => ActionEffect::DeferredIfPermitted(refusal),
+            Action::DeferIfReject(refusal) => ActionEffect::DeferredIfRejected(refusal),
+            Action::Discard(reason) => ActionEffect::Settled(Resolved::Dropped(reason.into())),
+            Action::Redirect(mailbox) => {
+                let other = Recipient { mailbox, ..recipient.clone() };
+                ActionEffect::Settled(Resolved::Replaced([other.into()].into()))
+            }
+            Action::Pass
+            | Action::Prepend(_)
+            | Action::Hold(_)
+            | Action::Copy(_)
+            | Action::Log(_) => ActionEffect::Open,
+        })
     }
 }
 
@@ -257,7 +281,9 @@ mod tests {
             ("421 4.7.0 bye", "421 4.7.0 bye"),
         ] {
             let action = Action::parse(answer, "a table");
-            let Ok(Action::Refuse(refusal)) = action else { panic!("{answer}: {action:?}") };
+            let Ok(Action::Refuse(refusal) | Action::DeferIfPermit(refusal)) = action else {
+                panic!("{answer}: {action:?}")
+            };
             assert_eq!(Reply::from(refusal).to_string(), reply, "{answer}");
         }
     }
@@ -265,7 +291,7 @@ mod tests {
     #[test]
     fn the_other_actions_and_what_is_none() {
         let parse = |answer: &str| Action::parse(answer, "a table");
-        for pass in ["DUNNO", "dunno ", "DEFER_IF_REJECT why"] {
+        for pass in ["DUNNO", "dunno "] {
             assert_eq!(parse(pass), Ok(Action::Pass), "{pass}");
         }
         for permit in ["OK", "Permit", "OK really", "RELAY", "1700000000"] {

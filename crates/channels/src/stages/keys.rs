@@ -21,8 +21,8 @@ pub(super) enum By {
     Pair(KeyPart, KeyPart),
 }
 
-/// A property of a recipient's transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A property of a recipient's transaction, in the order of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum KeyPart {
     /// The client's address.
     Client,
@@ -59,6 +59,14 @@ impl By {
         };
         let (first, second) = (KeyPart::parse(first)?, KeyPart::parse(second)?);
         (first != second).then_some(By::Pair(first, second))
+    }
+
+    /// The part that the client sends last.
+    pub(super) fn last_part(self) -> KeyPart {
+        match self {
+            By::One(part) => part,
+            By::Pair(first, second) => first.max(second),
+        }
     }
 
     /// Returns true if the recipient is looked up.
@@ -128,7 +136,7 @@ impl KeyPart {
 
     fn keys(self, subject: &Subject<'_>, is_whole: bool, parent_domains: bool) -> Vec<LookupKey> {
         match self {
-            KeyPart::Client => plain(of_client(subject, is_whole)),
+            KeyPart::Client => of_client(subject, is_whole),
             KeyPart::Helo => {
                 let Some(helo) = of_helo(subject) else { return Vec::new() };
                 plain(if is_whole { vec![helo] } else { domains(&helo, parent_domains) })
@@ -150,7 +158,7 @@ impl KeyPart {
             keys_of(address, is_whole).into_iter().map(|(_, key)| key).collect::<Vec<_>>()
         };
         match self {
-            KeyPart::Client => plain(of_client(subject, is_whole)),
+            KeyPart::Client => of_client(subject, is_whole),
             KeyPart::Helo => plain(of_helo(subject)),
             KeyPart::Sender => match subject.sender {
                 Some(sender) => of_address(sender),
@@ -170,9 +178,14 @@ fn of_helo(subject: &Subject<'_>) -> Option<String> {
     subject.helo.map(str::to_lowercase)
 }
 
-fn of_client(subject: &Subject<'_>, is_whole: bool) -> Vec<String> {
-    let Some(ip) = subject.client.map(|ip| ip.to_canonical()) else { return Vec::new() };
-    if is_whole { vec![ip.to_string()] } else { networks(ip) }
+fn of_client(subject: &Subject<'_>, is_whole: bool) -> Vec<LookupKey> {
+    subject.client.map(|ip| client_keys(ip, is_whole)).unwrap_or_default()
+}
+
+/// The keys of a client's address. With `is_whole`, only the address itself.
+pub(super) fn client_keys(client: IpAddr, is_whole: bool) -> Vec<LookupKey> {
+    let ip = client.to_canonical();
+    plain(if is_whole { vec![ip.to_string()] } else { networks(ip) })
 }
 
 /// `user+tag@domain`, `user@domain`, the domain and its parents, `user+tag@`, `user@`.
@@ -200,7 +213,8 @@ fn domains(domain: &str, parent_domains: bool) -> Vec<String> {
     }
     let mut keys = vec![domain.to_owned()];
     // The parts of an O/R address are separate keys already.
-    if domain.starts_with(['[', '/']) {
+    // Neither is an address, which has no parents.
+    if domain.starts_with(['[', '/']) || domain.parse::<IpAddr>().is_ok() {
         return keys;
     }
     let dots = domain.match_indices('.').map(|(at, _)| at + usize::from(parent_domains));

@@ -2,6 +2,7 @@
 
 mod access;
 mod action;
+mod asked_clients;
 mod checks;
 mod copy;
 mod event_headers;

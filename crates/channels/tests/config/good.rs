@@ -444,6 +444,30 @@ fn what_is_legal_and_hardly_meant_is_warned_of() {
 }
 
 #[test]
+fn access_rules_without_clients_are_warned_of() {
+    let rule = |by: &str, more: &str| format!("[[access]]\ntable = \"t\"\nby = \"{by}\"\n{more}");
+    let warnings = |rules: String| -> Vec<String> {
+        let text = format!(
+            "[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {{}}\n\
+             [[table]]\nname = \"t\"\ninline = {{}}\n{rules}"
+        );
+        let shown = |p: &config::Problem| format!("{}: {}", p.line, p.message);
+        config(&text).warnings.iter().map(shown).collect()
+    };
+    let changed = "an access rule without `clients`: it no longer applies to clients that may \
+                   relay or have logged in";
+    let lists = ", and its OK ends only the rules of its list";
+    assert_eq!(warnings(rule("helo", "")), [format!("8: {changed}")]);
+    assert_eq!(
+        warnings(rule("helo", "") + &rule("sender", "clients = \"all\"\n") + &rule("client", "")),
+        [format!("8: {changed}{lists}"), format!("15: {changed}{lists}")]
+    );
+    for clients in ["clients = \"strangers\"\n", "clients = \"all\"\nlist = \"helo\"\n"] {
+        assert!(warnings(rule("helo", clients) + &rule("sender", clients)).is_empty());
+    }
+}
+
+#[test]
 fn certificates_for_names_that_anybody_may_have_forged_are_warned_of() {
     for (channel, warns) in [
         ("mx = { tls = \"verified\" }", true),

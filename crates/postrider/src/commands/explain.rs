@@ -214,9 +214,12 @@ async fn ask<T: Tables + Clone>(
     }
     let decision = config.decide_as(listener, may_relay, recipient, asked.routes.found);
     if decision.is_accepted() {
+        // A peer of X.400 is another organization's MTA.
+        let is_stranger = !listener.takes_internet_mail() || !may_relay;
         let (listener, sender) = (&*listener.name, args.from.as_ref());
         let route = decision.route().and_then(|index| config.routes.get(index)).map(|it| &**it);
-        let question = AccessQuestion { listener, client, helo, sender, recipient, route };
+        let question =
+            AccessQuestion { listener, client, is_stranger, helo, sender, recipient, route };
         asked.access = consult_access(tables, config, &question).await;
     }
     if !asked.access.is_settled {

@@ -31,8 +31,8 @@ fn server(files: &Files) -> Server {
         &config(
             "[[table]]\nname = \"senders\"\nfile = { path = \"senders\" }\n\
              [[table]]\nname = \"clients\"\ncidr = { path = \"clients\" }\n\
-             [[access]]\ntable = \"clients\"\nby = \"client\"\ndefault = \"refuse\"\n\
-             [[access]]\ntable = \"senders\"\nby = \"sender\"\n\
+             [[access]]\nclients = \"all\"\ntable = \"clients\"\nby = \"client\"\ndefault = \"refuse\"\n\
+             [[access]]\nclients = \"all\"\ntable = \"senders\"\nby = \"sender\"\n\
              [[route]]\nmaildir = { path = \"mail/{local}\" }\n",
         ),
     )
@@ -103,7 +103,7 @@ fn explain_shows_which_rule_refuses_and_which_lets_in() {
     let refused = "acceptance: rejected for 127.0.0.1: 550 5.7.1 Access denied".to_owned();
     assert_eq!(told, [first.clone(), rule(2, second), refused]);
     let (accepted, told) = explained(&files, &from("friend@bad.test"));
-    let second = "by sender: table \"senders\" has friend@bad.test OK: no further rule applies";
+    let second = "by sender: table \"senders\" has friend@bad.test OK: no further rule of list \"sender\" applies";
     assert!(accepted);
     assert_eq!(told, [first.clone(), rule(2, second), named.to_owned()]);
     let (accepted, told) = explained(&files, &from("me@far.test"));
@@ -134,8 +134,8 @@ fn explain_shows_who_gets_the_copy_instead_and_what_is_dropped() {
     let text = config(
         "[[table]]\nname = \"rules\"\nfile = { path = \"rules\" }\n\
          [[table]]\nname = \"users\"\nfile = { path = \"rules\" }\n\
-         [[access]]\ntable = \"rules\"\nby = \"helo\"\nlisteners = [\"other\"]\n\
-         [[access]]\ntable = \"rules\"\nby = \"helo\"\nlisteners = [\"in\"]\n\
+         [[access]]\nclients = \"all\"\ntable = \"rules\"\nby = \"helo\"\nlisteners = [\"other\"]\n\
+         [[access]]\nclients = \"all\"\ntable = \"rules\"\nby = \"helo\"\nlisteners = [\"in\"]\n\
          [[route]]\nrecipients = { table = \"users\" }\nmaildir = { path = \"mail/{local}\" }\n",
     );
     files.write(CONFIG, &(text + "[[listener]]\nname = \"other\"\naddress = \"127.0.0.1:0\"\n"));
@@ -151,6 +151,42 @@ fn explain_shows_who_gets_the_copy_instead_and_what_is_dropped() {
     assert!(!explained(&files, &["--helo", "far.test"]).0, "there is no such user");
 }
 
+#[test]
+fn explain_shows_skipped_rules_and_pending_decisions() {
+    let files = Files::new();
+    files.write("helo", "good.test OK\nodd.test DEFER_IF_PERMIT Odd\n");
+    files.write("rcpt", "jo@here.test REJECT\n");
+    let rule = |table: &str, by: &str, clients: &str| {
+        format!("[[access]]\ntable = \"{table}\"\nby = \"{by}\"\nclients = \"{clients}\"\n")
+    };
+    let table =
+        |name: &str| format!("[[table]]\nname = \"{name}\"\nfile = {{ path = \"{name}\" }}\n");
+    let whole = |rules: &[String]| {
+        let route = "[[route]]\ndiscard = {}\n";
+        config(&format!("{}{}{}{route}", table("helo"), table("rcpt"), rules.concat()))
+    };
+    let (from, friend) = (["--helo", "good.test", "--client", "198.51.100.7"], "127.0.0.1");
+    let rules = [
+        rule("helo", "helo", "all"),
+        rule("helo", "helo", "all"),
+        rule("rcpt", "recipient", "strangers"),
+    ];
+    files.write(CONFIG, &whole(&rules));
+    let (accepted, told) = explained(&files, &from);
+    let ended = "access rule 2: by helo: skipped: an OK has ended list \"helo\"";
+    assert!(!accepted && told[1] == ended, "{told:#?}");
+    assert!(told[2].ends_with("jo@here.test REJECT: 550 5.7.1 Access denied"), "{told:#?}");
+    let (accepted, told) = explained(&files, &["--helo", "good.test", "--client", friend]);
+    let skipped = "access rule 3: by recipient: skipped: the client may relay";
+    assert!(accepted && told[2] == skipped, "{told:#?}");
+    // It decides though rules follow.
+    files.write("rcpt", "jo@here.test DUNNO\n");
+    let (accepted, told) = explained(&files, &["--helo", "odd.test", "--client", "198.51.100.7"]);
+    let last = "access rule 1: unless a rule rejects: 450 4.7.1 Odd";
+    assert!(!accepted && told.iter().rev().nth(1).is_some_and(|line| line == last), "{told:#?}");
+    assert!(told.last().is_some_and(|line| line.ends_with("450 4.7.1 Odd")), "{told:#?}");
+}
+
 /// An MTA of X.400 that listens beside.
 const X400: &str = "[x400]\nmta = \"m\"\ndomain = \"/PRMD=A/ADMD= /C=GB/\"\n[[x400.peer]]\nname = \"hub\"\n\
                     their_name = \"h\"\ntheir_password = \"x\"\nour_password = \"y\"\n\
@@ -159,7 +195,7 @@ const X400: &str = "[x400]\nmta = \"m\"\ndomain = \"/PRMD=A/ADMD= /C=GB/\"\n[[x4
 /// A configuration with a table of this kind that a rule asks.
 fn asking(table: &str, rule: &str, more: &str) -> String {
     config(&format!(
-        "{more}[[table]]\nname = \"t\"\n{table}\n[[access]]\ntable = \"t\"\n{rule}\n[[route]]\ndiscard = {{}}\n"
+        "{more}[[table]]\nname = \"t\"\n{table}\n[[access]]\nclients = \"all\"\ntable = \"t\"\n{rule}\n[[route]]\ndiscard = {{}}\n"
     ))
 }
 
@@ -215,13 +251,16 @@ fn an_action_that_there_is_not_is_found_in_each_kind_of_table_before_mail_comes(
         // As a part of another, and where nobody takes it for actions.
         let both = format!("{kind}\n[[table]]\nname = \"all\"\nfirst = {{ tables = [\"t\"] }}");
         let whole = asking(&both, &format!("by = \"{by}\""), "").replacen(
-            "[[access]]\ntable = \"t\"",
-            "[[access]]\ntable = \"all\"",
+            "[[access]]\nclients = \"all\"\ntable = \"t\"",
+            "[[access]]\nclients = \"all\"\ntable = \"all\"",
             1,
         );
         assert_eq!(checked(&files, &whole), Some(found), "{kind}");
         let unasked = whole
-            .replace("[[access]]\ntable = \"all\"", "[[copy]]\nto = \"a@b.test\"")
+            .replace(
+                "[[access]]\nclients = \"all\"\ntable = \"all\"",
+                "[[copy]]\nto = \"a@b.test\"",
+            )
             .replace(&format!("by = \"{by}\""), "");
         assert_eq!(checked(&files, &unasked), None, "{kind}");
     }
@@ -308,7 +347,7 @@ fn a_table_with_a_wrong_action_does_not_take_the_place_of_one_that_is_right() {
     files.write(
         CONFIG,
         &asking("file = { path = \"text\" }", "by = \"sender\"", "")
-            .replace("[[access]]\ntable = \"t\"\nby = \"sender\"", ""),
+            .replace("[[access]]\nclients = \"all\"\ntable = \"t\"\nby = \"sender\"", ""),
     );
     assert_eq!(server.command(&["reload"]).code, 0);
     files.write("text", "other.test NONSENSE\n");

@@ -30,7 +30,7 @@ fn a_pair_is_looked_up_in_patterns_unless_it_lacks_quotes() {
             let text = table("pairs", kind, rules, &files)
                 + composed
                 + &format!(
-                    "[[access]]\ntable = \"{name}\"\nby = \"sender+recipient\"\n\
+                    "[[access]]\nclients = \"all\"\ntable = \"{name}\"\nby = \"sender+recipient\"\n\
                      [[route]]\nmaildir = {{ path = \"mail/{{local}}\" }}\n"
                 );
             let server = Server::start(&files, &config(&text));

@@ -20,7 +20,10 @@ async fn start(rules: &str, entries: &[(&str, &str)]) -> Node {
     node
 }
 
+/// A rule for all clients, unless `more` names others.
 fn rule(table: &str, by: &str, more: &str) -> String {
+    let clients = if more.contains("clients") { "" } else { "clients = \"all\"\n" };
+    let more = format!("{clients}{more}");
     format!("[[access]]\ntable = \"{table}\"\nby = \"{by}\"\n{more}\n")
 }
 
@@ -101,6 +104,130 @@ fn what_a_table_permits_no_later_rule_is_asked_about() {
             assert!(said.starts_with("250 "), "{sender}: {said}");
         }
     });
+}
+
+#[test]
+fn ok_ends_rules_of_its_list_only() {
+    for (by, list, reply) in [
+        ("client", "", "550 5.7.1"),
+        ("helo", "", "550 5.7.1"),
+        ("sender", "", "550 5.7.1"),
+        ("client+helo", "", "550 5.7.1"),
+        ("recipient", "", "250 2.1.5"),
+        ("sender+recipient", "", "250 2.1.5"),
+        ("recipient+client", "", "250 2.1.5"),
+        ("helo", "list = \"recipient\"", "250 2.1.5"),
+        ("recipient", "list = \"client\"", "550 5.7.1"),
+    ] {
+        play(|| async move {
+            let rules = rule("a", by, list) + &rule("b", "recipient", "");
+            let node = start(&rules, &[]).await;
+            for key in [
+                "203.0.113.9",
+                "client.test",
+                "me@source.test",
+                "all@ours.test",
+                "203.0.113.9,client.test",
+                "me@source.test,all@ours.test",
+                "all@ours.test,203.0.113.9",
+            ] {
+                node.world.set_entry("a", key, Ok("OK"));
+            }
+            node.world.set_entry("b", "all@ours.test", Ok("REJECT"));
+            let mut client = begin(&node, "me@source.test").await;
+            let said = rcpt(&mut client, "all@ours.test").await;
+            assert!(said.starts_with(reply), "{by} {list}: {said}");
+        });
+    }
+}
+
+#[test]
+fn rules_for_strangers_skip_clients_that_may_relay() {
+    for (clients, friend) in
+        [("clients = \"strangers\"", "250 2.1.5"), ("clients = \"all\"", "550 5.7.1")]
+    {
+        play(|| async move {
+            let rules = rule("a", "helo", clients) + &rule("a", "recipient", clients);
+            let node = start(&rules, &[("client.test", "DUNNO")]).await;
+            node.world.set_entry("a", "all@ours.test", Ok("REJECT"));
+            for (ip, reply) in [(STRANGER, "550 5.7.1"), (FRIEND, friend)] {
+                let mut client = Client::connect(&node, ip).await;
+                client.say("MAIL FROM:<me@source.test>").await;
+                let said = rcpt(&mut client, "all@ours.test").await;
+                assert!(said.starts_with(reply), "{clients} {ip}: {said}");
+            }
+        });
+    }
+    // The default is the former.
+    play(|| async {
+        let bare = "[[access]]\ntable = \"a\"\nby = \"recipient\"\n";
+        let node = start(bare, &[("all@ours.test", "REJECT")]).await;
+        let mut client = Client::connect(&node, FRIEND).await;
+        client.say("MAIL FROM:<me@source.test>").await;
+        assert!(rcpt(&mut client, "all@ours.test").await.starts_with("250 "));
+        let mut client = begin(&node, "me@source.test").await;
+        assert!(rcpt(&mut client, "all@ours.test").await.starts_with("550 "));
+    });
+}
+
+/// As smtpd(8) evaluates its restrictions.
+#[test]
+fn actions_that_depend_on_later_rules_wait() {
+    for (first, list, second, reply) in [
+        ("DEFER_IF_PERMIT 4.2.0 Wait", "", "DUNNO", "450 4.2.0 Wait"),
+        ("DEFER_IF_PERMIT 4.2.0 Wait", "", "OK", "450 4.2.0 Wait"),
+        ("DEFER_IF_PERMIT 4.2.0 Wait", "", "DISCARD", "450 4.2.0 Wait"),
+        ("DEFER_IF_PERMIT 4.2.0 Wait", "", "REJECT", "550 5.7.1"),
+        ("DEFER_IF_PERMIT 4.2.0 Wait", "", "DEFER_IF_PERMIT 4.2.1 No", "450 4.2.0 Wait"),
+        ("DEFER_IF_REJECT 4.2.0 Wait", "", "DUNNO", "250 2.1.5"),
+        ("DEFER_IF_REJECT 4.2.0 Wait", "", "REJECT", "550 5.7.1"),
+        ("DEFER_IF_REJECT 4.2.0 Wait", "list = \"recipient\"", "REJECT", "450 4.2.0 Wait"),
+        ("DEFER_IF_REJECT 4.2.0 Wait", "list = \"recipient\"", "452 4.2.2 Full", "452 4.2.2"),
+        (
+            "DEFER_IF_REJECT 4.2.0 Wait",
+            "list = \"recipient\"",
+            "DEFER_IF_PERMIT 4.2.1 No",
+            "450 4.2.1",
+        ),
+        ("REDIRECT new@ours.test", "", "REJECT", "550 5.7.1"),
+        ("REDIRECT new@ours.test", "list = \"recipient\"", "REJECT", "550 5.7.1"),
+        ("REDIRECT new@ours.test", "", "DEFER_IF_PERMIT 4.2.1 No", "450 4.2.1 No"),
+        ("DISCARD", "", "REJECT", "250 2.1.5"),
+    ] {
+        play(|| async move {
+            let rules = rule("a", "sender", list) + &rule("b", "recipient", "");
+            let node = start(&rules, &[("me@source.test", first)]).await;
+            node.world.set_entry("b", "all@ours.test", Ok(second));
+            let mut client = begin(&node, "me@source.test").await;
+            let said = rcpt(&mut client, "all@ours.test").await;
+            assert!(said.starts_with(reply), "{first}, {list} {second}: {said}");
+        });
+    }
+}
+
+#[test]
+fn last_redirect_counts_unless_discarded() {
+    for (second, names) in [
+        ("REDIRECT last@ours.test", &["/mail/last"][..]),
+        ("DUNNO", &["/mail/new"]),
+        ("DISCARD", &[]),
+    ] {
+        play(|| async move {
+            let rules = rule("a", "sender", "") + &rule("b", "recipient", "");
+            let node = start(&rules, &[("me@source.test", "REDIRECT new@ours.test")]).await;
+            node.world.set_entry("b", "all@ours.test", Ok(second));
+            let mut client = Client::connect(&node, STRANGER).await;
+            let said =
+                client.send("me@source.test", &["all@ours.test"], "Subject: x\r\n\r\n").await;
+            assert!(said.starts_with("250 2.0.0"), "{second}: {said}");
+            let event = if names.is_empty() { "discarded" } else { "delivered" };
+            node.wait_for(event, 1).await;
+            let mailboxes = node.world.mailboxes();
+            let found: Vec<String> =
+                mailboxes.keys().map(|path| path.display().to_string()).collect();
+            assert_eq!(found, names, "{second}");
+        });
+    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn text(queued_max: u32) -> String {
     let routes = "[[table]]\nname = \"a\"\ninline = {}\n\
                   [[route]]\ndomains = [\"ours.test\"]\nmaildir = { path = \"/mail/{local}\" }\n\
                   [[route]]\nsmtp = { hosts = [\"192.0.2.1:25\"] }\n\
-                  [[access]]\ntable = \"a\"\nby = \"recipient\"\n";
+                  [[access]]\ntable = \"a\"\nby = \"recipient\"\nclients = \"all\"\n";
     config(&format!("{holds}{routes}"))
 }
 

@@ -267,7 +267,8 @@ x400 = { peer = "hub" }
 
 #[test]
 fn rules_know_what_the_gateway_sends_to_by_its_o_r_address() {
-    let rule = "[[table]]\nname = \"a\"\ninline = {}\n[[access]]\ntable = \"a\"\n";
+    let rule =
+        "[[table]]\nname = \"a\"\ninline = {}\n[[access]]\ntable = \"a\"\nclients = \"all\"\n";
     for (by, key, default, refused, taken) in [
         ("recipient", "/O=beta/PRMD=testb/ADMD= /C=gb/", "refuse", "Gamma", "Beta"),
         ("recipient", "/O=gamma/PRMD=testb/ADMD= /C=gb/", "pass", "Gamma", "Beta"),

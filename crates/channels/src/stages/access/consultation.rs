@@ -1,11 +1,12 @@
 //! Dry run of access rules for a recipient.
 
+use super::course::{Course, RuleList};
 use super::{MISTAKE, REFUSED, Rule, also_called, is_for_listener, rules};
-use crate::stages::action::Action;
+use crate::stages::action::{Action, ActionEffect};
 use crate::stages::keys::Subject;
 use config::{AccessStep, Config, Route};
-use mail::{Mailbox, Refusal, Reply};
-use mta::ingress::NO_ANSWER;
+use mail::{Mailbox, Notify, Recipient, Refusal, Reply};
+use mta::ingress::{NO_ANSWER, Resolved};
 use mta::seams::Tables;
 use mta::tables::find_first;
 use std::net::IpAddr;
@@ -17,6 +18,8 @@ pub struct AccessQuestion<'a> {
     pub listener: &'a str,
     /// The client's address. `None` if unknown; then it is not looked up.
     pub client: Option<IpAddr>,
+    /// The client may not relay and has not logged in.
+    pub is_stranger: bool,
     /// The client's HELO name. `None` if unknown; then it is not looked up.
     pub helo: Option<&'a str>,
     /// `None` is `<>`.
@@ -34,7 +37,7 @@ pub struct AccessDryRun {
     pub steps: Vec<AccessStep>,
     /// The refusal, if the recipient would be refused.
     pub refusal: Option<Refusal>,
-    /// The last rule is final: the recipient is refused, discarded or redirected.
+    /// The rule of the last step decides: the recipient is refused, discarded or redirected.
     pub is_settled: bool,
     /// Further actions of the rules, in order.
     pub(crate) beside: Vec<Beside>,
@@ -57,95 +60,146 @@ pub async fn consult_access<T: Tables + Clone>(
     config: &Config,
     question: &AccessQuestion<'_>,
 ) -> AccessDryRun {
-    let AccessQuestion { listener, client, helo, sender, recipient, route } = *question;
+    let AccessQuestion { listener, client, is_stranger, helo, sender, recipient, route } =
+        *question;
     let also = also_called(rules(config), route, recipient);
     let subject = Subject { client, helo, sender, recipient, also: also.as_ref() };
-    let mut consulted = AccessDryRun::default();
-    for (number, rule) in rules(config).enumerate() {
-        if !is_for_listener(&rule.text.listeners, listener) {
+    let (mut consulted, mut course) = (AccessDryRun::default(), Course::default());
+    // The rule that decides unless a later rule refuses, and its description. The first deferral stays.
+    let (mut pending, mut is_deferral) = (None, false);
+    let here = |(_, rule): &(usize, &Rule)| is_for_listener(&rule.text.listeners, listener);
+    for (number, rule) in rules(config).enumerate().filter(here) {
+        let mut step = |rest: &str| {
+            let text = format!("by {}: {rest}", rule.text.by);
+            consulted.steps.push(AccessStep { rule: number, text });
+        };
+        if !rule.clients().has_client(is_stranger) {
+            step("skipped: the client may relay");
             continue;
         }
-        let (what, follows) = say(tables, rule, &subject).await;
-        let by = &rule.text.by;
-        let text = format!("by {by}: {what}: {}", follows.text());
-        consulted.steps.push(AccessStep { rule: number, text });
-        match follows {
-            Follows::Next(beside) => {
-                consulted.beside.extend(beside);
-                continue;
-            }
-            Follows::Permit => {}
-            Follows::Settled(of_mail, _) => {
-                consulted.beside.extend(of_mail);
-                consulted.is_settled = true;
-            }
-            Follows::Refusal(refusal) => {
-                (consulted.is_settled, consulted.refusal) = (true, Some(refusal));
-            }
+        if course.has_ended(rule.list) {
+            step(&format!("skipped: an OK has ended list \"{}\"", rule.list));
+            continue;
         }
-        break;
+        let (what, consequence) = consequence(tables, rule, &subject).await;
+        step(&format!("{what}: {}", consequence.text(rule.list)));
+        consulted.beside.extend(consequence.beside);
+        let decision = consequence.effect.as_ref().ok().and_then(pending_decision);
+        if let Some(decision) = decision.filter(|_| !is_deferral) {
+            is_deferral = matches!(consequence.effect, Ok(ActionEffect::DeferredIfPermitted(_)));
+            pending = Some((number, decision));
+        }
+        if let Some(ruled) = course.apply(rule.list, consequence.effect) {
+            (consulted.is_settled, consulted.refusal) = (true, ruled.err());
+            return consulted;
+        }
+    }
+    match course.finish() {
+        Ok(None) => return consulted,
+        ruled => (consulted.is_settled, consulted.refusal) = (true, ruled.err()),
+    }
+    if let Some((rule, text)) = pending.filter(|(rule, _)| !consulted.ends_with(*rule)) {
+        consulted.steps.push(AccessStep { rule, text });
     }
     consulted
 }
 
-/// Consequence of a rule's entry.
-enum Follows {
-    Next(Option<Beside>),
-    Permit,
-    /// The action if it is for internet mail only, and a description for people.
-    Settled(Option<Beside>, String),
-    Refusal(Refusal),
+impl AccessDryRun {
+    /// Returns true if the last step is of this rule.
+    fn ends_with(&self, rule: usize) -> bool {
+        self.steps.last().is_some_and(|step| step.rule == rule)
+    }
 }
 
-impl Follows {
+/// Consequence of a rule's entry.
+struct Consequence {
+    effect: Result<ActionEffect, Refusal>,
+    /// An action that is no decision.
+    beside: Option<Beside>,
+}
+
+impl Consequence {
+    /// That of no decision.
+    fn none() -> Consequence {
+        Consequence { effect: Ok(ActionEffect::Open), beside: None }
+    }
+
+    fn refusal(refusal: Refusal) -> Consequence {
+        Consequence { effect: Err(refusal), beside: None }
+    }
+
     /// Description for people.
-    fn text(&self) -> String {
-        match self {
-            Follows::Next(_) => "continues with the next rule".to_owned(),
-            Follows::Permit => "no further rule applies".to_owned(),
-            Follows::Settled(_, what) => what.clone(),
-            Follows::Refusal(refusal) => Reply::from(refusal.clone()).to_string(),
+    fn text(&self, list: RuleList) -> String {
+        match &self.effect {
+            Ok(ActionEffect::Open) => "continues with the next rule".to_owned(),
+            Ok(ActionEffect::Permitted) => format!("no further rule of list \"{list}\" applies"),
+            Ok(ActionEffect::DeferredIfRejected(refusal)) => {
+                format!("a rejection by list \"{list}\" becomes {}", reply(refusal))
+            }
+            Ok(effect) => pending_decision(effect).unwrap_or_default(),
+            Err(refusal) => reply(refusal),
         }
     }
 }
 
+/// The decision, for people, of a rule that decides unless a later rule refuses.
+fn pending_decision(effect: &ActionEffect) -> Option<String> {
+    Some(match effect {
+        ActionEffect::DeferredIfPermitted(refusal) => {
+            format!("unless a rule rejects: {}", reply(refusal))
+        }
+        ActionEffect::Settled(Resolved::Replaced(others)) => {
+            let to = others.first().map(|other| other.recipient.mailbox.to_string());
+            format!("redirected to {}", to.unwrap_or_default())
+        }
+        ActionEffect::Settled(_) => "discarded".to_owned(),
+        ActionEffect::Open | ActionEffect::Permitted | ActionEffect::DeferredIfRejected(_) => {
+            return None;
+        }
+    })
+}
+
+fn reply(refusal: &Refusal) -> String {
+    Reply::from(refusal.clone()).to_string()
+}
+
 /// The result of one rule for people, and its consequence.
-async fn say<T: Tables + Clone>(
+async fn consequence<T: Tables + Clone>(
     tables: &T,
     rule: &Rule,
     subject: &Subject<'_>,
-) -> (String, Follows) {
+) -> (String, Consequence) {
     let keys = rule.keys(subject);
     if keys.is_empty() {
-        return ("skipped without a client (--client, --helo)".to_owned(), Follows::Next(None));
+        return ("skipped without a client (--client, --helo)".to_owned(), Consequence::none());
     }
     let table = &rule.table.name;
     match find_first(tables, &rule.table, keys).get().await {
         Ok(Some(found)) => {
             let entry = &found.entry.text;
-            (format!("table \"{table}\" has {} {entry}", found.key), follows(entry))
+            let consequence = of_entry(entry, subject.recipient);
+            (format!("table \"{table}\" has {} {entry}", found.key), consequence)
         }
         Ok(None) => {
             let refused = rule.refuses_unlisted(subject.recipient);
-            let follows = if refused { Follows::Refusal(REFUSED) } else { Follows::Next(None) };
-            (format!("not in table \"{table}\""), follows)
+            let consequence =
+                if refused { Consequence::refusal(REFUSED) } else { Consequence::none() };
+            (format!("not in table \"{table}\""), consequence)
         }
-        Err(trouble) => (trouble.to_string(), Follows::Refusal(NO_ANSWER)),
+        Err(trouble) => (trouble.to_string(), Consequence::refusal(NO_ANSWER)),
     }
 }
 
-fn follows(entry: &str) -> Follows {
+fn of_entry(entry: &str, recipient: &Mailbox) -> Consequence {
     let Ok(action) = Action::parse(entry, "an access rule") else {
-        return Follows::Refusal(MISTAKE);
+        return Consequence::refusal(MISTAKE);
     };
-    let of_mail = action.word_of_mail().map(Beside::OfMail);
-    match action {
-        Action::Permit => Follows::Permit,
-        Action::Refuse(refusal) => Follows::Refusal(refusal),
-        Action::Discard(_) => Follows::Settled(of_mail, "discarded".to_owned()),
-        Action::Redirect(other) => Follows::Settled(of_mail, format!("redirected to {other}")),
-        Action::Pass | Action::Prepend(_) | Action::Copy(_) => Follows::Next(of_mail),
-        Action::Hold(reason) => Follows::Next(Some(Beside::Hold(reason))),
-        Action::Log(text) => Follows::Next(Some(Beside::Log(text))),
-    }
+    let beside = match &action {
+        Action::Hold(reason) => Some(Beside::Hold(reason.clone())),
+        Action::Log(text) => Some(Beside::Log(text.clone())),
+        action => action.word_of_mail().map(Beside::OfMail),
+    };
+    let mailbox = recipient.clone();
+    let recipient = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
+    Consequence { effect: action.effect(&recipient), beside }
 }

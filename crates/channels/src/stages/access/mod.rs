@@ -1,6 +1,7 @@
 //! Access control by tables (`[[access]]`): permitted clients, senders and recipients.
 
 mod consultation;
+mod course;
 mod judge;
 
 pub(crate) use consultation::Beside;
@@ -8,14 +9,18 @@ pub use consultation::{AccessDryRun, AccessQuestion, consult_access};
 pub use judge::{EntryJudge, entry_judge};
 
 use super::action::{Action, ActionEffect};
+use super::asked_clients::AskedClients;
 use super::is_for_listener;
 use super::keys::{By, Subject};
 use config::{Config, Reader, Route, StageEntry, StageSection, StageSettings, TableEntry};
+use course::{Course, RuleList};
 use mail::{Mailbox, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
 use mta::clients::asker_of;
 use mta::console::Console;
-use mta::ingress::{Placed, Resolved, Routed, Stage, StageKind, TransactionView, no_answer};
+use mta::ingress::{
+    Placed, Resolved, Routed, Session, Stage, StageKind, TransactionView, no_answer,
+};
 use mta::pressure::Pressures;
 use mta::seams::{Tables, World};
 use mta::tables::{FoundKey, LookupKey, find_first};
@@ -30,8 +35,8 @@ const MISTAKE: Refusal = Refusal::transient((3, 5), "Server configuration error;
 const REFUSED: Refusal = Refusal::permanent((7, 1), "Access denied");
 
 /// Access rule: looks up each recipient accepted by a route in a table, and performs the action of the entry (Postfix's
-/// access(5)). Rules are evaluated in the order of the file, until one rejects or permits. All rules together take the
-/// position of the first. See `docs/access.md` for keys and actions.
+/// access(5)). Rules are evaluated in the order of the file, until one rejects. An OK ends the rules of its list. All
+/// rules together take the position of the first. See `docs/access.md` for keys and actions.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct AccessText {
@@ -40,6 +45,13 @@ pub(crate) struct AccessText {
     /// Lookup key: `client`, `helo`, `sender`, `recipient`, or a pair: `sender+recipient`. Required.
     #[schemars(extend("title" = "looked-up value"))]
     by: String,
+    /// Clients that the rule applies to. Default: `strangers`, with a warning until the key is written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clients: Option<AskedClients>,
+    /// The list of rules that the rule belongs to, as Postfix's `smtpd_*_restrictions`. An OK ends one list. Default:
+    /// that of `by`, for a pair that of its later part.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    list: Option<RuleList>,
     /// Names of listeners that the rule applies to. Default: all.
     listeners: Vec<String>,
     /// Action if the table has no entry.
@@ -53,6 +65,8 @@ impl Default for AccessText {
         AccessText {
             table: String::new(),
             by: String::new(),
+            clients: None,
+            list: None,
             listeners: Vec::new(),
             default: Unlisted::Pass,
             parent_domains: false,
@@ -92,8 +106,26 @@ impl StageSection for AccessText {
             return None;
         }
         let table = reader.table("table", &text.table)?;
-        Some(Arc::new(Rule { table, by: by?, text }))
+        let by = by?;
+        if text.clients.is_none() {
+            warn_of_default(reader);
+        }
+        let list = text.list.unwrap_or_else(|| RuleList::of(by));
+        Some(Arc::new(Rule { table, by, list, text }))
     }
+}
+
+/// Warns of a rule that once had another meaning: it applied to all clients, and its OK ended all rules.
+fn warn_of_default(reader: &mut Reader<'_, '_>) {
+    let mut message =
+        "an access rule without `clients`: it no longer applies to clients that may relay or have \
+         logged in"
+            .to_owned();
+    if reader.elsewhere("access[1]").is_written("") {
+        message += ", and its OK ends only the rules of its list";
+    }
+    let help = "write `clients`; \"all\" is the former meaning (docs/access.md)";
+    reader.warn("", message, help);
 }
 
 /// One rule.
@@ -101,12 +133,23 @@ impl StageSection for AccessText {
 struct Rule {
     table: Arc<TableEntry>,
     by: By,
+    list: RuleList,
     text: AccessText,
 }
 
 impl StageSettings for Rule {}
 
 impl Rule {
+    fn clients(&self) -> AskedClients {
+        self.text.clients.unwrap_or_default()
+    }
+
+    /// Returns true if the rule applies to recipients of this session.
+    fn is_for(&self, session: &Session) -> bool {
+        is_for_listener(&self.text.listeners, &session.listener().name)
+            && self.clients().has(session)
+    }
+
     fn keys(&self, subject: &Subject<'_>) -> Vec<LookupKey> {
         self.by.keys(subject, self.table.settings.has_patterns(), self.text.parent_domains)
     }
@@ -140,7 +183,7 @@ impl<W: World> StageKind<W> for Accesses {
         _pools: &Pressures,
     ) -> Vec<Placed> {
         let Some(first) = entries(config).next() else { return Vec::new() };
-        // One stage for all rules: after a rule permits, no later rule is evaluated.
+        // One stage for all rules: they share the state of their lists.
         let rules = rules(config).cloned().collect();
         let (tables, console) = (world.tables().clone(), Rc::clone(console));
         let stage = AccessStage(Rc::new(AccessRules { rules, tables, console }));
@@ -181,9 +224,13 @@ impl<T: Tables + Clone> Stage for AccessStage<T> {
         if !routed.is_taken {
             return Answer::Now(Ok(None));
         }
+        if !self.0.rules.iter().any(|rule| rule.is_for(&transaction.session)) {
+            return Answer::Now(Ok(None));
+        }
         let (asker, transaction) = (Rc::clone(&self.0), Rc::clone(transaction));
         let also = also_called(asker.rules.iter(), routed.route, &recipient.mailbox);
-        AccessEvaluation { asker, transaction, recipient: recipient.clone(), also }.ask(0)
+        let (recipient, course) = (recipient.clone(), Course::default());
+        AccessEvaluation { asker, transaction, recipient, also, course }.ask(0)
     }
 }
 
@@ -193,20 +240,21 @@ struct AccessEvaluation<T: Tables> {
     transaction: Rc<TransactionView>,
     recipient: Recipient,
     also: Option<Mailbox>,
+    course: Course,
 }
 
 impl<T: Tables + Clone> AccessEvaluation<T> {
     /// Evaluates the rules in order, starting with `next`.
-    fn ask(self, next: usize) -> Decision<'static, Option<Resolved>> {
+    fn ask(mut self, next: usize) -> Decision<'static, Option<Resolved>> {
         let asker = Rc::clone(&self.asker);
-        let listener = &*self.transaction.session.listener().name;
+        let session = &self.transaction.session;
         let mut rules = asker.rules.iter().enumerate().skip(next);
         let Some((at, rule)) =
-            rules.find(|(_, rule)| is_for_listener(&rule.text.listeners, listener))
+            rules.find(|(_, rule)| rule.is_for(session) && !self.course.has_ended(rule.list))
         else {
-            return Answer::Now(Ok(None));
+            return Answer::Now(self.course.finish());
         };
-        let client = self.transaction.session.client();
+        let client = session.client();
         let subject = Subject {
             client: Some(client.address.ip()),
             helo: Some(&*client.helo),
@@ -215,18 +263,17 @@ impl<T: Tables + Clone> AccessEvaluation<T> {
             also: self.also.as_ref(),
         };
         let tables = asker.tables.asked_for(asker_of(client.address.ip()));
+        let list = rule.list;
         find_first(&tables, &rule.table, rule.keys(&subject)).then(move |found| {
-            let outcome = match (found, self.asker.rules.get(at)) {
+            let effect = match (found, self.asker.rules.get(at)) {
                 (Ok(Some(found)), Some(rule)) => self.obey(rule, &found),
                 (Ok(_), Some(rule)) => self.unlisted(rule),
                 (Ok(_), None) => Ok(ActionEffect::Open),
                 (Err(trouble), _) => Err(no_answer(&*self.asker.console, &trouble)),
             };
-            match outcome {
-                Ok(ActionEffect::Open) => self.ask(at + 1),
-                Ok(ActionEffect::Permitted) => Answer::Now(Ok(None)),
-                Ok(ActionEffect::Settled(resolved)) => Answer::Now(Ok(Some(resolved))),
-                Err(refusal) => Answer::Now(Err(refusal)),
+            match self.course.apply(list, effect) {
+                Some(ruled) => Answer::Now(ruled),
+                None => self.ask(at + 1),
             }
         })
     }

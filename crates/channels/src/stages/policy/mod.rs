@@ -3,6 +3,7 @@
 mod service;
 
 use super::action::{Action, ActionEffect};
+use super::asked_clients::AskedClients;
 use super::is_for_listener;
 use crate::values;
 use config::quantity::Period;
@@ -45,7 +46,7 @@ pub(crate) struct PolicyText {
     /// Action for a recipient if the service gives no reply, or an invalid one.
     on_failure: OnFailure,
     /// Clients that the service is used for.
-    clients: AskedAbout,
+    clients: AskedClients,
     /// Names of listeners that the service is used at. Default: all.
     listeners: Vec<String>,
     /// Maximum number of concurrent requests, and of connections, on each shard. Further requests wait.
@@ -59,7 +60,7 @@ impl Default for PolicyText {
             service: String::new(),
             timeout: "30s".into(),
             on_failure: OnFailure::Defer,
-            clients: AskedAbout::Strangers,
+            clients: AskedClients::Strangers,
             listeners: Vec::new(),
             max_connections: 20,
         }
@@ -75,17 +76,6 @@ enum OnFailure {
     Defer,
     /// Accept as if the service were not configured.
     Accept,
-}
-
-/// Clients that a service is used for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-enum AskedAbout {
-    /// Clients that may not relay.
-    #[default]
-    Strangers,
-    /// All clients.
-    All,
 }
 
 impl StageSection for PolicyText {
@@ -197,8 +187,7 @@ impl<W: World> Stage for PolicyStage<W> {
 impl<W: World> PolicyClient<W> {
     fn concerns(&self, transaction: &TransactionView) -> bool {
         let (policy, session) = (&self.policy, &transaction.session);
-        (policy.clients == AskedAbout::All || !session.may_relay())
-            && is_for_listener(&policy.listeners, &session.listener().name)
+        policy.clients.has(session) && is_for_listener(&policy.listeners, &session.listener().name)
     }
 
     async fn ask(
@@ -222,6 +211,9 @@ impl<W: World> PolicyClient<W> {
         let who = (PolicyText::KEY, &self.service as &dyn fmt::Display);
         Ok(match action.take(transaction, recipient, &*self.console, who)? {
             ActionEffect::Open | ActionEffect::Permitted => None,
+            // Services are evaluated one by one, so a refusal by a later service is not known here.
+            ActionEffect::DeferredIfPermitted(refusal) => return Err(refusal),
+            ActionEffect::DeferredIfRejected(_) => None,
             ActionEffect::Settled(resolved) => Some(resolved),
         })
     }

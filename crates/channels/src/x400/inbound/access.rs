@@ -54,6 +54,8 @@ pub(super) async fn ruling<T: Tables + Clone>(
         let question = AccessQuestion {
             listener,
             client: Some(client),
+            // A peer is another organization's MTA.
+            is_stranger: true,
             helo: Some(peer),
             sender: Some(sender),
             recipient: &recipient.mailbox,

@@ -64,8 +64,8 @@ const EXPECTED: [&str; 2] =
 /// What the listener `access` says of recipients. Tables stand before routes: they are put where the
 /// text ends, which is all the same.
 const ACCESS: &str = "\
-[[access]]\ntable = \"access\"\nby = \"recipient\"\nlisteners = [\"access\"]\n\
-[[access]]\ntable = \"patterns\"\nby = \"recipient\"\nlisteners = [\"access\"]\n\
+[[access]]\nclients = \"all\"\ntable = \"access\"\nby = \"recipient\"\nlisteners = [\"access\"]\n\
+[[access]]\nclients = \"all\"\ntable = \"patterns\"\nby = \"recipient\"\nlisteners = [\"access\"]\n\
 [[table]]\nname = \"patterns\"\nregexp = { path = \"patterns\" }\n\
 [[table]]\nname = \"access\"\n[table.inline]\n\
 \"lines@far.test\" = \"REJECT 5.7.1 no\\r\\n250 2.1.5 yes\"\n";
