@@ -11,7 +11,7 @@ use crate::seams::World;
 use bytes::Bytes;
 use config::{Config, Route};
 use mail::{Mailbox, Recipient};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -135,6 +135,8 @@ pub struct TransactionView {
     pub size: Option<u64>,
     /// Unique for this run of the shard.
     pub serial: u64,
+    /// See [`TransactionView::recipients`].
+    recipients: Cell<usize>,
     additions: RefCell<Additions>,
 }
 
@@ -146,8 +148,18 @@ impl TransactionView {
         serial: u64,
     ) -> Rc<TransactionView> {
         let session = Rc::clone(session);
-        let additions = RefCell::default();
-        Rc::new(TransactionView { session, sender, size, serial, additions })
+        let (recipients, additions) = (Cell::default(), RefCell::default());
+        Rc::new(TransactionView { session, sender, size, serial, recipients, additions })
+    }
+
+    /// Number of recipients accepted from the client; 0 before the content is requested.
+    #[must_use]
+    pub fn recipients(&self) -> usize {
+        self.recipients.get()
+    }
+
+    pub(super) fn note_recipients(&self, count: usize) {
+        self.recipients.set(count);
     }
 
     /// Adds a header field to the coming message, without its line end. See [`Draft::prepend`].

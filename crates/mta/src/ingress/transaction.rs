@@ -113,6 +113,7 @@ impl<W: World> Transaction<W> {
             self.intake.discard();
         }
         if let Some(view) = &self.view {
+            view.note_recipients(recipients);
             for (place, stage) in self.stages.iter().enumerate() {
                 decided(&self.ingress.services, stage.data(view), Grace::OfTransactions).await?;
                 if let Some(observer) = stage.observe(view) {

@@ -76,7 +76,9 @@ labels! {
     }
     /// A check of unauthenticated clients before their message.
     StrangersCheck = "check" {
-        OwnDomains = "own_domains", SenderDomain = "sender_domain", Dnsbl = "dnsbl", Greylist = "greylist",
+        HeloFqdn = "helo_fqdn", SenderFqdn = "sender_fqdn", OwnDomains = "own_domains",
+        SenderDomain = "sender_domain", Dnsbl = "dnsbl", Greylist = "greylist",
+        MultiRecipientBounce = "multi_recipient_bounce",
     }
     /// Chain validation status in an ARC seal (RFC 8617 §4.1.3, `cv`).
     SealedChain = "says" { None = "none", Pass = "pass", Fail = "fail" }

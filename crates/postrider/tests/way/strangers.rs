@@ -458,3 +458,87 @@ fn whom_lists_or_tables_speak_for_is_not_put_off() {
         }
     });
 }
+
+#[test]
+fn names_and_bounces_of_wrong_form_are_refused() {
+    play(|| async {
+        let checks = "helo_fqdn = \"reject\", sender_fqdn = \"reject\", \
+                      multi_recipient_bounce = \"reject\", \
+                      exempt_clients = { table = \"clients\" }";
+        let node = Node::start(&config(checks)).await;
+        node.world.set_entry("clients", "203.0.113.50", Ok("x"));
+        let helo = "504 5.5.2 Helo command rejected: need fully-qualified hostname";
+        let literal = "501 5.5.2 Helo command rejected: invalid ip address";
+        let from = "504 5.5.2 Sender address rejected: need fully-qualified address";
+        let bounce = "550 5.5.3 Data command rejected: Multi-recipient bounce";
+        let (right, data) = ("250 2.1.5 Recipient ok", "354 End the message with <CRLF>.<CRLF>");
+        for (ip, name, sender, to, expected) in [
+            (STRANGER, "mx.far.test", SENDER, 2, [right, data]),
+            (STRANGER, "desktop", SENDER, 1, [helo, ""]),
+            (STRANGER, "203.0.113.9", SENDER, 1, [helo, ""]),
+            (STRANGER, "[203.0.113.9]", SENDER, 1, [right, data]),
+            (STRANGER, "[203.0.113.900]", SENDER, 1, [literal, ""]),
+            (STRANGER, "mx.far.test", "a@localhost", 1, [from, ""]),
+            (STRANGER, "mx.far.test", "", 1, [right, data]),
+            (STRANGER, "mx.far.test", "", 2, [right, bounce]),
+            (host(50), "desktop", "a@localhost", 2, [right, data]),
+            (host(50), "desktop", "", 2, [right, data]),
+            (host(99), "desktop", "", 2, [right, data]),
+            (FRIEND, "desktop", "", 2, [right, data]),
+        ] {
+            let mut client = Client::connect(&node, ip).await;
+            client.say(&format!("EHLO {name}")).await;
+            client.say(&format!("MAIL FROM:<{sender}>")).await;
+            for n in 0..to {
+                let reply = client.say(&format!("RCPT TO:<r{n}@here.test>")).await;
+                assert_eq!(reply, expected[0], "{name} <{sender}>");
+            }
+            if !expected[1].is_empty() {
+                let reply = client.say("DATA").await;
+                assert_eq!(reply, expected[1], "{name} <{sender}> {to}");
+            }
+        }
+        // A refused sender reaches the postmaster.
+        let mut client = Client::connect(&node, STRANGER).await;
+        client.say("EHLO desktop").await;
+        client.say("MAIL FROM:<a@localhost>").await;
+        assert!(client.say("RCPT TO:<postmaster@here.test>").await.starts_with("250"));
+        let refused = &node.metrics.strangers_refused;
+        let counts = [
+            StrangersCheck::HeloFqdn,
+            StrangersCheck::SenderFqdn,
+            StrangersCheck::MultiRecipientBounce,
+        ];
+        assert_eq!(counts.map(|check| refused[check].get()), [3, 1, 1]);
+    });
+}
+
+#[test]
+fn names_and_bounces_of_wrong_form_are_marked_or_held() {
+    play(|| async {
+        for (action, event) in [("mark", "delivered"), ("hold", "held")] {
+            let checks = format!(
+                "helo_fqdn = \"{action}\", sender_fqdn = \"{action}\", \
+                 multi_recipient_bounce = \"{action}\""
+            );
+            let node = Node::start(&config(&checks)).await;
+            let mut client = Client::connect(&node, STRANGER).await;
+            client.say("EHLO desktop").await;
+            let reply = client.send("", &["b@here.test", "c@here.test"], CONTENT).await;
+            assert!(reply.starts_with("250"), "{reply}");
+            node.wait_for(event, 1).await;
+            if event == "held" {
+                let reason = node.of("held")[0]["reason"].to_string();
+                assert!(reason.contains("need fully-qualified hostname"), "{reason}");
+                continue;
+            }
+            let mail = got(&node, "b");
+            for warning in ["need fully-qualified hostname", "Multi-recipient bounce"] {
+                let is_warned = mail
+                    .lines()
+                    .any(|line| line.starts_with("X-Sender-Warning: ") && line.ends_with(warning));
+                assert!(is_warned, "{warning}: {mail}");
+            }
+        }
+    });
+}

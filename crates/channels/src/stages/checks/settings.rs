@@ -14,11 +14,11 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct CheckKeys {
-    /// Checks of clients that may not relay: `own_domains`, `sender_domain`, `dnsbl` and `greylist` before the message,
-    /// `client_name`, `spf`, `dkim`, `dmarc` and `arc` for it. Most are `"none"` (the default), `"mark"` (record the
-    /// result in Authentication-Results), `"hold"` (also hold a message that fails) or `"reject"` (also reject it).
-    /// `temporary` is the action if the DNS gave no answer for a check that could have held or rejected the message:
-    /// `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
+    /// Checks of clients that may not relay: `helo_fqdn`, `sender_fqdn`, `own_domains`, `sender_domain`, `dnsbl`,
+    /// `greylist` and `multi_recipient_bounce` before the message, `client_name`, `spf`, `dkim`, `dmarc` and `arc` for
+    /// it. Most are `"none"` (the default), `"mark"` (record the result in Authentication-Results), `"hold"` (also hold
+    /// a message that fails) or `"reject"` (also reject it). `temporary` is the action if the DNS gave no answer for a
+    /// check that could have held or rejected the message: `"accept"` (the default) or `"defer"`. See `docs/checks.md`.
     checks: Option<ChecksText>,
     /// Add an ARC seal (RFC 8617) to messages checked with `arc`, so that later servers can rely on the results: `{
     /// domain = "example.org", selector = "s2026", key = "FILE" }`. See `docs/checks.md`.
@@ -104,6 +104,13 @@ pub(crate) struct ChecksText {
     arc: Check,
     /// Action if the DNS gave no answer for a check that could have held or rejected the message.
     temporary: Temporary,
+    /// The name in EHLO must be fully qualified, or an address literal (RFC 5321 §4.1.4): 504 5.5.2, or 501 5.5.2 for
+    /// brackets without an address.
+    helo_fqdn: Check,
+    /// The sender's domain must be fully qualified, or an address literal: 504 5.5.2. An empty sender passes.
+    sender_fqdn: Check,
+    /// A message with the empty sender must have one recipient only: 550 5.5.3 to DATA.
+    multi_recipient_bounce: Check,
     /// Forged local senders (550 5.7.1): the sender's domain is this server's name, or one that a route names, except
     /// for `mx` routes. Real users of these domains log in, or may relay.
     own_domains: Check,
@@ -120,8 +127,9 @@ pub(crate) struct ChecksText {
     /// in the first spool directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     greylist: Option<GreylistText>,
-    /// Table of clients, by address or network, that are exempt from the checks before the message: `own_domains`,
-    /// `sender_domain`, `dnsbl`, `greylist`. The values of the entries are ignored.
+    /// Table of clients, by address or network, that are exempt from the checks before the message: `helo_fqdn`,
+    /// `sender_fqdn`, `own_domains`, `sender_domain`, `dnsbl`, `greylist`, `multi_recipient_bounce`. The values of the
+    /// entries are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     exempt_clients: Option<TableRefText>,
     /// The same for recipients, by address or domain. `postmaster` is always exempt.
@@ -172,16 +180,15 @@ impl ChecksText {
         let exempt = (&self.exempt_clients, &self.exempt_recipients);
         let strangers = Strangers {
             exempt: Exempt::read("checks", exempt, reader),
+            helo_fqdn: self.helo_fqdn.power(),
+            sender_fqdn: self.sender_fqdn.power(),
+            multi_recipient_bounce: self.multi_recipient_bounce.power(),
             own_domains: self.own_domains.power(),
             sender_domain: self.sender_domain.power(),
             dnsbl: self.dnsbl.as_ref().and_then(|text| text.read(reader)),
             greylist: self.greylist.as_ref().and_then(|text| text.read(reader)),
         };
-        let is_asked_for = strangers.own_domains.is_made()
-            || strangers.sender_domain.is_made()
-            || strangers.dnsbl.is_some()
-            || strangers.greylist.is_some();
-        is_asked_for.then(|| Arc::new(strangers))
+        strangers.is_asked_for().then(|| Arc::new(strangers))
     }
 
     fn read(&self) -> Checks {

@@ -3,6 +3,7 @@
 //! Checks also that mail to the sender could be delivered: its domain has MX or address records (RFC 5321 §2.3.5).
 
 use super::super::checks::ascii_domain;
+use super::forms;
 use super::greylist::Greylister;
 use super::lists::{Lists, Subject};
 use super::parts::RcptCheckContext;
@@ -72,12 +73,14 @@ impl<W: World> RcptChecks<W> {
         transaction: &TransactionView,
         recipient: &Recipient,
     ) -> Result<(), Refusal> {
-        let tables = self.parts.world.tables();
-        let is_exempt = self.told.exempt.has(tables, transaction, recipient).await;
-        if is_exempt.map_err(|trouble| no_answer(&*self.parts.console, &trouble))? {
+        if self.is_exempt(transaction, recipient).await? {
             return Ok(());
         }
         let metrics = transaction.session.metrics();
+        for (check, power, checked) in self.forms(transaction) {
+            let objection = checked.or_else(|refusal| object(power, transaction, refusal));
+            counted(objection, &metrics.strangers_refused[check])?;
+        }
         counted(
             self.check_own_domain(transaction).await,
             &metrics.strangers_refused[StrangersCheck::OwnDomains],
@@ -98,6 +101,53 @@ impl<W: World> RcptChecks<W> {
             }
             _ => Ok(()),
         }
+    }
+
+    async fn is_exempt(
+        &self,
+        transaction: &TransactionView,
+        recipient: &Recipient,
+    ) -> Result<bool, Refusal> {
+        let tables = self.parts.world.tables();
+        let is_exempt = self.told.exempt.has(tables, transaction, recipient).await;
+        is_exempt.map_err(|trouble| no_answer(&*self.parts.console, &trouble))
+    }
+
+    /// Results of the checks of names, with the action permitted for each.
+    fn forms(&self, transaction: &TransactionView) -> [FormCheck; 2] {
+        let of = |check, power: ActionLimit, is_right: &dyn Fn() -> Result<(), Refusal>| {
+            (check, power, if power.is_made() { is_right() } else { Ok(()) })
+        };
+        let helo = &transaction.session.client().helo;
+        let sender = transaction.sender.as_ref();
+        [
+            of(StrangersCheck::HeloFqdn, self.told.helo_fqdn, &|| forms::check_helo(helo)),
+            of(StrangersCheck::SenderFqdn, self.told.sender_fqdn, &|| forms::check_sender(sender)),
+        ]
+    }
+
+    /// Returns true for a null sender with several recipients, where this is checked.
+    pub(super) fn is_bounce_to_several(&self, transaction: &TransactionView) -> bool {
+        self.told.multi_recipient_bounce.is_made() && self.bounce(transaction).is_err()
+    }
+
+    fn bounce(&self, transaction: &TransactionView) -> Result<(), Refusal> {
+        forms::check_bounce(transaction.sender.as_ref(), transaction.recipients())
+    }
+
+    /// Checks the number of recipients, before the content is requested.
+    ///
+    /// # Errors
+    /// The message is refused.
+    pub(super) async fn check_bounce(&self, transaction: &TransactionView) -> Result<(), Refusal> {
+        let exempt = self.told.exempt.has_client(self.parts.world.tables(), transaction).await;
+        if exempt.map_err(|trouble| no_answer(&*self.parts.console, &trouble))? {
+            return Ok(());
+        }
+        let power = self.told.multi_recipient_bounce;
+        let checked = self.bounce(transaction).or_else(|why| object(power, transaction, why));
+        let counters = &transaction.session.metrics().strangers_refused;
+        counted(checked, &counters[StrangersCheck::MultiRecipientBounce])
     }
 
     async fn check_own_domain(&self, transaction: &TransactionView) -> Result<(), Refusal> {
@@ -171,7 +221,10 @@ impl<W: World> RcptChecks<W> {
         }
         let domain = self.sender_domain(transaction).await.check().err();
         let is_own = self.is_own_domain(transaction).await.unwrap_or(false);
-        for warning in domain.into_iter().chain(is_own.then_some(NOT_YOURS)) {
+        let forms = self.forms(transaction).into_iter().filter_map(|(_, _, checked)| checked.err());
+        let bounce = self.is_bounce_to_several(transaction).then(|| self.bounce(transaction).err());
+        let names = domain.into_iter().chain(is_own.then_some(NOT_YOURS));
+        for warning in forms.chain(names).chain(bounce.flatten()) {
             draft.prepend(&format!("X-Sender-Warning: {}", warning.text));
         }
     }
@@ -194,6 +247,9 @@ fn subject(transaction: &TransactionView) -> Subject {
         sender_domain: transaction.sender.as_ref().map(|sender| ascii_domain(sender).into()),
     }
 }
+
+/// A check of a form: its result, and the action permitted for a failure.
+type FormCheck = (StrangersCheck, ActionLimit, Result<(), Refusal>);
 
 /// Counts a refusal.
 fn counted<T>(checked: Result<T, Refusal>, counter: &Counter) -> Result<T, Refusal> {

@@ -1,14 +1,15 @@
-//! Checks of unauthenticated clients before their message (`checks` of a listener): local sender domains, sender
-//! domain, DNSBL and greylisting.
+//! Checks of unauthenticated clients before their message (`checks` of a listener): names, local sender domains, sender
+//! domain, DNSBL, greylisting and bounces to several recipients.
 
 mod desk;
+mod forms;
 mod greylist;
 mod lists;
 mod parts;
 mod questions;
 pub(crate) mod settings;
 
-use super::keys::{By, KeyPart, Subject};
+use super::keys::{By, KeyPart, Subject, client_keys};
 use crate::stages::checks::CheckRules;
 use config::{Config, TableEntry};
 use desk::RcptChecks;
@@ -24,7 +25,7 @@ use mta::ingress::{
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{Spawn as _, Tables, World};
-use mta::tables::find_first;
+use mta::tables::{LookupKey, find_first};
 use parts::RcptCheckContext;
 use settings::Exempt;
 use std::collections::BTreeMap;
@@ -146,6 +147,15 @@ impl<W: World> Stage for StrangersStage<W> {
         Answer::later(async move { desk.check(&transaction, &recipient).await.map(|()| None) })
     }
 
+    fn data<'a>(&'a self, transaction: &'a Rc<TransactionView>) -> Decision<'a, ()> {
+        match self.desk(&transaction.session) {
+            Some(desk) if desk.is_bounce_to_several(transaction) => {
+                Answer::later(desk.check_bounce(transaction))
+            }
+            _ => Decision::pass(),
+        }
+    }
+
     fn speaks_as(&self, transaction: &Rc<TransactionView>) -> Option<&str> {
         self.desk(&transaction.session).and_then(|desk| desk.speaks_as())
     }
@@ -175,26 +185,44 @@ impl Exempt {
         transaction: &TransactionView,
         recipient: &Recipient,
     ) -> Result<bool, LookupError> {
-        let tables = &tables.asked_for(asker_of(transaction.session.client().address.ip()));
+        if self.has_client(tables, transaction).await? {
+            return Ok(true);
+        }
         let subject = Subject {
-            client: Some(transaction.session.client().address.ip()),
+            client: None,
             helo: None,
             sender: None,
             recipient: &recipient.mailbox,
             also: None,
         };
-        Ok(is_in(tables, self.clients.as_ref(), KeyPart::Client, &subject).await?
-            || is_in(tables, self.recipients.as_ref(), KeyPart::Recipient, &subject).await?)
+        let keys = |is_whole| By::One(KeyPart::Recipient).keys(&subject, is_whole, false);
+        is_in(tables, self.recipients.as_ref(), transaction, keys).await
+    }
+
+    /// The same for the client alone.
+    ///
+    /// # Errors
+    /// The table gives no answer.
+    async fn has_client<T: Tables + Clone>(
+        &self,
+        tables: &T,
+        transaction: &TransactionView,
+    ) -> Result<bool, LookupError> {
+        let client = transaction.session.client().address.ip();
+        let keys = |is_whole| client_keys(client, is_whole);
+        is_in(tables, self.clients.as_ref(), transaction, keys).await
     }
 }
 
+/// Returns true if the table has one of the keys. They are whole ones for pattern tables.
 async fn is_in<T: Tables + Clone>(
     tables: &T,
     table: Option<&Arc<TableEntry>>,
-    part: KeyPart,
-    subject: &Subject<'_>,
+    transaction: &TransactionView,
+    keys: impl FnOnce(bool) -> Vec<LookupKey>,
 ) -> Result<bool, LookupError> {
     let Some(table) = table else { return Ok(false) };
-    let keys = By::One(part).keys(subject, table.settings.has_patterns(), false);
-    Ok(find_first(tables, table, keys).get().await?.is_some())
+    let tables = tables.asked_for(asker_of(transaction.session.client().address.ip()));
+    let keys = keys(table.settings.has_patterns());
+    Ok(find_first(&tables, table, keys).get().await?.is_some())
 }

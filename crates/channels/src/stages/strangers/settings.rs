@@ -18,6 +18,9 @@ use std::sync::Arc;
 pub(crate) struct Strangers {
     /// Clients and recipients exempt from all checks.
     pub(crate) exempt: Exempt,
+    pub(crate) helo_fqdn: ActionLimit,
+    pub(crate) sender_fqdn: ActionLimit,
+    pub(crate) multi_recipient_bounce: ActionLimit,
     pub(crate) own_domains: ActionLimit,
     pub(crate) sender_domain: ActionLimit,
     /// `None` if no list is configured.
@@ -55,18 +58,37 @@ impl Exempt {
 }
 
 impl Strangers {
+    /// Returns true if there is a check.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        let powers = [
+            self.helo_fqdn,
+            self.sender_fqdn,
+            self.multi_recipient_bounce,
+            self.own_domains,
+            self.sender_domain,
+        ];
+        powers.iter().any(|power| power.is_made())
+            || self.dnsbl.is_some()
+            || self.greylist.is_some()
+    }
+
     /// Descriptions of the checks in use, in order, for people.
     pub(crate) fn explain(&self) -> Vec<String> {
         let dnsbl = self.dnsbl.as_ref().and_then(|dnsbl| {
             let zones: Vec<&str> = dnsbl.lists.iter().map(|list| &*list.zone).collect();
             said(&format!("dnsbl ({})", zones.join(" ")), dnsbl.power)
         });
-        let domains =
-            [said("own_domains", self.own_domains), said("sender_domain", self.sender_domain)];
+        let forms = [
+            said("helo_fqdn", self.helo_fqdn),
+            said("sender_fqdn", self.sender_fqdn),
+            said("own_domains", self.own_domains),
+            said("sender_domain", self.sender_domain),
+        ];
         let greylist = self
             .greylist
             .as_ref()
             .map(|greylist| format!("greylist defers for {} s", greylist.rules.delay.as_secs()));
-        domains.into_iter().chain([dnsbl, greylist]).flatten().collect()
+        let bounce = said("multi_recipient_bounce", self.multi_recipient_bounce);
+        forms.into_iter().chain([dnsbl, greylist, bounce]).flatten().collect()
     }
 }
