@@ -22,6 +22,7 @@ mod policy;
 pub(crate) mod postfix;
 mod proxies;
 mod redis;
+mod restrictions;
 
 use crate::support::client::Client;
 use crate::support::foreign::is_installed;
@@ -35,6 +36,20 @@ use place::is_possible;
 fn postfix_takes_and_passes_on() {
     if is_possible(&["postgrey"]) {
         play(&Chain::start(postfix::start));
+    }
+}
+
+#[test]
+fn postfix_judges_access_rules() {
+    if postfix::is_startable() {
+        restrictions::rules_mean_what_they_mean_in_postfix();
+    }
+}
+
+#[test]
+fn postfix_judges_forms_of_names() {
+    if postfix::is_startable() {
+        restrictions::forms_are_refused_as_by_postfix();
     }
 }
 

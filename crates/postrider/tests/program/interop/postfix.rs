@@ -5,6 +5,7 @@ use super::chain::{Habits, Hop};
 use super::place::{Place, succeed};
 use crate::support::certificate::{EC, make_certificate};
 use crate::support::tool::free_port;
+use skips::Machine;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -97,6 +98,18 @@ tlsmgr unix - - n 1000? 1 tlsmgr
 postlog unix-dgram n - n - 1 postlogd
 ";
 
+/// Its program that starts the others.
+const MASTER: &str = "/usr/lib/postfix/sbin/master";
+
+/// Returns true if it can be started without other packages.
+pub(crate) fn is_startable() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        skips::machine(Machine::Root, "the server needs it");
+        return false;
+    }
+    Path::new(MASTER).exists() || skips::missing("postfix")
+}
+
 /// Starts it with this in main.cf and these services in master.cf.
 pub(crate) fn launch(place: &mut Place, main: &str, services: &str) {
     let config = prepare(place, main, services);
@@ -117,7 +130,7 @@ fn prepare(place: &Place, main: &str, services: &str) -> PathBuf {
 
 /// It stays in the foreground.
 fn master(config: &Path) -> Command {
-    let mut master = Command::new("/usr/lib/postfix/sbin/master");
+    let mut master = Command::new(MASTER);
     master.arg("-c").arg(config).arg("-d");
     master
 }
