@@ -498,6 +498,7 @@ impl Resolver<'_> {
             is_only_fallback: false,
             recipients: None,
             aliases: None,
+            origin: None,
             include: Vec::new(),
             srs: None,
             pool: None,

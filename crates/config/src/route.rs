@@ -8,7 +8,7 @@ use super::settings::{Reports, Retry};
 use super::source::Pool;
 use super::table::TableEntry;
 use mail::map::FixedMap;
-use mail::{Domain, OrAddress};
+use mail::{Domain, Mailbox, OrAddress};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -40,6 +40,8 @@ pub struct Route {
     pub recipients: Option<Arc<TableEntry>>,
     /// Aliases.
     pub aliases: Option<Arc<TableEntry>>,
+    /// Domain of alias members without one; `None`: see [`Route::origin_of`].
+    pub origin: Option<Domain>,
     /// Directories of files that aliases may name.
     pub include: Vec<PathBuf>,
     /// True if expanded mail gets a rewritten sender; `None`: if the sender's domain is not local.
@@ -86,6 +88,20 @@ impl Route {
             None => of_domains,
         };
         format!("route {} \"{}\" ({takes})", self.index + 1, self.name)
+    }
+
+    /// The domain of members without one in the entry of an alias: `origin`, or the alias's own domain if it is local.
+    /// `None` for the server's name.
+    #[must_use]
+    pub fn origin_of(&self, alias: &Mailbox) -> Option<Domain> {
+        let is_ours = || self.channel.is_local() || self.names_local_domains();
+        self.origin.clone().or_else(|| is_ours().then(|| alias.domain()))
+    }
+
+    /// Returns true if the route's domains are local. Mail routed by MX may belong to anyone.
+    #[must_use]
+    pub fn names_local_domains(&self) -> bool {
+        !self.is_catch_all() && !matches!(self.channel.destination(), Destination::Mx { .. })
     }
 
     /// It takes everything that no route before it took.

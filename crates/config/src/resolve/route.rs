@@ -13,9 +13,9 @@ use crate::route::{Route, RouteTable};
 use crate::settings::{Reports, Retry};
 use crate::source::Pool;
 use crate::table::TableEntry;
-use crate::written::{DomainsText, RetryOverrideText, RetryText, RouteText, TableRefText};
+use crate::written::{AliasesText, DomainsText, RetryOverrideText, RetryText, RouteText};
 use crate::{POSTMASTER_ROUTE, Schema};
-use mail::OrAddress;
+use mail::{Domain, OrAddress};
 use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
@@ -52,11 +52,12 @@ impl Resolver<'_> {
                 Some(list) => self.or_addresses(&at, list),
                 None => Vec::new(),
             };
-            let mut named = |key: &str, reference: Option<&TableRefText>| {
-                self.table_named(&format!("{at}.{key}.table"), &reference?.table)
+            let mut named = |key: &str, table: Option<&String>| {
+                self.table_named(&format!("{at}.{key}.table"), table?)
             };
-            let recipients = named("recipients", text.recipients.as_ref());
-            let aliases = named("aliases", text.aliases.as_ref());
+            let recipients = named("recipients", text.recipients.as_ref().map(|it| &it.table));
+            let aliases = named("aliases", text.aliases.as_ref().map(|it| &it.table));
+            let origin = text.aliases.as_ref().and_then(|aliases| self.origin(&at, aliases));
             let channel = self.channel(&at, index, text, general.schema, recipients.as_ref());
             let when = self.when(&at, text);
             self.enter((&at, index, text), &domains, &routes, &mut table);
@@ -73,6 +74,7 @@ impl Resolver<'_> {
                 when,
                 recipients,
                 aliases,
+                origin,
                 include: self.include(&at, text),
                 srs: text.srs,
                 pool: self.pool_of(&at, text, general.pools, &*channel),
@@ -263,6 +265,20 @@ impl Resolver<'_> {
             }
         }
         patterns
+    }
+
+    /// Domain of alias members without one.
+    fn origin(&mut self, at: &str, aliases: &AliasesText) -> Option<Domain> {
+        let text = aliases.origin.as_deref()?;
+        match Domain::parse(text) {
+            Ok(domain) if domain.literal().is_none() => Some(domain),
+            _ => {
+                let path = format!("{at}.aliases.origin");
+                let help = "write the domain of addresses without one, as \"example.org\"";
+                self.error(&path, format!("\"{text}\" is not a domain"), help);
+                None
+            }
+        }
     }
 
     /// Directories of lists.

@@ -5,6 +5,18 @@ use crate::quantity::DurationText;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// A table of aliases.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AliasesText {
+    /// Name of a `[[table]]`.
+    pub table: String,
+    /// Domain of members without one (`jo`). Default: the domain of the alias if it is local, else `hostname`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("title" = "domain"))]
+    pub origin: Option<String>,
+}
+
 /// Destination of mail for some domains. Exactly one of CHANNELS.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
@@ -40,9 +52,10 @@ pub struct RouteText {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recipients: Option<TableRefText>,
     /// Table of aliases: one or more addresses, separated by commas, that replace the recipient and are looked up in
-    /// turn. Lookups are as for `recipients`. An address in its own entry is kept.
+    /// turn. Lookups are as for `recipients`. An address in its own entry is kept. `origin` is the domain of members
+    /// without one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub aliases: Option<TableRefText>,
+    pub aliases: Option<AliasesText>,
     /// Directories for lists: `:include:/path/of/file` in `aliases` is replaced by the addresses in a file below one of
     /// these directories, at any depth. Default: `:include:` is not available.
     #[serde(skip_serializing_if = "Vec::is_empty")]

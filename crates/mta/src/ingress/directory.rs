@@ -4,7 +4,7 @@ mod together;
 
 use super::admission::{Admission, is_disabled};
 use super::limits::Debt;
-use super::members::{LIST, MemberToken, is_list, members, members_of};
+use super::members::{LIST, MemberToken, completed, is_list, members, members_of};
 use super::refusals;
 use super::stage::{ExpandedRecipient, Resolved};
 use crate::answer::{Answer, Decision};
@@ -418,7 +418,7 @@ impl<W: World> RecipientTables<W> {
                 MemberToken::List(_) => continue,
                 MemberToken::Bad(text) => return Err(self.no_address(alias, &text)),
                 MemberToken::Address(text) => {
-                    let Some(member) = self.member(&text, &alias.of, alias.by) else {
+                    let Some(member) = self.member(&text, alias) else {
                         return Err(self.no_address(alias, &text));
                     };
                     if member.is_same(&alias.of) {
@@ -446,17 +446,13 @@ impl<W: World> RecipientTables<W> {
         refusals::BAD_ALIAS
     }
 
-    /// The address for a member of an alias for `address`. `@example.org` keeps the local part, a name without a domain
-    /// gets our hostname, and a tag removed for the lookup is added again.
-    fn member(&self, text: &str, address: &Mailbox, by: FoundBy) -> Option<Mailbox> {
-        let text = match text.strip_prefix('@') {
-            Some(domain) => format!("{}@{domain}", address.local()),
-            // A command, file or directive of a sendmail alias file, never an address.
-            None if text.starts_with(['"', '|', '/', ':']) && !text.contains('@') => return None,
-            None if !text.contains('@') => format!("{text}@{}", self.active.config.hostname),
-            None => text.to_owned(),
-        };
-        let member = Mailbox::parse(&text, true).ok()?;
+    /// The address for a member of an alias. `@example.org` keeps the local part, a name without a domain gets the
+    /// route's origin, and a tag removed for the lookup is added again.
+    fn member(&self, text: &str, alias: &Alias) -> Option<Mailbox> {
+        let Alias { route, of: address, by, .. } = alias;
+        let origin = route.origin_of(address);
+        let origin = origin.as_ref().unwrap_or(&self.active.config.hostname);
+        let member = completed(text, address.local(), origin)?;
         let tag = match by {
             FoundBy::WithoutTag => split_tag(address.local()).map(|(_, tag)| tag),
             FoundBy::Address | FoundBy::Domain => None,

@@ -3,7 +3,7 @@
 use super::{Ingress, refusals};
 use crate::routing::{Active, find};
 use crate::seams::{Tables, World};
-use config::{Config, Destination, Route};
+use config::Config;
 use lookup::LookupError;
 use mail::{Domain, Envelope, Refusal, Wall};
 use std::rc::Rc;
@@ -27,7 +27,7 @@ pub(super) async fn leaving<W: World>(
         let recipient = envelope.recipients.get(*index as usize);
         let route = recipient.and_then(|recipient| active.route_of(&recipient.mailbox));
         route.is_some_and(|route| {
-            !route.channel.is_local() && route.srs.unwrap_or_else(|| !names_ours(route))
+            !route.channel.is_local() && route.srs.unwrap_or_else(|| !route.names_local_domains())
         })
     });
     if instead.is_empty() {
@@ -49,7 +49,7 @@ async fn is_ours<T: Tables + Clone>(
         return Ok(true);
     }
     let at = find::in_tables(tables, active, domain).get().await?;
-    Ok(active.config.route_for(domain, at).is_some_and(|(_, route)| names_ours(route)))
+    Ok(active.config.route_for(domain, at).is_some_and(|(_, route)| route.names_local_domains()))
 }
 
 /// The local domains of a configuration: its `hostname` and all domains that routes name, except those of `mx` routes.
@@ -71,9 +71,4 @@ impl<T: Tables + Clone> OwnDomains<T> {
     pub async fn has(&self, domain: &Domain) -> Result<bool, LookupError> {
         is_ours(&self.tables, &self.active, domain).await
     }
-}
-
-/// Returns true if the route's domains are local. Mail routed by MX may belong to anyone.
-fn names_ours(route: &Route) -> bool {
-    !route.is_catch_all() && !matches!(route.channel.destination(), Destination::Mx { .. })
 }

@@ -3,7 +3,7 @@
 //! always stays within one member and is quoted if necessary.
 
 use lookup::Entry;
-use mail::is_dot_string;
+use mail::{Domain, Mailbox, is_dot_string};
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -12,7 +12,8 @@ pub(super) const LIST: &str = ":include:";
 
 /// One member.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum MemberToken<'e> {
+pub enum MemberToken<'e> {
+    /// An address, `@domain`, a name without a domain, or an unusable text.
     Address(Cow<'e, str>),
     /// The path of a file with members.
     List(Cow<'e, str>),
@@ -20,8 +21,22 @@ pub(super) enum MemberToken<'e> {
     Bad(Cow<'e, str>),
 }
 
+/// Completes a member: `@example.org` keeps the local part of the alias, and a name without a domain gets `origin`. `None`
+/// if it is no address.
+#[must_use]
+pub fn completed(text: &str, local: &str, origin: &Domain) -> Option<Mailbox> {
+    let text = match text.strip_prefix('@') {
+        Some(domain) => format!("{local}@{domain}"),
+        // A command, file or directive of a sendmail alias file, never an address.
+        None if text.starts_with(['"', '|', '/', ':']) && !text.contains('@') => return None,
+        None if !text.contains('@') => format!("{text}@{origin}"),
+        None => text.to_owned(),
+    };
+    Mailbox::parse(&text, true).ok()
+}
+
 /// The members of a text without values from a key.
-pub(super) fn members(text: &str) -> impl Iterator<Item = MemberToken<'_>> {
+pub fn members(text: &str) -> impl Iterator<Item = MemberToken<'_>> {
     let mut quotes = Quotes::default();
     let parts = text.split(move |c: char| quotes.handle(c) && is_separator(c));
     parts.filter(|part| !part.is_empty()).map(written)

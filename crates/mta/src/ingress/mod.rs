@@ -51,7 +51,7 @@ pub use intake::Intake;
 pub use login::{LoginSource, Logins};
 pub use login_attempt::Attempt;
 pub use login_elsewhere::Elsewhere;
-pub use members::{granted_by, is_one_member};
+pub use members::{MemberToken, completed, granted_by, is_one_member, members};
 pub use observer::{Observer, observed};
 pub use own::GeneratedMessage;
 pub use protocol::{Handler, Protocol, Protocols};

@@ -1,7 +1,7 @@
 //! Recipients, aliases and domains in tables.
 
 use super::client::{Client, FRIEND, STRANGER, submit};
-use super::node::{Node, config, play};
+use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;
 use super::world::{LISTS, TestWorld};
 use lookup::{LookupError, LookupErrorKind};
@@ -146,18 +146,45 @@ fn an_alias_stands_for_all_whom_it_leads_to() {
 fn a_domain_stands_for_another_and_for_whoever_is_not_named() {
     play(|| async {
         let node = Node::start(&config(TABLES)).await;
-        entries(&node.world, "aliases", &[("@ours.test", "@hosted.test"), ("a@ours.test", "b")]);
+        entries(&node.world, "aliases", &[("@ours.test", "@hosted.test")]);
         entries(&node.world, "domains", &[("hosted.test", "")]);
         submit(&node, "me@source.test", &["jo@ours.test"]).await;
         node.wait_for("delivered", 1).await;
         let path = Path::new("/hosted/hosted.test/jo");
         assert!(node.world.mailboxes().contains_key(path), "{:?}", node.world.mailboxes());
-        // A name alone is at our own.
-        let peer = Peer::at(&node.world, "192.0.2.1:25");
-        submit(&node, "me@source.test", &["a@ours.test"]).await;
-        node.wait_for("relayed", 1).await;
-        assert_eq!(peer.messages()[0].to, ["b@relay.test"]);
     });
+}
+
+#[test]
+fn members_without_a_domain_get_the_origin() {
+    let origin = "{ table = \"aliases\", origin = \"away.test\" }";
+    for (from, to, alias, member) in [
+        // The alias's own domain, whichever route of this server has it.
+        ("{ table = \"aliases\" }", "{ table = \"aliases\" }", "a@ours.test", "b@ours.test"),
+        ("maildir = { path = \"/mail/{local}\" }", "mx = {}", "a@ours.test", "b@relay.test"),
+        ("{ table = \"aliases\" }", origin, "a@ours.test", "b@away.test"),
+        // Any domain: it is nobody's here.
+        (
+            "smtp = { hosts",
+            "aliases = { table = \"aliases\" }\nsmtp = { hosts",
+            "a@far.test",
+            "b@relay.test",
+        ),
+    ] {
+        play(|| async move {
+            let text = TABLES.replacen(from, to, 1);
+            let node = Node::start(&config(&text)).await;
+            node.world.set_entry("aliases", alias, Ok("b"));
+            node.world.set_entry("users", member, Ok(""));
+            submit(&node, "me@source.test", &[alias]).await;
+            let got = || {
+                let events = node.of("received");
+                events.first().map(|event| event["recipients"].to_string()).unwrap_or_default()
+            };
+            wait_until("it is accepted", || !got().is_empty()).await;
+            assert!(got().contains(member), "{to} {alias}: {}", got());
+        });
+    }
 }
 
 #[test]
