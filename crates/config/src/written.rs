@@ -13,9 +13,7 @@ mod table;
 use super::quantity::{DurationText, SizeText};
 pub use listener::{CertificateIdentityText, ClientCertificatesText, ListenerText, ListenerTls};
 pub use reports::{ReportRetryText, ReportsOverrideText, ReportsText, Returns};
-pub use route::{
-    AliasesText, DomainsText, RetryOverrideText, RouteText, WhenList, WhenText,
-};
+pub use route::{AliasesText, DomainsText, RetryOverrideText, RouteText, WhenList, WhenText};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 pub use source::{PoolSourceText, PoolText, SourceText, WarmupText};

@@ -31,6 +31,8 @@ pub use mistake::{MISTAKES_MAX, TableFileError};
 pub use pattern::{PATTERN_BYTES_MAX, PATTERNS_MAX, PatternSyntax, PatternTable};
 pub use rules::RULES_BYTES_MAX;
 pub use spelling::{fold, plainest, prepared};
-pub use table::{Answers, Backend, EntryText, Fetch, Judge, LookupError, LookupErrorKind, Table};
+pub use table::{
+    Answers, Backend, EntryText, Fetch, Flaw, Judge, LookupError, LookupErrorKind, Table,
+};
 pub use text::{TEXT_BYTES_MAX, TextTable, pair};
 pub use turns::Requester;

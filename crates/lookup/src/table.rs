@@ -65,15 +65,37 @@ pub struct EntryText<'a> {
     pub goes_on: bool,
 }
 
-/// Says why an entry can't be used, as a sentence without its end.
-pub type Judge<'a> = &'a dyn Fn(&EntryText<'_>) -> Result<(), String>;
+/// Finds the flaw of an entry.
+pub type Judge<'a> = &'a dyn Fn(&EntryText<'_>) -> Result<(), Flaw>;
 
-/// All entries can be used.
+/// Something wrong with an entry, as a sentence without its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// The table can't be used with this entry.
+    Unusable(String),
+    /// A warning: the key has no effect.
+    Key(String),
+    /// A warning: the text has no effect, or defers mail.
+    Text(String),
+}
+
+/// No entry has a flaw.
 ///
 /// # Errors
 /// None.
-pub fn any(_: &EntryText<'_>) -> Result<(), String> {
+pub fn any(_: &EntryText<'_>) -> Result<(), Flaw> {
     Ok(())
+}
+
+/// Returns the reason why an entry is unusable, for tables without warnings.
+///
+/// # Errors
+/// It is unusable.
+pub fn check_usable(judge: Judge<'_>, entry: &EntryText<'_>) -> Result<(), String> {
+    match judge(entry) {
+        Err(Flaw::Unusable(why)) => Err(why),
+        Ok(()) | Err(Flaw::Key(_) | Flaw::Text(_)) => Ok(()),
+    }
 }
 
 /// The error of a failed lookup: the table may or may not have the key.

@@ -3,7 +3,7 @@
 use super::lines::{Line, Lines, is_space, trim_end};
 use super::mistake::{Mistakes, TableFileError, too_large};
 use super::spelling::fold;
-use super::table::{EntryText, Judge};
+use super::table::{EntryText, Flaw, Judge};
 use super::{Entry, LookupError, Table, table};
 use mail::map::FixedHasher;
 use std::hash::Hasher;
@@ -65,11 +65,12 @@ impl TextTable {
         let (mut warnings, mut mistakes) = (Mistakes::default(), Mistakes::default());
         for line in Lines::new(content) {
             match table.read_line(&line, &mut warnings) {
-                Ok((offset, written)) => {
-                    if let Err(why) = judge(&written) {
-                        mistakes.push(line.place(offset), why);
-                    }
-                }
+                Ok((offset, written)) => match judge(&written) {
+                    Ok(()) => {}
+                    Err(Flaw::Unusable(why)) => mistakes.push(line.place(offset), why),
+                    Err(Flaw::Key(why)) => warnings.push(line.place(0), why),
+                    Err(Flaw::Text(why)) => warnings.push(line.place(offset), why),
+                },
                 Err((offset, text)) => {
                     warnings.push(line.place(offset), format!("{text}; the line is ignored"));
                 }
@@ -279,6 +280,19 @@ mod tests {
                 "10:3: a NUL; the line is ignored",
             ]
         );
+    }
+
+    #[test]
+    fn warnings_of_entries_have_their_places() {
+        let judge = |entry: &EntryText<'_>| match entry.text {
+            "bad" => Err(Flaw::Text("bad text".to_owned())),
+            _ if entry.key == Some("b") => Err(Flaw::Key("bad key".to_owned())),
+            _ => Ok(()),
+        };
+        let table = TextTable::read_judged(b"a\tbad\nb 1\nc 2\n", &judge).expect("a table");
+        let told: Vec<String> = table.warnings().iter().map(ToString::to_string).collect();
+        assert_eq!(told, ["1:3: bad text", "2:1: bad key"]);
+        assert_eq!(table.keys_count(), Some(3));
     }
 
     #[test]

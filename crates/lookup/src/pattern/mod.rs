@@ -143,7 +143,8 @@ fn read_rule(
     let from = skip_space(text, end);
     let answer = Template::read(text, from, groups)?;
     let (text, goes_on) = answer.fixed_part();
-    judge(&EntryText { key: None, text, goes_on }).map_err(|why| (from, why))?;
+    let entry = EntryText { key: None, text, goes_on };
+    table::check_usable(judge, &entry).map_err(|why| (from, why))?;
     Ok((pattern, answer))
 }
 

@@ -1,8 +1,9 @@
 //! Tables that are made of files.
 
+use super::entry_checks::EntryChecks;
 use crate::file_content;
 use crate::file_stamp::{FileIdentity, Stamp};
-use channels::{DatabaseFile, EntryJudge};
+use channels::DatabaseFile;
 use config::TableEntry;
 use lookup::database::Database;
 use lookup::{EntryText, MISTAKES_MAX, Table};
@@ -30,18 +31,15 @@ pub(super) fn is_local(entry: &TableEntry) -> bool {
 ///
 /// # Errors
 /// Returns each error in a sentence. Errors of a file have its name, and line and column if it has lines.
-pub(super) fn open(
-    entry: &TableEntry,
-    judge: Option<&EntryJudge>,
-) -> Result<OpenedTable, Vec<String>> {
+pub(super) fn open(entry: &TableEntry, checks: &EntryChecks) -> Result<OpenedTable, Vec<String>> {
     if let Some(database) = entry.settings.of::<DatabaseFile>() {
-        return open_database(database, judge);
+        return open_database(database, checks);
     }
     let Some(local) = channels::local(&*entry.settings) else {
         let sentence = format!("unsupported table kind `{}`", entry.kind);
         return Err(vec![sentence]);
     };
-    let judge = |written: &EntryText<'_>| judge.map_or(Ok(()), |judge| judge.judge(written));
+    let judge = |written: &EntryText<'_>| checks.check(written);
     let Some(path) = local.path() else {
         let sentences = |mistakes: Vec<lookup::TableFileError>| {
             mistakes.into_iter().map(|mistake| mistake.text.into()).collect::<Vec<String>>()
@@ -73,7 +71,7 @@ pub(super) fn warn(console: &dyn Console, name: &str, (table, stamp): &OpenedTab
 
 fn open_database(
     database: &DatabaseFile,
-    judge: Option<&EntryJudge>,
+    checks: &EntryChecks,
 ) -> Result<OpenedTable, Vec<String>> {
     let path = database.path();
     let unread = |why: &str| vec![format!("cannot read {}: {why}", path.display())];
@@ -87,7 +85,7 @@ fn open_database(
     let stamp = Stamp::new(path, seen);
     let wrong = |why: String| format!("{}: {why}", path.display());
     let table = database.open(content).map_err(|why| vec![wrong(why.to_string())])?;
-    let mistakes = judge.map(|judge| unusable(&table, judge)).unwrap_or_default();
+    let mistakes = if checks.accepts_all() { Vec::new() } else { unusable(&table, checks) };
     if !mistakes.is_empty() {
         return Err(mistakes.into_iter().map(wrong).collect());
     }
@@ -95,10 +93,10 @@ fn open_database(
 }
 
 /// The first unusable entries. Damage is found at lookups.
-fn unusable(database: &Database, judge: &EntryJudge) -> Vec<String> {
+fn unusable(database: &Database, checks: &EntryChecks) -> Vec<String> {
     let wrong = |(key, entry): (Box<str>, lookup::Entry)| {
         let written = EntryText { key: Some(&key), text: &entry.text, goes_on: false };
-        judge.judge(&written).err().map(|why| format!("key \"{key}\": {why}"))
+        checks.check_usable(&written).err().map(|why| format!("key \"{key}\": {why}"))
     };
     database.entries().map_while(Result::ok).filter_map(wrong).take(MISTAKES_MAX).collect()
 }

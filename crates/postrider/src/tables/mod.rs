@@ -3,6 +3,7 @@
 
 mod call_ahead;
 mod connections;
+mod entry_checks;
 mod files;
 mod kinds;
 mod ldap;

@@ -1,6 +1,7 @@
 //! The live tables of the configuration in force, by name.
 
 use super::call_ahead::AskedHop;
+use super::entry_checks::EntryChecks;
 use super::files;
 use super::kinds;
 use super::ldap::Snapshot;
@@ -15,7 +16,6 @@ use crate::mutex::lock;
 use crate::services::{Adoption, CandidateConfig, Service, ServiceRuntime};
 use crate::under_way::WorkRegistry;
 use crate::world::clock::{Start, wall_now};
-use channels::EntryJudge;
 use config::{Config, Problem, TableCache, TableEntry};
 use lookup::{Backend, LookupError, LookupErrorKind, Requester, Table};
 use mta::answer::Answer;
@@ -39,8 +39,8 @@ pub(super) struct LiveTable {
     pub(super) entry: Arc<TableEntry>,
     /// The next hop that it queries, if any.
     asked: Option<AskedHop>,
-    /// Judges the usability of its entries; `None` if all are usable.
-    pub(super) judge: Option<EntryJudge>,
+    /// Checks of its entries.
+    pub(super) checks: EntryChecks,
     pub(super) source: TableSource,
 }
 
@@ -124,19 +124,22 @@ impl Registry {
             let asked = AskedHop::of(config, entry);
             let is_same = |known: &&LiveTable| known.is_like(entry, asked.as_ref());
             let known = before.get(&entry.name).filter(is_same);
-            let judge = channels::entry_judge(config, entry);
+            let checks = EntryChecks::of(config, entry);
             let source = match known {
-                Some(known) if !known.is_changed() && known.judge == judge => {
+                Some(known) if !known.is_changed() && known.checks == checks => {
                     Ok(known.source.clone())
                 }
                 _ if is_check && !files::is_local(entry) => Ok(TableSource::Composed),
-                _ => self.open_one(config, entry, (asked.as_ref(), judge.as_ref())),
+                _ => self.open_one(config, entry, (asked.as_ref(), &checks)),
             };
             match source {
                 Ok(source) => {
                     let source = self.undoubted(&entry.name, known, source);
                     let entry = Arc::clone(entry);
-                    live.insert(Arc::clone(&entry.name), LiveTable { entry, asked, judge, source });
+                    live.insert(
+                        Arc::clone(&entry.name),
+                        LiveTable { entry, asked, checks, source },
+                    );
                 }
                 Err(found) => mistakes.extend(found.into_iter().map(|mistake| {
                     let text = format!("table \"{}\": {mistake}", entry.name);
@@ -240,7 +243,7 @@ impl Registry {
         &self,
         config: &Config,
         entry: &TableEntry,
-        (asked, judge): (Option<&AskedHop>, Option<&EntryJudge>),
+        (asked, checks): (Option<&AskedHop>, &EntryChecks),
     ) -> Result<TableSource, Vec<String>> {
         if entry.settings.composition().is_some() {
             return Ok(TableSource::Composed);
@@ -256,7 +259,7 @@ impl Registry {
             let opened = self.open_remote(Arc::clone(&entry.name), &entry.cache, build);
             return opened.map(TableSource::Remote).map_err(|mistake| vec![mistake]);
         }
-        let opened = files::open(entry, judge)?;
+        let opened = files::open(entry, checks)?;
         files::warn(&*self.console, &entry.name, &opened);
         let (table, stamp) = opened;
         Ok(TableSource::Local { table, stamp, reads: Reads::new(&entry.name, &self.console) })

@@ -110,7 +110,7 @@ fn remake(
     former: Option<&Arc<dyn Table>>,
 ) -> RebuildOutcome {
     let console: &dyn Console = registry.console();
-    match open(&live.entry, live.judge.as_ref()) {
+    match open(&live.entry, &live.checks) {
         Ok(opened) => {
             warn(console, name, &opened);
             let (table, Some(stamp)) = opened else { return RebuildOutcome::Taken };

@@ -217,3 +217,93 @@ fn the_domain_of_rewritten_senders_has_a_postmaster() {
     files.wait_events("delivered", 1);
     server.stop();
 }
+
+/// As people have them who come from Postfix: some lines of virtual(5), some of aliases(5).
+const ODD: &str = "\
+here.test       anything
+sales@here.test jo, :include:<LISTS>/right
+sales@here.test ann
+empty@here.test
+info            jo@here.test
+postmaster:     root
+cmd@here.test   \"|/usr/bin/vacation jo\"
+file@here.test  /var/mail/archive
+out@here.test   jo :include:/etc/passwd
+gone@here.test  :include:<LISTS>/absent
+dir@here.test   :include:<LISTS>/sub
+far@here.test   jo,ann@far.test
+@here.test      @there.test
+ok@here.test    Jo+x@Here.test, postmaster@far.test, \"a b\"@here.test
+";
+
+#[test]
+fn lines_of_aliases_without_effect_are_warned_of() {
+    let files = Files::new();
+    let lists = files.path("lists");
+    std::fs::create_dir_all(lists.join("sub")).expect("a directory");
+    files.write("lists/right", "ann@here.test\n");
+    let lists = lists.display().to_string();
+    files.write("aliases", &ODD.replace("<LISTS>", &lists));
+    let text = config(&format!(
+        "[[table]]\nname = \"aliases\"\nfile = {{ path = \"aliases\" }}\n\
+         [[table]]\nname = \"all\"\nfirst = {{ tables = [\"aliases\"] }}\n\
+         [[route]]\ndomains = [\"here.test\", \"relay.test\"]\naliases = {{ table = \"all\" }}\n\
+         include = [\"{lists}\"]\nmaildir = {{ path = \"mail/{{local}}\" }}\n"
+    ));
+    files.write(CONFIG, &text);
+    let deferred = "; mail to this alias is deferred";
+    let expected = [
+        "3:1: \"sales@here.test\" already has a value; the line is ignored".to_owned(),
+        "4:16: \"empty@here.test\" has no value; the line is ignored".to_owned(),
+        "5:1: \"info\" has no domain and matches no address; add the domain".to_owned(),
+        "6:11: the colon is part of the key: this is not the syntax of aliases".to_owned(),
+        format!("7:17: \"\\\"|/usr/bin/vacation jo\\\"\" is not an address{deferred}"),
+        format!("8:17: \"/var/mail/archive\" is not an address{deferred}"),
+        format!("9:17: /etc/passwd is outside the directories of `include`{deferred}"),
+        format!(
+            "10:17: cannot read {lists}/absent: No such file or directory (os error 2){deferred}"
+        ),
+        format!("11:17: {lists}/sub is not a regular file{deferred}"),
+        format!("12:17: no route for ann@far.test{deferred}"),
+        format!("13:17: no route for x@there.test{deferred}"),
+    ];
+    let checked = crate::support::server::command(files.dir(), &["check"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    let prefix = "warning: table aliases: ";
+    let told: Vec<&str> =
+        checked.err.lines().filter_map(|line| line.strip_prefix(prefix)).collect();
+    let told: Vec<&str> = told
+        .iter()
+        .map(|line| line.split_once("aliases:").map_or(*line, |(_, rest)| rest))
+        .collect();
+    assert_eq!(told, expected, "{}", checked.err);
+    // The server starts, logs the same, and logs it again for a changed file.
+    let server = Server::start_again(&files);
+    let last = || server.console().iter().filter(|line| line.contains("no route for x@")).count();
+    assert_eq!(last(), 1, "{:#?}", server.console());
+    files
+        .write("aliases", &ODD.replace("<LISTS>", &lists).replace("@there.test", "@there.test,jo"));
+    crate::support::wait_until("the new file", || last() == 2);
+    // With a route for all other domains none is missing.
+    files.write(CONFIG, &(text + "[[route]]\nmx = {}\n"));
+    let reload = server.command(&["reload"]);
+    assert_eq!(reload.code, 0, "{reload:?}");
+    let checked = crate::support::server::command(files.dir(), &["check"]);
+    assert!(!checked.err.contains("no route for"), "{}", checked.err);
+    server.stop();
+}
+
+#[test]
+fn warnings_of_a_table_are_bounded() {
+    let files = Files::new();
+    let lines: String = (0..150).map(|n| format!("user{n} jo@here.test\n")).collect();
+    files.write("aliases", &lines);
+    let text = "[[table]]\nname = \"aliases\"\nfile = { path = \"aliases\" }\n\
+                [[route]]\naliases = { table = \"aliases\" }\nmaildir = { path = \"mail/{local}\" }\n";
+    files.write(CONFIG, &config(text));
+    let checked = crate::support::server::command(files.dir(), &["check"]);
+    let told: Vec<&str> =
+        checked.err.lines().filter(|line| line.starts_with("warning: table aliases")).collect();
+    assert_eq!(told.len(), 101, "{}", checked.err);
+    assert!(told.last().is_some_and(|line| line.contains("50 more")), "{told:?}");
+}

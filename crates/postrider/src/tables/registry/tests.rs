@@ -52,7 +52,8 @@ impl Stand {
         let build = move || -> Box<dyn Backend> { Box::new(gated) };
         let remote = registry.open_remote(Arc::clone(&entry.name), &cache, build);
         let source = TableSource::Remote(remote.expect("a thread"));
-        let table = LiveTable { entry: Arc::clone(&entry), asked: None, judge: None, source };
+        let checks = EntryChecks::default();
+        let table = LiveTable { entry: Arc::clone(&entry), asked: None, checks, source };
         registry.adopt(Live::from([(Arc::clone(&entry.name), table)]));
         Stand { registry, entry, allowed, answered }
     }
