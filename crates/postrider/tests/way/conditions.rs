@@ -174,11 +174,15 @@ fn queued_mail_follows_conditions_after_reload() {
         node.wait_for("relayed", 2).await;
         assert_eq!(counts(&peers), [1, 1, 0]);
         // And back.
-        peers.each_ref().map(|peer| peer.always("MAIL", "451 4.3.0 later"));
+        for peer in &peers {
+            peer.always("MAIL", "451 4.3.0 later");
+        }
         submit(&node, "a@news.example.org", &["x@far.test"]).await;
         node.wait_for("deferred", 1).await;
         node.reload(&routes(&[REST]));
-        peers.each_ref().map(Peer::heal);
+        for peer in &peers {
+            peer.heal();
+        }
         node.wait_for("relayed", 3).await;
         assert_eq!(counts(&peers), [1, 2, 0]);
     });
