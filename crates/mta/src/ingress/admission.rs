@@ -18,8 +18,8 @@ const DISABLED: &str = "disabled";
 pub(super) fn is_disabled(entry: &Entry) -> bool {
     let is_set = |value: &str| {
         let value = value.trim();
-        let is = |word: &&str| value.eq_ignore_ascii_case(word);
-        !["", "0", "n", "no", "f", "false", "off"].iter().any(|word| is(word))
+        let is = |word: &str| value.eq_ignore_ascii_case(word);
+        !["", "0", "n", "no", "f", "false", "off"].into_iter().any(is)
     };
     entry.values(DISABLED).iter().any(|value| is_set(value))
 }
