@@ -85,6 +85,7 @@ mod tests {
         ("certificate", "Certificates::adopt"),
         ("copy", "shards"),
         ("dns", "Resolver::adopt, Shared::adopt"),
+        ("header_check", "shards"),
         ("hostname", "shards"),
         ("listener", "shards"),
         ("log", "ConsoleLog::set_level"),
