@@ -80,7 +80,7 @@ mod tests {
 
     /// What a reload puts in force, and where, of sections without an owner that says so itself. A section without a
     /// point has all its keys there: the shards get it whole.
-    const RELOADED: [(&str, &str); 24] = [
+    const RELOADED: [(&str, &str); 25] = [
         ("access", "shards"),
         ("certificate", "Certificates::adopt"),
         ("copy", "shards"),

@@ -342,6 +342,7 @@ fn a_table_with_a_wrong_action_does_not_take_the_place_of_one_that_is_right() {
     server.wait_console("a new table", |line| line.contains("text reloaded"));
     rcpt(&mut client, "me@other.test", "550 5.7.1");
     rcpt(&mut client, "me@bad.test", "250 2.1.5");
+    assert_eq!(server.command(&["reload"]).code, 0);
     wait_until("no problem", || !problems().contains("text:2:10"));
     // A rule that a reload adds judges what was read before.
     files.write(

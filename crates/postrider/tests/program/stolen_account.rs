@@ -147,7 +147,10 @@ fn revoked_login_is_closed_and_refused_until_it_is_allowed() {
     assert_eq!(revoked.code, 0, "{revoked:?}");
     let said = session.join().expect("a session");
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
-    assert!(said.starts_with("421 b'4.7.0 Access rights changed; reconnect'"), "{said}");
+    assert!(
+        said.starts_with("421 b'4.7.0 mail.here.test Access rights changed; reconnect'"),
+        "{said}"
+    );
     let refusal = "535 5.7.8 Authentication credentials invalid";
     assert_eq!(log_in(&server, "jo"), refusal);
     assert!(log_in(&server, "al").starts_with("235"));

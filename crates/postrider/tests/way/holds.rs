@@ -170,7 +170,8 @@ fn postmasters_own_mailbox_takes_its_quota() {
                 .starts_with("250 ")
         );
         let kinds = || -> Vec<(String, String)> {
-            let problems = node.problems().into_iter();
+            // The friend's mail waits for a host that is not there.
+            let problems = node.problems().into_iter().filter(|one| one.kind != "next_hop");
             problems.map(|problem| (problem.kind, problem.text)).collect()
         };
         let shown = kinds();

@@ -257,8 +257,8 @@ fn strangers_fill_no_more_of_the_queue_than_is_theirs() {
             with("messages_per_minute = 0\nrefusals_per_minute = 0\nmax_errors = 100000")
         ))
         .await;
-        // What comes for our mailboxes stays.
-        node.world.set_mailbox_failure(Some(ErrorKind::StorageFull));
+        // Mail for our mailboxes stays in the queue.
+        node.world.set_mailbox_failure(Some(ErrorKind::PermissionDenied));
         let mut refused = 0;
         for n in 0..100 {
             let mut client = Client::connect(&node, hostile(n)).await;

@@ -17,7 +17,6 @@ const HEADER: &str = "\
 /^X-Internal:/                  IGNORE
 /^X-Strip:/                     STRIP internal
 /^X-Before:/                    PREPEND X-Added: by a check
-/^X-Bad:/                       REPLACE no field
 /^X-Copy: (.*)/                 BCC $1@far.test
 /^X-Elsewhere: (.*)/            REDIRECT $1@far.test
 if /^X-Long:/
@@ -49,7 +48,6 @@ const MESSAGES: &[(&str, &str)] = &[
     ("X-Internal: first\r\nSubject: ignored\r\nx-internal: a\r\n\tb\r\nTo: x", "body\r\n"),
     ("Subject: stripped\r\nX-Strip: a", "body\r\n"),
     ("Subject: prepended\r\nX-Before: a\r\nX-After: b", "body\r\n"),
-    ("Subject: kept\r\nX-Bad: a", "body\r\n"),
     ("Subject: copied\r\nX-Copy: archive", "body\r\n"),
     ("Subject: elsewhere\r\nX-Elsewhere: other", "body\r\n"),
     ("Subject: folded\r\nX-Long: first\r\n and\r\n last\r\nX-Long: a last", "body\r\n"),
