@@ -161,14 +161,13 @@ fn a_disk_of_mailboxes_that_is_full_is_suspended_not_each_message_deferred() {
     play(|| async {
         let text = "[retry]\njitter = 0\n[[route]]\nname = \"here\"\nmaildir = { path = \"/mail/{local}\" }";
         let node = Node::start(&config(text)).await;
-        let mut client = super::client::Client::connect(&node, super::client::FRIEND).await;
-        client.say("MAIL FROM:<me@source.test>").await;
+        // Once a disk is known to be full, recipients are refused.
+        node.suspend(&[r#"{"route":"here"}"#]);
         for n in 0..300 {
-            client.say(&format!("RCPT TO:<u{n}@x.test>")).await;
+            submit(&node, "me@source.test", &[&format!("u{n}@x.test")]).await;
         }
-        // Recipients named later are refused.
         node.world.set_mailbox_failure(Some(std::io::ErrorKind::StorageFull));
-        assert!(client.content("Subject: x\r\n\r\n").await.starts_with("250 "));
+        node.suspend(&[]);
         node.wait_for("suspended", 2).await;
         assert_eq!(node.of("suspended")[0]["status"], "4.3.1");
         let deferred = node.count("deferred");

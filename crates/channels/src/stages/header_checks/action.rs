@@ -107,7 +107,7 @@ fn shared(value: &str) -> Result<LineAction, String> {
 fn rejected(text: &str) -> Refusal {
     let is_later = text.starts_with("4.") && EnhancedStatus::parse_prefix(text).is_some();
     let class = if is_later { RefusalClass::Transient } else { RefusalClass::Permanent };
-    let refusal = refusal_of(class, text).with_code(if is_later { 450 } else { 550 });
+    let refusal = refusal_of(class, text).with_code(if is_later { 451 } else { 550 });
     match EnhancedStatus::parse_prefix(text).map_or(text, |(_, rest)| rest) {
         "" => Refusal { text: REJECTED.into(), ..refusal },
         _ => refusal,
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(reply("REJECT"), "550 5.7.1 Message content rejected");
         assert_eq!(reply("reject  No viruses "), "550 5.7.1 No viruses");
         assert_eq!(reply("REJECT 5.6.0 No"), "550 5.6.0 No");
-        assert_eq!(reply("REJECT 4.7.1 Later"), "450 4.7.1 Later");
+        assert_eq!(reply("REJECT 4.7.1 Later"), "451 4.7.1 Later");
         assert_eq!(reply("REJECT 5.7.1"), "550 5.7.1 Message content rejected");
         assert_eq!(reply("554 5.7.0 No"), "554 5.7.0 No");
     }
