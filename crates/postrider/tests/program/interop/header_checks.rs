@@ -128,11 +128,20 @@ pub(crate) fn give_the_result_of_postfix() {
     );
     let server = Server::start(&files, &config(&text));
     let mut delivered = 0;
+    let mut differences = Vec::new();
+    // Here a line end in a captured text becomes a blank.
+    let unfolded = |(to, content): &(Vec<String>, String)| {
+        (to.clone(), content.replace("\r\n ", "  ").replace("\r\n\t", " \t"))
+    };
     let mut results = [0; 3];
     let class = |reply: &str| ["2", "4", "5"].iter().position(|digit| reply.starts_with(digit));
     for (header, body) in MESSAGES {
         let expected = give(SocketAddr::from(([127, 0, 0, 1], port)), header, body);
-        assert_eq!(give(server.address(), header, body), expected, "{header}\n\n{body}");
+        let given = give(server.address(), header, body);
+        if given != expected {
+            differences.push(format!("{header}\n\n{body}\n{given}\n{expected}"));
+            break;
+        }
         results[class(&expected).expect("a reply")] += 1;
         if expected != "250" || header.contains("Subject: gone") {
             continue;
@@ -140,8 +149,11 @@ pub(crate) fn give_the_result_of_postfix() {
         delivered += 1;
         let [theirs, ours] =
             [&theirs, &ours].map(|peer| told(&peer.wait_taken(delivered)[delivered - 1]));
-        assert_eq!(ours, theirs, "{header}\n\n{body}");
+        if unfolded(&ours) != unfolded(&theirs) {
+            differences.push(format!("{header}\n\n{body}\n{ours:?}\n{theirs:?}"));
+        }
     }
+    assert!(differences.is_empty(), "{}", differences.join("\n\n"));
     assert!(results.iter().all(|count| *count > 0), "accepted, deferred and rejected: {results:?}");
     server.stop();
 }
