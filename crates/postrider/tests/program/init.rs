@@ -7,8 +7,10 @@ use crate::support::server::{self, Answer, CONFIG, Server, command};
 use crate::support::tool::{self, Tool};
 use crate::support::{Files, config, wait_until};
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Output;
 
 /// Places in the examples, and below the test's directory.
 const PLACES: [(&str, &str); 3] =
@@ -59,10 +61,18 @@ fn certificate(files: &Files, name: &str) -> [String; 4] {
     ["--tls-chain", "mx.pem", "--tls-key", "mx.key"].map(str::to_owned)
 }
 
-/// Sends by a submission listener. Returns swaks's dialogue.
-fn submit(server: &Server, listener: usize, (user, password): (&str, &str), to: &str) -> String {
-    let port = server.addresses[listener].port().to_string();
-    let tls = if listener == 1 { "--tls" } else { "--tls-on-connect" };
+/// TLS of the submission listeners, in their order.
+const TLS: [&str; 2] = ["--tls", "--tls-on-connect"];
+
+/// Sends by a submission listener with swaks.
+fn submit(
+    address: SocketAddr,
+    tls: &str,
+    (user, password): (&str, &str),
+    from: &str,
+    to: &str,
+) -> Output {
+    let port = address.port().to_string();
     let words = [
         "--server",
         "127.0.0.1",
@@ -76,13 +86,18 @@ fn submit(server: &Server, listener: usize, (user, password): (&str, &str), to: 
         "--auth-password",
         password,
         "--from",
-        user,
+        from,
         "--to",
         to,
         "--header",
         "Subject: hello",
     ];
-    String::from_utf8_lossy(&tool::run("swaks", &words).stdout).into_owned()
+    tool::run("swaks", &words)
+}
+
+/// What both sides sent.
+fn dialogue(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -183,13 +198,16 @@ fn new_mail_host_receives_and_its_users_send() {
     client.say("RCPT TO:<you@far.test>", "550 5.7.1");
     let (user, password) = ("jo@example.org", password(&made));
     for listener in [1, 2] {
-        let said = submit(&server, listener, (user, &password), user);
+        let login = (user, &*password);
+        let said =
+            dialogue(&submit(server.addresses[listener], TLS[listener - 1], login, user, user));
         assert!(said.contains("250 2.0.0") || said.contains("<~  250 "), "{said}");
     }
     let all = files.wait_maildir("mail/example.org/jo", 4);
     let signed = |message: &Vec<u8>| String::from_utf8_lossy(message).contains("d=example.org;");
     assert_eq!(all.iter().filter(|message| signed(message)).count(), 2);
-    assert!(submit(&server, 1, (user, "wrong"), user).contains("535 5.7.8"));
+    let wrong = submit(server.addresses[1], TLS[0], (user, "wrong"), user, user);
+    assert!(dialogue(&wrong).contains("535 5.7.8"));
     server.stop();
 }
 
@@ -214,29 +232,9 @@ fn new_sender_signs_and_sends_by_mx() {
     assert!(checked.code == 0 && !checked.err.contains("warning"), "{checked:?}");
     let server = Server::start_again(&files);
     let (user, password) = ("app@example.org", password(&made));
-    for listener in [0, 1] {
-        let port = if listener == 0 { 1 } else { 2 };
-        let port = server.addresses[port - 1].port().to_string();
-        let tls = if listener == 0 { "--tls" } else { "--tls-on-connect" };
-        let words = [
-            "--server",
-            "127.0.0.1",
-            "--port",
-            &port,
-            tls,
-            "--auth",
-            "PLAIN",
-            "--auth-user",
-            user,
-            "--auth-password",
-            &password,
-            "--from",
-            "news@example.org",
-            "--to",
-            "you@far.test",
-        ];
-        let output = tool::run("swaks", &words);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    for (address, tls) in server.addresses.iter().zip(TLS) {
+        let output = submit(*address, tls, (user, &password), "news@example.org", "you@far.test");
+        assert!(output.status.success(), "{}", dialogue(&output));
     }
     let mut local = Client::connect(server.addresses[2]);
     local.mail("me@example.org", &["you@far.test"], "From: me@example.org\r\n\r\nx\r\n");
