@@ -17,6 +17,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+/// Number of members of an alias that are shown.
+const MEMBERS_SHOWN_MAX: usize = 50;
+
 /// Input of an explanation.
 #[derive(Clone, Copy, Debug)]
 pub struct ExplainRequest<'a> {
@@ -37,6 +40,32 @@ pub struct ExplainRequest<'a> {
     pub tls: &'a [(String, String)],
     /// Results of table lookups for the recipient.
     pub in_tables: InTables<'a>,
+    /// The rehearsed session. `None` without lookups.
+    pub rehearsal: Option<&'a RehearsalSteps>,
+}
+
+/// Results of a rehearsed session for an explanation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RehearsalSteps {
+    /// The recipients that replace this one, aliases expanded, each with the index of its route.
+    pub members: Vec<(Mailbox, Option<usize>)>,
+    /// The reason for which mail is accepted and discarded.
+    pub discarded: Option<String>,
+    /// The step and the stage of the refusal.
+    pub refusal: Option<RefusalOrigin>,
+    /// Lines that a server would log.
+    pub log: Vec<String>,
+    /// Checks of this listener that a rehearsal leaves out.
+    pub not_asked: Vec<String>,
+}
+
+/// The step of a session that was refused, and the stage that refused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusalOrigin {
+    /// `connect`, `MAIL` or `RCPT`.
+    pub step: &'static str,
+    /// The stage. `None`: routes, tables, mailboxes or the protocol.
+    pub stage: Option<&'static str>,
 }
 
 /// Results of table lookups for a recipient; empty without lookups.
@@ -214,6 +243,9 @@ impl ExplanationBuilder<'_> {
         let (value, origin) = self.verdict(&at, &client, request, decision, deciding_rule);
         self.explainer.step("acceptance", value, origin);
         self.standing_for(&request.in_tables);
+        if let Some(rehearsal) = request.rehearsal {
+            self.rehearsal(rehearsal);
+        }
         self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
         let is_stranger =
             request.client.is_none_or(|client| listener.relay_network(client).is_none());
@@ -234,8 +266,14 @@ impl ExplanationBuilder<'_> {
     ) -> (String, Origin) {
         match decision {
             _ if let Some(refusal) = request.in_tables.refusal => {
-                let value = format!("rejected for {client}: {}", Reply::from(refusal.clone()));
-                (value, deciding_rule.unwrap_or_else(|| self.last_table()))
+                let from = request.rehearsal.and_then(|rehearsal| rehearsal.refusal);
+                let step = match from.map(|from| from.step) {
+                    None | Some("RCPT") => String::new(),
+                    Some(step) => format!(" at {step}"),
+                };
+                let reply = Reply::from(refusal.clone());
+                let value = format!("rejected{step} for {client}: {reply}");
+                (value, self.refusal_origin(at, from, deciding_rule))
             }
             Decision::Named { route } => {
                 (named_by(request.recipient), self.pattern_origin(route, request.recipient))
@@ -264,6 +302,56 @@ impl ExplanationBuilder<'_> {
                 let value = format!("rejected for {client}: {}", reply.unwrap_or_default());
                 (value, self.explainer.origin(&format!("{at}.relay_from")))
             }
+        }
+    }
+
+    /// The origin of a refusal by a stage or a table.
+    fn refusal_origin(
+        &self,
+        at: &str,
+        from: Option<RefusalOrigin>,
+        deciding_rule: Option<Origin>,
+    ) -> Origin {
+        let key = match from {
+            Some(RefusalOrigin { stage: Some("strangers"), .. }) => "checks",
+            Some(RefusalOrigin { stage: None, step: "MAIL" }) => "senders",
+            _ => return deciding_rule.unwrap_or_else(|| self.last_table()),
+        };
+        self.explainer.origin(&format!("{at}.{key}"))
+    }
+
+    /// The outcome of a rehearsed session beyond the reply.
+    fn rehearsal(&mut self, rehearsal: &RehearsalSteps) {
+        for (member, route) in rehearsal.members.iter().take(MEMBERS_SHOWN_MAX) {
+            let (text, origin) = self.member(member, *route);
+            self.explainer.step("delivered to", text, origin);
+        }
+        let more = rehearsal.members.len().saturating_sub(MEMBERS_SHOWN_MAX);
+        if more > 0 {
+            let rule = Origin::Rule("aliases");
+            self.explainer.step("delivered to", format!("{more} more addresses"), rule);
+        }
+        if let Some(reason) = &rehearsal.discarded {
+            self.explainer.step("outcome", &**reason, Origin::Rule("nothing is stored"));
+        }
+        for line in &rehearsal.log {
+            self.explainer.step("server log", &**line, Origin::Rule("warning"));
+        }
+        if !rehearsal.not_asked.is_empty() {
+            let rule = Origin::Rule("known to the running server only");
+            self.explainer.step("not asked", rehearsal.not_asked.join(", "), rule);
+        }
+    }
+
+    /// A recipient from an expansion, with its route.
+    fn member(&self, member: &Mailbox, route: Option<usize>) -> (String, Origin) {
+        match route.and_then(|index| self.config.routes.get(index)) {
+            Some(route) => {
+                let (number, channel) = (route.index + 1, route.channel.key());
+                let text = format!("{member} by route {number} ({channel})");
+                (text, self.explainer.origin(&format!("route[{}]", route.index)))
+            }
+            None => (format!("{member}: bounced, no route"), Origin::Rule("RFC 3463 5.4.4")),
         }
     }
 

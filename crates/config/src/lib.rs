@@ -56,7 +56,8 @@ pub use decision::{Decision, FoundRoutes};
 pub use embedded::EMBEDDED;
 pub use explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
 pub use explanation::{
-    AccessStep, ConditionStep, ExplainRequest, Explanation, InTables, TableLookup,
+    AccessStep, ConditionStep, ExplainRequest, Explanation, InTables, RefusalOrigin,
+    RehearsalSteps, TableLookup,
 };
 pub use host::{Host, HostPort};
 pub use ipnet::IpNet;

@@ -12,7 +12,10 @@ use crate::delivery::{
 };
 use crate::event::{EventSink, Kind};
 use crate::inbox::{ShardMessage, ShardSender};
-use crate::ingress::{self, Ingress, Protocols, StageKinds, start::start_session};
+use crate::ingress::{
+    self, Ingress, Protocols, RehearsedMail, RehearsedRefusal, Resolved, StageKinds, rehearsal,
+    start::start_session,
+};
 use crate::metrics::Metrics;
 use crate::operator::Operator;
 #[cfg(feature = "planted")]
@@ -134,6 +137,14 @@ impl<W: World> Shard<W> {
     /// simulations, which run many shards.
     pub fn abandon(&self) {
         self.custody.abandon();
+    }
+
+    /// Rehearses a session up to RCPT. Needs neither logs nor [`Shard::run`].
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub async fn rehearse(&self, mail: RehearsedMail<'_>) -> Result<Resolved, RehearsedRefusal> {
+        rehearsal::rehearse(&self.ingress, mail).await
     }
 
     /// Queues messages recovered from the spool, before [`Shard::run`]: they are not processed until all logs are

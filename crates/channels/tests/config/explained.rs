@@ -133,6 +133,7 @@ fn explained(text: &str, recipient: &str) -> Vec<ExplainedDecision> {
         mx: None,
         tls: &[],
         in_tables: InTables { routes, ..InTables::default() },
+        rehearsal: None,
     };
     config.explain(&request).unwrap().steps
 }
@@ -242,6 +243,7 @@ fn each_condition_is_shown_with_its_line() {
         mx: None,
         tls: &[],
         in_tables: InTables { routes, conditions: &conditions, ..InTables::default() },
+        rehearsal: None,
     };
     let explanation = config.explain(&request).unwrap();
     assert!(explanation.accepted);

@@ -163,6 +163,7 @@ fn the_embedded_default_keeps_everything_and_relays_nothing() {
         mx: None,
         tls: &[],
         in_tables: InTables::default(),
+        rehearsal: None,
     };
     let steps = config.explain(&request).unwrap().steps;
     let path = steps.iter().find(|step| step.what == "path").unwrap();
@@ -189,6 +190,7 @@ fn who_believes_everybody_is_warned() {
                 mx: None,
                 tls: &[],
                 in_tables: InTables::default(),
+                rehearsal: None,
             };
             let steps = config.explain(&request).unwrap().steps;
             let shown = steps.iter().find(|step| step.what == key).unwrap();
@@ -299,6 +301,7 @@ fn an_explanation_names_the_line_of_each_decision() {
         mx: None,
         tls: &[],
         in_tables: InTables::default(),
+        rehearsal: None,
     };
     let explanation = config.explain(&request).unwrap();
     insta::assert_snapshot!(explanation.to_string());
@@ -325,6 +328,7 @@ fn what_is_checked_of_strangers_is_explained() {
         mx: None,
         tls: &[],
         in_tables: InTables::default(),
+        rehearsal: None,
     };
     let steps = config.explain(&request).unwrap().steps;
     let checks = steps.iter().find(|step| step.what == "checks").map(|step| step.value.as_str());
@@ -348,6 +352,7 @@ fn an_explanation_of_a_refusal_and_of_mx() {
         mx: Some(Ok(&hosts)),
         tls: &[],
         in_tables: InTables::default(),
+        rehearsal: None,
     };
     let refused = config.explain(&request).unwrap();
     assert!(!refused.accepted);
@@ -382,6 +387,7 @@ fn an_explanation_names_the_milters_for_everybody() {
             mx: None,
             tls: &[],
             in_tables: InTables::default(),
+            rehearsal: None,
         };
         let steps = config.explain(&request).unwrap().steps;
         let step = steps.iter().find(|step| step.what == "milters").unwrap();

@@ -1,5 +1,8 @@
 //! `postrider explain`.
 
+mod rehearsal;
+mod world;
+
 use super::{load, tls};
 use crate::cli::{ExplainArgs, exit};
 use crate::console::ConsoleLog;
@@ -11,18 +14,19 @@ use crate::world::resolver::Resolver;
 use channels::{AccessDryRun, AccessQuestion, consult_access};
 use config::{
     Config, Destination, ENTRY_TEXT, ExplainRequest, ExplainedDecision, Explanation, InTables,
-    Listener, MailFacts, NamedValues, Origin, TableLookup, TlsSources,
+    Listener, MailFacts, NamedValues, Origin, RehearsalSteps, TableLookup, TlsSources,
 };
 use lookup::Entry;
-use mail::{Class, Domain};
+use mail::{Class, Domain, Mailbox};
 use mta::console::Level;
-use mta::ingress::{Consulted, ConsultedRoutes, consult, consult_routes};
+use mta::ingress::{Consulted, ConsultedRoutes, RehearsedMail, consult, consult_routes};
 use mta::routing::hosts::HostGroup;
 use mta::routing::mx::resolve_mx;
-use mta::seams::Tables;
+use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
+use tokio::task::LocalSet;
 
 /// Maximum number of characters shown of a table's answer: a list may have thousands of members.
 const ANSWER_CHARS_MAX: usize = 400;
@@ -83,8 +87,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
     let listener = listener_of(args, config);
     let asked = match listener {
         Some(listener)
-            if (!args.offline || config.tables.is_empty())
-                && (config.has_conditional_routes() || !config.tables.is_empty()) =>
+            if !args.offline || (config.tables.is_empty() && config.has_conditional_routes()) =>
         {
             ask_tables(&runtime, args, config, listener).map_err(|why| (why, exit::FAILED))?
         }
@@ -130,6 +133,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         values: values.as_deref(),
         refusal: access.refusal.as_ref().or(asked.said.refusal.as_ref()),
     };
+    let rehearsal = asked.rehearsal.as_ref();
     let request = ExplainRequest {
         recipient: &args.recipient,
         sender: args.from.as_ref(),
@@ -139,6 +143,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         mx,
         tls: &tls,
         in_tables,
+        rehearsal,
     };
     config.explain(&request).map_err(|error| (error, exit::USAGE))
 }
@@ -160,6 +165,9 @@ struct LookupTrace {
     access: AccessDryRun,
     said: Consulted,
     lookups: Vec<TableLookup>,
+    rehearsal: Option<RehearsalSteps>,
+    /// The routes refuse the recipient.
+    is_refused_by_routes: bool,
 }
 
 /// Opens the tables as a server does, and queries those that decide about the recipient.
@@ -174,21 +182,133 @@ fn ask_tables(
     let tables = Services::default().with(Arc::clone(&registry));
     tables.start(config, &|_| ()).map_err(|mistakes| mistakes.to_string())?;
     let tables = TracedTables::new(registry);
-    let mut asked = runtime.block_on(ask(&tables, args, config, listener));
-    let lookups = tables.steps().into_iter().map(|step| TableLookup {
-        table: step.table,
-        key: step.key,
-        source: step.from,
-        answer: shown(&step.said),
+    Ok(LocalSet::new().block_on(runtime, async {
+        let mut asked = ask(&tables, args, config, listener).await;
+        if may_rehearse(args, listener, &asked) {
+            rehearse(&tables, args, config, listener, &mut asked).await;
+        }
+        asked
+    }))
+}
+
+/// Returns true if the client is known well enough. X.400 and listeners with logins need a peer or a user.
+fn may_rehearse(args: &ExplainArgs, listener: &Listener, asked: &LookupTrace) -> bool {
+    let is_known = args.login.is_some() || !listener.needs_login();
+    // Without a client, the rules of access that could be made have decided.
+    let is_open = !asked.access.is_settled || is_client_known(args);
+    !args.offline && listener.takes_internet_mail() && is_known && is_open
+}
+
+/// Returns true if checks of the client can be made.
+fn is_client_known(args: &ExplainArgs) -> bool {
+    args.client.is_some() && args.helo.is_some()
+}
+
+/// Rehearses the session. Its refusal replaces that of the lookups.
+async fn rehearse(
+    tables: &TracedTables,
+    args: &ExplainArgs,
+    config: &Arc<Config>,
+    listener: &Listener,
+    asked: &mut LookupTrace,
+) {
+    let position = config.listeners.iter().position(|one| one.name == listener.name);
+    let mail = RehearsedMail {
+        listener: position.unwrap_or(0),
+        client: args.client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        helo: args.helo.as_deref().unwrap_or(""),
+        login: args.login.as_deref(),
+        sender: args.from.as_ref(),
+        recipient: &args.recipient,
+    };
+    let is_whole = is_client_known(args);
+    let done = rehearsal::rehearse(tables, config, mail, is_whole).await;
+    asked.lookups.extend(new_lookups(tables, &asked.lookups));
+    let refusal = done.refusal_origin().filter(|origin| {
+        let is_by_routes = origin.step == "RCPT" && origin.stage.is_none();
+        !(is_by_routes && asked.is_refused_by_routes)
     });
-    asked.lookups = lookups.collect();
-    Ok(asked)
+    asked.said.refusal = refusal.and(done.refusal()).cloned();
+    if is_whole {
+        asked.access.refusal = None;
+        // Later steps were not reached.
+        if refusal.is_some_and(|origin| origin.stage != Some("access")) {
+            asked.access = AccessDryRun::default();
+        }
+    }
+    let members = routes_of(tables, args, config, listener, done.members()).await;
+    let mut not_asked = channels::unrehearsed(config, listener);
+    if !is_whole && args.login.is_none() {
+        not_asked.insert(0, "checks of the client (--client, --helo)".to_owned());
+    }
+    let discarded = done.discarded();
+    asked.rehearsal =
+        Some(RehearsalSteps { members, discarded, refusal, log: done.log, not_asked });
+}
+
+/// The lookups since the last call, without those already made.
+fn new_lookups(tables: &TracedTables, known: &[TableLookup]) -> Vec<TableLookup> {
+    let mut new: Vec<TableLookup> = Vec::new();
+    for step in tables.steps() {
+        let (table, key, source) = (step.table, step.key, step.from);
+        let lookup = TableLookup { table, key, source, answer: shown(&step.said) };
+        let is_known = |other: &TableLookup| other.table == lookup.table && other.key == lookup.key;
+        if !known.iter().chain(&new).any(is_known) {
+            new.push(lookup);
+        }
+    }
+    new
+}
+
+/// The routes of the addresses that replace a recipient.
+async fn routes_of(
+    tables: &TracedTables,
+    args: &ExplainArgs,
+    config: &Arc<Config>,
+    listener: &Listener,
+    members: Vec<Mailbox>,
+) -> Vec<(Mailbox, Option<usize>)> {
+    let may_relay = args.login.is_some() || listener.lets_relay(args.client);
+    let tenant = tenant_of(args, config);
+    let facts = facts_of(args, listener, tenant.as_deref());
+    let mut routed = Vec::with_capacity(members.len());
+    for member in members {
+        let facts = MailFacts { recipient: Some(&member), ..facts };
+        let found = consult_routes(tables, config, (&member, &facts), may_relay).await;
+        let found = found.unwrap_or_default().found;
+        let by_domain = || config.route_of(&member, found.in_tables).map(|(index, _)| index);
+        let route = found.by_conditions.or_else(by_domain);
+        routed.push((member, route));
+    }
+    routed
+}
+
+/// The facts about the mail in question, for conditions.
+fn facts_of<'a>(
+    args: &'a ExplainArgs,
+    listener: &'a Listener,
+    tenant: Option<&'a str>,
+) -> MailFacts<'a> {
+    MailFacts {
+        sender: args.from.as_ref(),
+        recipient: Some(&args.recipient),
+        login: args.login.as_deref(),
+        client: args.client,
+        listener: Some(&listener.name),
+        tenant,
+    }
+}
+
+/// The tenant of the login.
+fn tenant_of(args: &ExplainArgs, config: &Config) -> Option<Arc<str>> {
+    let tenancy = config.tenants.choose(args.login.as_deref(), None).ok().flatten();
+    tenancy.map(|tenancy| tenancy.name)
 }
 
 /// Queries in the order of RCPT: a refusal by the routes precedes access rules, and after a decision by a rule the
 /// tables of the route are not queried.
-async fn ask<T: Tables + Clone>(
-    tables: &T,
+async fn ask(
+    tables: &TracedTables,
     args: &ExplainArgs,
     config: &Arc<Config>,
     listener: &Listener,
@@ -196,23 +316,18 @@ async fn ask<T: Tables + Clone>(
     let (client, helo, recipient) = (args.client, args.helo.as_deref(), &args.recipient);
     let mut asked = LookupTrace::default();
     let may_relay = args.login.is_some() || listener.lets_relay(client);
-    let tenancy = config.tenants.choose(args.login.as_deref(), None).ok().flatten();
-    let facts = MailFacts {
-        sender: args.from.as_ref(),
-        recipient: Some(recipient),
-        login: args.login.as_deref(),
-        client,
-        listener: Some(&listener.name),
-        tenant: tenancy.as_ref().map(|tenancy| &*tenancy.name),
-    };
+    let tenant = tenant_of(args, config);
+    let facts = facts_of(args, listener, tenant.as_deref());
     match consult_routes(tables, config, (recipient, &facts), may_relay).await {
         Ok(routes) => asked.routes = routes,
         Err(refusal) => {
             asked.said.refusal = Some(refusal);
+            asked.lookups = new_lookups(tables, &[]);
             return asked;
         }
     }
     let decision = config.decide_as(listener, may_relay, recipient, asked.routes.found);
+    asked.is_refused_by_routes = !decision.is_accepted();
     if decision.is_accepted() {
         // A peer of X.400 is another organization's MTA.
         let is_stranger = !listener.takes_internet_mail() || !may_relay;
@@ -225,6 +340,7 @@ async fn ask<T: Tables + Clone>(
     if !asked.access.is_settled {
         asked.said = consult(tables, config, decision, recipient).await;
     }
+    asked.lookups = new_lookups(tables, &[]);
     asked
 }
 

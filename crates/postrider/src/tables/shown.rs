@@ -5,10 +5,12 @@ use super::remote::{Health, Remote};
 use crate::limited_work::on_a_thread;
 use config::TableEntry;
 use lookup::{Cached, Entry};
+use mta::answer::Answer;
 use mta::commands::{NodeAnswer, TableFlush, TableGet};
 use mta::control::{ControlResponse, TableAnswer, TableItem, TableSnapshot, TableStep};
 use mta::seams::{EntryLookup, Tables};
 use std::cell::RefCell;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -183,8 +185,12 @@ impl Tables for TracedTables {
                 Err(trouble) => format!("lookup failed: {trouble}"),
             };
             steps.borrow_mut().push(TableStep { table: table_name, key: key_text, from, said });
-            mta::answer::Answer::Now(found)
+            Answer::Now(found)
         })
+    }
+
+    fn list(&self, directory: &Path, file: &Path) -> EntryLookup {
+        self.tables.list(directory, file)
     }
 }
 

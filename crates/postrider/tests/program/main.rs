@@ -19,6 +19,7 @@ mod directories;
 mod documents;
 mod embedded;
 mod examples;
+mod explained;
 mod followed_files;
 mod hanging_files;
 mod init;
