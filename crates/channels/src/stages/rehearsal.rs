@@ -5,7 +5,7 @@ use super::checks::CheckRules;
 use super::milters::MilterKeys;
 use super::policy::PolicyText;
 use super::strangers::StrangerChecks;
-use config::{Config, Listener, ListenerSection as _, StageSection as _};
+use config::{Config, Listener, StageSection as _};
 use mta::ingress::StageKinds;
 use mta::seams::World;
 use std::rc::Rc;

@@ -43,7 +43,7 @@ impl ListenerSection for MilterKeys {
 
 impl MilterKeys {
     /// The filters of a listener.
-    pub(super) fn at(listener: &Listener) -> &[Milter] {
+    pub(in crate::stages) fn at(listener: &Listener) -> &[Milter] {
         listener.of::<MilterKeys>().map_or(&[], Vec::as_slice)
     }
 }
