@@ -53,6 +53,8 @@ pub struct RehearsalSteps {
     pub discarded: Option<String>,
     /// The step and the stage of the refusal.
     pub refusal: Option<RefusalOrigin>,
+    /// Further lookups in tables, in their order.
+    pub lookups: Vec<TableLookup>,
     /// Lines that a server would log.
     pub log: Vec<String>,
     /// Checks of this listener that a rehearsal leaves out.
@@ -233,7 +235,8 @@ impl ExplanationBuilder<'_> {
             format!("\"{}\" on {}", listener.name, listener.address),
             self.explainer.origin(&at),
         );
-        for lookup in request.in_tables.lookups {
+        let rehearsed = request.rehearsal.map_or(&[][..], |rehearsal| &rehearsal.lookups);
+        for lookup in request.in_tables.lookups.iter().chain(rehearsed) {
             let what = format!("table \"{}\"", lookup.table);
             let value = format!("{}: {}", lookup.key, lookup.answer);
             self.explainer.step(what, value, Origin::Table(lookup.source.clone()));
@@ -390,7 +393,8 @@ impl ExplanationBuilder<'_> {
     /// Members of an alias.
     fn standing_for(&mut self, tables: &InTables<'_>) {
         let Some(members) = tables.stands_for else { return };
-        let origin = self.last_table();
+        let table = tables.lookups.last().map(|lookup| format!("table \"{}\"", lookup.table));
+        let origin = Origin::Table(table.unwrap_or_default());
         self.explainer.step("expands to", members, origin.clone());
         if let Some(owner) = tables.owner {
             let value = format!("{owner}, if it exists");

@@ -223,7 +223,7 @@ async fn rehearse(
     };
     let is_whole = is_client_known(args);
     let done = rehearsal::rehearse(tables, config, mail, is_whole).await;
-    asked.lookups.extend(new_lookups(tables, &asked.lookups));
+    let lookups = new_lookups(tables, &asked.lookups);
     let refusal = done.refusal_origin().filter(|origin| {
         let is_by_routes = origin.step == "RCPT" && origin.stage.is_none();
         !(is_by_routes && asked.is_refused_by_routes)
@@ -243,7 +243,7 @@ async fn rehearse(
     }
     let discarded = done.discarded();
     asked.rehearsal =
-        Some(RehearsalSteps { members, discarded, refusal, log: done.log, not_asked });
+        Some(RehearsalSteps { members, discarded, refusal, lookups, log: done.log, not_asked });
 }
 
 /// The lookups since the last call, without those already made.

@@ -68,7 +68,7 @@ list@here.test      jo@here.test, ann@here.test, x@far.test
 command@here.test   \"|/usr/bin/tickets --queue general\"
 null@here.test      /dev/null
 outside@here.test   :include:/etc/hosts
-missing@here.test   :include:lists/none
+missing@here.test   :include:LISTS/none
 circle@here.test    elcric@here.test
 elcric@here.test    circle@here.test
 ghost@here.test     nobody@here.test
@@ -116,7 +116,7 @@ smtp = { hosts = ["127.0.0.1:9"] }
 name = "here"
 domains = ["here.test"]
 aliases = { table = "aliases" }
-include = ["lists"]
+include = ["LISTS"]
 recipients = { table = "users" }
 maildir = { path = "mail/{local}", quota = "1KiB" }
 [[route]]
@@ -147,7 +147,8 @@ fn names() -> NameServer {
 }
 
 fn start(files: &Files, names: &NameServer) -> Server {
-    files.write("aliases", ALIASES);
+    let lists = files.path("lists").display().to_string();
+    files.write("aliases", &ALIASES.replace("LISTS", &lists));
     files.write(
         "users",
         "jo@here.test 1\nann@here.test 1\nfull@here.test 1\nspamtrap@here.test 1\n",
@@ -168,7 +169,10 @@ fn start(files: &Files, names: &NameServer) -> Server {
          checks = {{ helo_fqdn = \"reject\", sender_fqdn = \"reject\", own_domains = \"reject\", \
          sender_domain = \"reject\", dnsbl = [\"list.test\"] }}\n"
     );
-    Server::start(files, &config_with("", &listener, &(names.section() + SECTIONS)))
+    Server::start(
+        files,
+        &config_with("", &listener, &(names.section() + &SECTIONS.replace("LISTS", &lists))),
+    )
 }
 
 /// A client, and what it says.
