@@ -213,6 +213,7 @@ fn an_explanation_of_an_o_r_address_names_the_lines() {
         mx: None,
         tls: &[],
         in_tables: config::InTables::default(),
+        rehearsal: None,
     };
     let explanation = config.explain(&request).unwrap();
     assert!(explanation.accepted);

@@ -80,6 +80,7 @@ fn every_protocol_for_mail_has_the_keys_of_stages() {
                 mx: None,
                 tls: &[],
                 in_tables: config::InTables::default(),
+                rehearsal: None,
             };
             let told = config.explain(&request).unwrap().to_string();
             assert!(told.contains(shown), "{kind}, {key}: {told}");
