@@ -15,6 +15,7 @@ mod configuration;
 mod decision;
 mod document;
 mod embedded;
+mod explain_request;
 mod explainer;
 mod explanation;
 mod host;
@@ -54,11 +55,11 @@ pub use conditions::{Condition, ConditionSubject, ConditionValues, Conditions, M
 pub use configuration::Config;
 pub use decision::{Decision, FoundRoutes};
 pub use embedded::EMBEDDED;
-pub use explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
-pub use explanation::{
-    AccessStep, ConditionStep, ExplainRequest, Explanation, InTables, RefusalOrigin,
-    RehearsalSteps, TableLookup,
+pub use explain_request::{
+    AccessStep, ConditionStep, ExplainRequest, InTables, RefusalOrigin, RehearsalSteps, TableLookup,
 };
+pub use explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
+pub use explanation::Explanation;
 pub use host::{Host, HostPort};
 pub use ipnet::IpNet;
 pub use listener::takes::Takes;

@@ -12,7 +12,6 @@ mod keys;
 mod lookups;
 mod milters;
 mod policy;
-mod rehearsal;
 mod signing;
 mod steering;
 mod strangers;
@@ -21,12 +20,11 @@ pub(crate) use access::Beside;
 pub use access::{AccessDryRun, AccessQuestion, EntryJudge, consult_access, entry_judge};
 use auth::scan::{Scan, Scanned};
 pub(crate) use checks::CheckRules;
-use config::{Config, Schema};
+use config::{Config, Listener, Schema, StageSection as _};
 use mail::Refusal;
 pub use milters::milter_connections;
 use mta::ingress::{Draft, StageKinds};
 use mta::seams::World;
-pub use rehearsal::{rehearsed_stages, unrehearsed};
 pub(crate) use signing::Signer;
 pub use signing::{SigningName, SigningScope};
 use std::rc::Rc;
@@ -60,6 +58,26 @@ pub(crate) fn kinds<W: World>() -> StageKinds<W> {
         Rc::new(signing::Signing),
         Rc::new(event_headers::EventHeaders),
     ]
+}
+
+/// The stages that decide up to RCPT without another service and without a state that the running server keeps. With
+/// greylisting, the world's greylist decides.
+#[must_use]
+pub fn rehearsed_stages<W: World>() -> StageKinds<W> {
+    vec![Rc::new(strangers::StrangerChecks), Rc::new(access::Accesses)]
+}
+
+/// The checks at a listener that decide up to RCPT and are left out.
+#[must_use]
+pub fn unrehearsed(config: &Config, listener: &Listener) -> Vec<String> {
+    let strangers = CheckRules::strangers_at(listener);
+    let has_policies = config.stages.iter().any(|entry| entry.key == policy::PolicyText::KEY);
+    let left_out = [
+        (strangers.is_some_and(|strangers| strangers.greylist.is_some()), "greylisting"),
+        (has_policies, "policy services"),
+        (!milters::MilterKeys::at(listener).is_empty(), "milters"),
+    ];
+    left_out.into_iter().filter(|(is_set, _)| *is_set).map(|(_, name)| name.to_owned()).collect()
 }
 
 /// Maximum number of concurrent lookups of checks on each shard.
