@@ -27,13 +27,13 @@ pub struct MailFacts<'a> {
 }
 
 /// Conditions that must all hold; at least one.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conditions {
     each: Vec<Condition>,
 }
 
 /// One condition.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// The fact that it is about.
     pub about: ConditionSubject,
@@ -75,6 +75,25 @@ pub enum ConditionValues {
     /// Keys of a table.
     Table(Arc<TableEntry>),
 }
+
+/// Tables are equal by name.
+impl PartialEq for ConditionValues {
+    fn eq(&self, other: &ConditionValues) -> bool {
+        use ConditionValues::{Addresses, Names, Networks, Table};
+        match (self, other) {
+            (
+                Addresses { null, patterns },
+                Addresses { null: other_null, patterns: other_patterns },
+            ) => (null, patterns) == (other_null, other_patterns),
+            (Networks(one), Networks(other)) => one == other,
+            (Names(one), Names(other)) => one == other,
+            (Table(one), Table(other)) => one.name == other.name,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for ConditionValues {}
 
 impl ConditionSubject {
     /// The key of the condition in the file.

@@ -71,6 +71,18 @@ pub(crate) fn all_found<T: Tables + Clone>(
     })
 }
 
+/// Returns true if all conditions hold.
+pub fn all_hold<T: Tables + Clone>(
+    tables: &T,
+    conditions: &Conditions,
+    facts: &MailFacts<'_>,
+) -> Answer<'static, Result<bool, LookupError>> {
+    match lookups_of(conditions, facts) {
+        Some(lookups) => all_found(tables.clone(), lookups),
+        None => Answer::Now(Ok(false)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,20 +1,27 @@
 //! Copies of messages for additional recipients (`[[copy]]`).
 
 use super::is_for_listener;
-use config::{AddressPattern, Config, Reader, StageSection, StageSettings};
-use mail::{Envelope, Mailbox, Notify, Recipient};
-use mta::answer::Decision;
+use config::{
+    AddressPattern, ConditionSubject, Conditions, Config, MailFacts, Reader, StageSection,
+    StageSettings, Tenants, WhenText,
+};
+use lookup::LookupError;
+use mail::{Envelope, Mailbox, Notify, Recipient, Refusal};
+use mta::answer::{Answer, Decision};
+use mta::clients::asker_of;
 use mta::console::Console;
-use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, TransactionView};
+use mta::ingress::{
+    Draft, Observer, Placed, Session, Stage, StageKind, TransactionView, all_hold, no_answer,
+};
 use mta::pressure::Pressures;
-use mta::seams::World;
+use mta::seams::{Tables as _, World};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Copies of incoming messages, for an archive or an audit. A rule with several of `senders`, `recipients` and
-/// `listeners` copies messages that match them all, a rule with none copies all messages. Copies are not copied again,
+/// Copies of incoming messages, for an archive or an audit. A rule with several of `senders`, `recipients`, `listeners`
+/// and `when` copies messages that match them all, a rule with none copies all messages. Copies are not copied again,
 /// and no reports are sent about them. Reports made by this server are not copied.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default)]
@@ -32,6 +39,9 @@ pub(crate) struct CopyText {
     recipients: Vec<String>,
     /// Copy messages from these listeners, by name.
     listeners: Vec<String>,
+    /// Further conditions, as in `[[route]]`. `recipients` holds if it holds for one recipient.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when: Option<WhenText>,
 }
 
 impl StageSection for CopyText {
@@ -54,7 +64,11 @@ impl StageSection for CopyText {
         reader.refuse_foreign("listeners", &text.listeners, "copied");
         let senders = patterns("senders", &text.senders, reader);
         let recipients = patterns("recipients", &text.recipients, reader);
-        Some(Arc::new(Rule { to, senders, recipients, listeners: text.listeners }))
+        let when = match &text.when {
+            Some(when) => Some(reader.table_at("when").conditions(when)?),
+            None => None,
+        };
+        Some(Arc::new(Rule { to, senders, recipients, listeners: text.listeners, when }))
     }
 }
 
@@ -85,6 +99,7 @@ struct Rule {
     senders: Vec<AddressPattern>,
     recipients: Vec<AddressPattern>,
     listeners: Vec<String>,
+    when: Option<Arc<Conditions>>,
 }
 
 impl StageSettings for Rule {}
@@ -109,24 +124,89 @@ impl<W: World> StageKind<W> for Copies {
     fn stages(
         &self,
         config: &Config,
-        _world: &W,
-        _console: &Rc<dyn Console>,
+        world: &W,
+        console: &Rc<dyn Console>,
         _pools: &Pressures,
     ) -> Vec<Placed> {
         let entries = || config.stages.iter().filter(|entry| entry.key == CopyText::KEY);
         // One stage for all rules: a recipient added by one rule is not matched by another.
         let rules = entries().filter_map(|entry| entry.settings.of::<Rule>().cloned()).collect();
-        let stage: Rc<dyn Stage> = Rc::new(CopyStage { rules });
+        let (world, console, tenants) =
+            (world.clone(), Rc::clone(console), Arc::clone(&config.tenants));
+        let stage: Rc<dyn Stage> = Rc::new(CopyStage { rules, world, console, tenants });
         let first = entries().next();
         first.map(|entry| Placed { line: entry.line, stage }).into_iter().collect()
     }
 }
 
-struct CopyStage {
+struct CopyStage<W: World> {
     rules: Vec<Rule>,
+    world: W,
+    console: Rc<dyn Console>,
+    tenants: Arc<Tenants>,
 }
 
-impl Stage for CopyStage {
+impl<W: World> CopyStage<W> {
+    /// Adds the copies by rules with conditions that hold, and by those without.
+    async fn copy_where(
+        &self,
+        session: &Session,
+        draft: &mut Draft,
+        rules: Vec<&Rule>,
+    ) -> Result<(), Refusal> {
+        let mut made = Vec::with_capacity(rules.len());
+        for rule in rules {
+            let holds = match &rule.when {
+                Some(when) => self.holds(when, session, draft).await,
+                None => Ok(true),
+            };
+            if holds.map_err(|trouble| no_answer(&*self.console, &trouble))? {
+                made.push(rule);
+            }
+        }
+        made.into_iter().for_each(|rule| add(draft, rule));
+        Ok(())
+    }
+
+    /// Returns true if the conditions hold for the message and one of its recipients.
+    async fn holds(
+        &self,
+        when: &Conditions,
+        session: &Session,
+        draft: &Draft,
+    ) -> Result<bool, LookupError> {
+        let (client, envelope) = (session.client(), draft.envelope());
+        let login = client.login.as_deref();
+        let tenancy = self.tenants.choose(login, None).ok().flatten();
+        let facts = MailFacts {
+            sender: envelope.reverse_path.as_ref(),
+            recipient: None,
+            login,
+            client: Some(client.address.ip()),
+            listener: Some(&client.listener),
+            tenant: tenancy.as_ref().map(|tenancy| &*tenancy.name),
+        };
+        let tables = self.world.tables().asked_for(asker_of(client.address.ip()));
+        if when.about(ConditionSubject::Recipient).is_none() {
+            return all_hold(&tables, when, &facts).get().await;
+        }
+        for recipient in &envelope.recipients {
+            let facts = MailFacts { recipient: Some(&recipient.mailbox), ..facts };
+            if all_hold(&tables, when, &facts).get().await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The sender does not know of the copy, and gets no DSN about it.
+fn add(draft: &mut Draft, rule: &Rule) {
+    let (mailbox, notify) = (rule.to.clone(), Notify::NEVER);
+    draft.add_recipient(Recipient { mailbox, notify, orcpt: None });
+}
+
+impl<W: World> Stage for CopyStage<W> {
     fn name(&self) -> &'static str {
         CopyText::KEY
     }
@@ -137,14 +217,13 @@ impl Stage for CopyStage {
         draft: &'a mut Draft,
         _observer: Option<Box<dyn Observer>>,
     ) -> Decision<'a, ()> {
-        let listener = &*transaction.session.listener().name;
-        let concerned = |rule: &&Rule| rule.concerns(listener, draft.envelope());
+        let session = &transaction.session;
+        let concerned = |rule: &&Rule| rule.concerns(&session.listener().name, draft.envelope());
         let rules: Vec<&Rule> = self.rules.iter().filter(concerned).collect();
-        for rule in rules {
-            // The sender does not know of the copy, and gets no DSN about it.
-            let (mailbox, notify) = (rule.to.clone(), Notify::NEVER);
-            draft.add_recipient(Recipient { mailbox, notify, orcpt: None });
+        if rules.iter().any(|rule| rule.when.is_some()) {
+            return Answer::later(self.copy_where(session, draft, rules));
         }
+        rules.into_iter().for_each(|rule| add(draft, rule));
         Decision::pass()
     }
 }

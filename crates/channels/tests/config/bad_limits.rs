@@ -5,6 +5,11 @@ use super::bad::END;
 pub(crate) const LIMITS: &[(&str, &str, &str)] = &[
     (END, "[[limit]]\nmessages = \"1/h\"", "6:1: a limit without `by`"),
     (END, "[[limit]]\nby = \"user\"", "7:6: invalid value \"user\" for `by`"),
+    (
+        END,
+        "[[limit]]\nby = \"login\"\nmessages = \"1/h\"\nwhen = { recipients = [\"@a.test\"] }",
+        "9:10: a limit can't depend on recipients",
+    ),
     (END, "[limit]\nby = \"login\"", "6:2: `limit` must be a list, not a table"),
     (END, "[[limit]]\nby = \"login\"", "6:1: a limit without `messages` and `recipients`"),
     (END, "[[limit]]\nby = \"login\"\nrate = \"1/h\"", "8:1: unknown key `rate` in `limit`"),

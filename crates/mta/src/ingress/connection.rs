@@ -227,7 +227,7 @@ impl<W: World> Connection<W> {
         let stages = self.ingress.stages(self.count.socket);
         let has_conditions = self.ingress.router.active().config.has_conditional_routes();
         if stages.is_empty() && !has_conditions {
-            let limits = self.count_message(sender.path.as_ref())?;
+            let limits = self.count_message(sender.path.as_ref()).await?;
             return Ok(self.transaction(stages, None, (wants, announced, limits)));
         }
         let serial = self.ingress.next_transaction();
@@ -236,7 +236,7 @@ impl<W: World> Connection<W> {
         for stage in &*stages {
             decided(&self.ingress.services, stage.sender(&view), Grace::None).await?;
         }
-        let limits = self.count_message(view.sender.as_ref())?;
+        let limits = self.count_message(view.sender.as_ref()).await?;
         Ok(self.transaction(stages, Some(view), (wants, announced, limits)))
     }
 

@@ -1,11 +1,14 @@
 //! Limits of accepted mail (`[[limit]]`) at MAIL and RCPT.
 
 use super::{Connection, Ingress, Transaction, refusals};
+use crate::answer::Answer;
+use crate::clients::asker_of;
+use crate::conditions::all_hold;
 use crate::console::Quoted;
 use crate::event::{Client, Kind, LimitEvent};
 use crate::rate_limits::{LimitBy, LimitCharges, RateLimit, RateLimits, Spent, Unit};
-use crate::seams::World;
-use config::{Config, Listener};
+use crate::seams::{Tables as _, World};
+use config::{Config, Listener, MailFacts};
 use mail::{Mailbox, Refusal};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -27,12 +30,58 @@ impl<W: World> Connection<W> {
     /// Counts a message of this sender towards the limits that apply to it.
     ///
     /// # Errors
-    /// A limit is reached.
-    pub(super) fn count_message(
+    /// A limit is reached, or a table with conditions gives no answer.
+    pub(super) async fn count_message(
         &self,
         sender: Option<&Mailbox>,
     ) -> Result<Option<Box<LimitCharges>>, Refusal> {
         let Some(limits) = self.ingress.limits(self.count.socket) else { return Ok(None) };
+        if limits.iter().all(|limit| limit.when.is_none()) {
+            return self.count_by(&limits, sender);
+        }
+        // Boxed: the future would enlarge every session.
+        let limits = Box::pin(self.applicable(&limits, sender)).await?;
+        self.count_by(&limits, sender)
+    }
+
+    /// The limits with conditions that hold for the message, and those without.
+    async fn applicable(
+        &self,
+        limits: &[Arc<RateLimit>],
+        sender: Option<&Mailbox>,
+    ) -> Result<Vec<Arc<RateLimit>>, Refusal> {
+        let (services, client) = (&self.ingress.services, self.session.client());
+        let active = self.ingress.router.active();
+        let login = client.login.as_deref();
+        let tenancy = active.config.tenants.choose(login, None).ok().flatten();
+        let facts = MailFacts {
+            sender,
+            recipient: None,
+            login,
+            client: Some(client.address.ip()),
+            listener: Some(&client.listener),
+            tenant: tenancy.as_ref().map(|tenancy| &*tenancy.name),
+        };
+        let tables = services.world.tables().asked_for(asker_of(client.address.ip()));
+        let mut applicable = Vec::with_capacity(limits.len());
+        for limit in limits {
+            let holds = match &limit.when {
+                None => Answer::Now(Ok(true)),
+                Some(when) => all_hold(&tables, when, &facts),
+            };
+            let holds = holds.get().await;
+            if holds.map_err(|trouble| refusals::no_answer(&*services.console, &trouble))? {
+                applicable.push(Arc::clone(limit));
+            }
+        }
+        Ok(applicable)
+    }
+
+    fn count_by(
+        &self,
+        limits: &[Arc<RateLimit>],
+        sender: Option<&Mailbox>,
+    ) -> Result<Option<Box<LimitCharges>>, Refusal> {
         let (shared, client) = (&self.ingress.services.shared, self.session.client());
         let value = |by: LimitBy| match by {
             LimitBy::Login => client.login.clone(),
@@ -44,7 +93,7 @@ impl<W: World> Connection<W> {
         };
         let now = self.ingress.services.wall();
         let tenants = Arc::clone(&self.ingress.router.active().config.tenants);
-        let charges = LimitCharges::new(&shared.rate_limits, &limits, value, &tenants, now);
+        let charges = LimitCharges::new(&shared.rate_limits, limits, value, &tenants, now);
         let Some(mut charges) = charges else { return Ok(None) };
         self.ingress.count_towards(&mut charges, Unit::Messages, client)?;
         Ok(Some(charges))

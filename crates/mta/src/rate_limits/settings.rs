@@ -1,7 +1,10 @@
 //! `[[limit]]`: limits of accepted mail, for each login, sender, sender's domain or listener.
 
 use config::shaping::Rate;
-use config::{Area, Config, KeyTable, Listener, Reader, Rest, Section, Tenants, names_login};
+use config::{
+    Area, ConditionSubject, Conditions, Config, KeyTable, Listener, Reader, Rest, Section, Tenants,
+    WhenText, names_login,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -36,6 +39,10 @@ pub struct LimitText {
     /// Listeners, by name, to which this section applies. Default: all listeners for internet mail.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<String>,
+    /// Further conditions of a message, as in `[[route]]`, without `recipients`. Of several sections that could apply to
+    /// a value, those with `names` go first, then those with `when`; the first one in the file applies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<WhenText>,
     /// Maximum number of accepted messages, `"200/h"`, or several rates with different periods (`m`, `h`, `d`). They
     /// need not be spread. `"unlimited"` or no value: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,6 +179,8 @@ pub struct RateLimit {
     names: Vec<Box<str>>,
     /// Empty: all.
     listeners: Vec<String>,
+    /// `None`: all mail.
+    pub when: Option<Arc<Conditions>>,
     /// All apply. Empty: unlimited.
     pub maxima: Vec<Maximum>,
     pub over: Over,
@@ -189,6 +198,7 @@ impl RateLimit {
             by: LimitBy::Login,
             names: Vec::new(),
             listeners: Vec::new(),
+            when: None,
             maxima: messages.chain(recipients).collect(),
             over: Over::Defer,
             is_default: true,
@@ -208,6 +218,11 @@ impl RateLimit {
     #[must_use]
     pub fn has_names(&self) -> bool {
         !self.names.is_empty()
+    }
+
+    /// Returns true if it applies to all values and all mail.
+    fn is_for_all(&self) -> bool {
+        !self.has_names() && self.when.is_none()
     }
 
     /// Returns true if it names this value. Case is ignored.
@@ -254,7 +269,7 @@ impl Section for RateLimits {
             limits.push((reader.line(""), limit));
         }
         let mut limits: Vec<RateLimit> = limits.into_iter().map(|(_, limit)| limit).collect();
-        limits.sort_by_key(|limit| !limit.has_names());
+        limits.sort_by_key(|limit| (!limit.has_names(), limit.when.is_none()));
         limits.push(RateLimit::of_logins());
         Some(RateLimits(limits.into_iter().map(Arc::new).collect()))
     }
@@ -265,7 +280,7 @@ impl Section for RateLimits {
         let Some(default) = limits.iter().find(|limit| limit.is_default) else { return };
         let has_default = |listener: &&Listener| {
             let is_replaced = |limit: &Arc<RateLimit>| {
-                limit.by == LimitBy::Login && !limit.has_names() && limit.is_at(listener)
+                limit.by == LimitBy::Login && limit.is_for_all() && limit.is_at(listener)
             };
             default.is_at(listener) && !limits.iter().any(|l| !l.is_default && is_replaced(l))
         };
@@ -312,6 +327,10 @@ fn read_one(text: &LimitText, reader: &mut Reader<'_, '_>) -> Option<RateLimit> 
     for (index, name) in text.names.iter().enumerate() {
         reader.printable(&format!("names[{index}]"), name, NAME_BYTES_MAX);
     }
+    let when = match &text.when {
+        Some(when) => Some(conditions(when, reader)?),
+        None => None,
+    };
     let mut maxima = maxima("messages", Unit::Messages, text.messages.as_ref(), reader);
     let recipients = self::maxima("recipients", Unit::Recipients, text.recipients.as_ref(), reader);
     check_units(&maxima, &recipients, reader);
@@ -320,10 +339,22 @@ fn read_one(text: &LimitText, reader: &mut Reader<'_, '_>) -> Option<RateLimit> 
         by,
         names: text.names.iter().map(|name| name.as_str().into()).collect(),
         listeners: text.listeners.clone(),
+        when,
         maxima,
         over: text.over,
         is_default: false,
     })
+}
+
+/// Conditions at MAIL, when no recipient is known.
+fn conditions(text: &WhenText, reader: &mut Reader<'_, '_>) -> Option<Arc<Conditions>> {
+    let conditions = reader.table_at("when").conditions(text)?;
+    if conditions.about(ConditionSubject::Recipient).is_some() {
+        let help = "a message is counted before its recipients are known: leave them out";
+        reader.error("when.recipients", "a limit can't depend on recipients", help);
+        return None;
+    }
+    Some(conditions)
 }
 
 /// Maximum length of a name, as of a user's name (RFC 4616 §2).
@@ -400,7 +431,8 @@ fn check_units(messages: &[Maximum], recipients: &[Maximum], reader: &mut Reader
 /// Two sections must not apply to the same value.
 fn check_overlap(limit: &RateLimit, before: &[(u32, RateLimit)], reader: &mut Reader<'_, '_>) {
     for (line, other) in before.iter().filter(|(_, other)| other.by == limit.by) {
-        if !limit.meets(other) {
+        // With conditions, the order in the file decides.
+        if !limit.meets(other) || limit.when.is_some() || other.when.is_some() {
             continue;
         }
         let (by, help) = (limit.by.words(), "join the sections, or give them different listeners");

@@ -58,6 +58,43 @@ fn messages_are_copied_by_sender_recipient_and_listener() {
 }
 
 #[test]
+fn copies_have_conditions_of_client_and_recipient() {
+    play(|| async {
+        let node = start(
+            "[[copy]]\nto = \"friend@archive.test\"\nwhen = { clients = [\"192.0.2.0/24\"] }\n\
+             [[copy]]\nto = \"b@archive.test\"\nsenders = [\"source.test\"]\n\
+             when = { recipients = { table = \"watched\" } }\n\
+             [[copy]]\nto = \"user@archive.test\"\nwhen = { logins = [\"jo\"] }\n\
+             [[table]]\nname = \"watched\"\nscripted = { fields = [] }",
+        )
+        .await;
+        node.world.set_entry("watched", "b@ours.test", Ok("1"));
+        submit(&node, "me@source.test", &["a@ours.test", "b@ours.test"]).await;
+        submit(&node, "me@source.test", &["a@ours.test"]).await;
+        let mut client = Client::connect(&node, STRANGER).await;
+        let content = "Subject: x\r\n\r\n";
+        client.send("me@source.test", &["b@ours.test"], content).await;
+        client.send("me@other.test", &["b@ours.test"], content).await;
+        let friend = FRIEND.ip().to_string().starts_with("192.0.2.");
+        assert!(friend, "the network of the condition");
+        assert_eq!(
+            received(&node),
+            [
+                "a@ours.test b@ours.test friend@archive.test b@archive.test",
+                "a@ours.test friend@archive.test",
+                "b@ours.test b@archive.test",
+                "b@ours.test",
+            ]
+        );
+        // A table without an answer defers the message: a copy for an audit is not left out.
+        let down = LookupErrorKind::Unreachable;
+        node.world.set_entry("watched", "a@ours.test", Err(down));
+        let reply = client.send("me@source.test", &["a@ours.test"], content).await;
+        assert!(reply.starts_with("451 4.3.0"), "{reply}");
+    });
+}
+
+#[test]
 fn nobody_hears_of_a_copy_that_fails_and_the_recipient_sees_no_sign_of_it() {
     play(|| async {
         let node =

@@ -201,3 +201,49 @@ fn reload_keeps_the_counts() {
         assert_eq!(send(&mut session(&node, "jo").await, 9).await.0, 2);
     });
 }
+
+#[test]
+fn limits_have_conditions_and_the_first_that_holds_applies() {
+    play(|| async {
+        let node = node(
+            "[[limit]]\nby = \"login\"\nmessages = \"2/h\"\nwhen = { senders = [\"jo@x.test\"], logins = [\"jo\"] }\n\
+             [[limit]]\nby = \"login\"\nmessages = \"3/h\"\nwhen = { clients = [\"0.0.0.0/0\", \"::/0\"] }\n\
+             [[limit]]\nby = \"login\"\nmessages = \"4/h\"\n",
+        )
+        .await;
+        assert_eq!(send(&mut session(&node, "jo").await, 9).await, (2, FULL.to_owned()));
+        assert_eq!(send(&mut session(&node, "al").await, 9).await, (3, FULL.to_owned()));
+    });
+}
+
+#[test]
+fn table_of_a_limit_that_gives_no_answer_defers() {
+    play(|| async {
+        let node = node(
+            "[[limit]]\nby = \"login\"\nmessages = \"1/h\"\nwhen = { senders = { table = \"senders\" } }\n\
+             [[limit]]\nby = \"login\"\nmessages = \"3/h\"\n",
+        )
+        .await;
+        let mut jo = session(&node, "jo").await;
+        node.world.set_entry("senders", "jo@x.test", Err(LookupErrorKind::Unreachable));
+        assert!(send(&mut jo, 1).await.1.starts_with("451 4.3.0"));
+        node.world.set_entry("senders", "jo@x.test", Ok("1"));
+        assert_eq!(send(&mut jo, 9).await, (1, FULL.to_owned()));
+        assert_eq!(send(&mut session(&node, "al").await, 9).await, (1, FULL.to_owned()));
+    });
+}
+
+#[test]
+fn all_logins_of_a_listener_share_its_limit() {
+    play(|| async {
+        let node = node(
+            "[[limit]]\nby = \"listener\"\nmessages = \"3/h\"\n\
+             [[limit]]\nby = \"login\"\nmessages = \"unlimited\"\n",
+        )
+        .await;
+        assert_eq!(send(&mut session(&node, "jo").await, 2).await.0, 2);
+        assert_eq!(send(&mut session(&node, "al").await, 9).await, (1, FULL.to_owned()));
+        let limited = node.of("limited");
+        assert_eq!((&limited[0]["by"], &limited[0]["value"]), (&"listener".into(), &"in".into()));
+    });
+}
