@@ -3,6 +3,7 @@
 use super::client::{Client, FRIEND, STRANGER, submit};
 use super::node::{Node, config, play};
 use super::world::TestWorld;
+use lookup::{LookupError, LookupErrorKind};
 use spool::memdisk::MemDisk;
 use std::rc::Rc;
 
@@ -88,9 +89,9 @@ fn copies_have_conditions_of_client_and_recipient() {
         );
         // A table without an answer defers the message: a copy for an audit is not left out.
         let down = LookupErrorKind::Unreachable;
-        node.world.set_entry("watched", "a@ours.test", Err(down));
+        node.world.set_entry("watched", "a@ours.test", Err(LookupError::new(down, "down")));
         let reply = client.send("me@source.test", &["a@ours.test"], content).await;
-        assert!(reply.starts_with("451 4.3.0"), "{reply}");
+        assert!(reply.starts_with("451 4.4.3"), "{reply}");
     });
 }
 

@@ -3,6 +3,7 @@
 use super::client::{Client, FRIEND, STRANGER};
 use super::node::{Node, play};
 use super::submission::{config, plain};
+use lookup::{LookupError, LookupErrorKind};
 use std::time::Duration;
 
 const CONTENT: &str = "Subject: one\r\n\r\nbody\r\n";
@@ -225,8 +226,12 @@ fn table_of_a_limit_that_gives_no_answer_defers() {
         )
         .await;
         let mut jo = session(&node, "jo").await;
-        node.world.set_entry("senders", "jo@x.test", Err(LookupErrorKind::Unreachable));
-        assert!(send(&mut jo, 1).await.1.starts_with("451 4.3.0"));
+        node.world.set_entry(
+            "senders",
+            "jo@x.test",
+            Err(LookupError::new(LookupErrorKind::Unreachable, "down")),
+        );
+        assert!(send(&mut jo, 1).await.1.starts_with("451 4.4.3"));
         node.world.set_entry("senders", "jo@x.test", Ok("1"));
         assert_eq!(send(&mut jo, 9).await, (1, FULL.to_owned()));
         assert_eq!(send(&mut session(&node, "al").await, 9).await, (1, FULL.to_owned()));
