@@ -8,7 +8,7 @@ pub(crate) const LIMITS: &[(&str, &str, &str)] = &[
     (
         END,
         "[[limit]]\nby = \"login\"\nmessages = \"1/h\"\nwhen = { recipients = [\"@a.test\"] }",
-        "9:10: a limit can't depend on recipients",
+        "9:23: a limit can't depend on recipients",
     ),
     (END, "[limit]\nby = \"login\"", "6:2: `limit` must be a list, not a table"),
     (END, "[[limit]]\nby = \"login\"", "6:1: a limit without `messages` and `recipients`"),
