@@ -223,10 +223,10 @@ impl Config {
         self.document.file()
     }
 
-    /// Warnings with the lines concerned and a pointer into them; empty without warnings.
+    /// Problems of its file with the lines concerned and a pointer into them; empty without any.
     #[must_use]
-    pub fn render_warnings(&self, colour: bool) -> String {
-        render(self.document.file(), self.document.text(), &self.warnings, colour)
+    pub fn render(&self, problems: &[Problem], colour: bool) -> String {
+        render(self.document.file(), self.document.text(), problems, colour)
     }
 
     /// The routes with conditions, in the order of the file.

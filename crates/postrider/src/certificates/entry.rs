@@ -124,6 +124,19 @@ impl CertificateSource {
         }
     }
 
+    /// A warning about its first file, at the key that names it.
+    pub(super) fn warning(&self, config: &Config, text: String, remedy: &str) -> Problem {
+        let placed = match self {
+            CertificateSource::Own(certificate) => {
+                config.mistake_in("certificate", certificate.line, "chain", text)
+            }
+            CertificateSource::Clients(asked) => {
+                config.mistake_at(&place_of_clients(Some(asked), config), text)
+            }
+        };
+        Problem { fatal: false, help: Some(remedy.to_owned()), ..placed }
+    }
+
     /// Reads it, as the files are now. `before` is called with each.
     pub(super) fn read(
         &self,
@@ -252,15 +265,19 @@ impl UnusableCertificate {
                 all.iter().map(placed).collect()
             }
             UnusableCertificate::Clients(asked, why) => {
-                let asks = |one: &Arc<config::Listener>| {
-                    one.client_certificates.as_deref().map(ClientCertPolicy::new) == *asked
-                };
-                let index = config.listeners.iter().position(asks).unwrap_or(0);
-                let key = format!("listener[{index}].client_certificates.authorities");
-                vec![config.mistake_at(&key, why.as_str())]
+                vec![config.mistake_at(&place_of_clients(asked.as_ref(), config), why.as_str())]
             }
         }
     }
+}
+
+/// The key with the authorities of this policy.
+fn place_of_clients(asked: Option<&ClientCertPolicy>, config: &Config) -> String {
+    let asks = |one: &Arc<config::Listener>| {
+        one.client_certificates.as_deref().map(ClientCertPolicy::new).as_ref() == asked
+    };
+    let index = config.listeners.iter().position(asks).unwrap_or(0);
+    format!("listener[{index}].client_certificates.authorities")
 }
 
 /// A certificate with its key.

@@ -9,6 +9,8 @@ use x509_cert::certificate::Version;
 use x509_cert::der::Decode as _;
 
 const DAY: Duration = Duration::from_secs(86_400);
+/// The recommended action.
+pub(super) const RENEW: &str = "renew it; its file is reloaded when it changes";
 
 /// Checks that a certificate is X.509 version 3: TLS libraries refuse other versions with errors that blame the peer.
 ///
@@ -60,22 +62,27 @@ impl Expiry {
 
     /// The warning due at `now`, once a day from `warning` before the end.
     pub(super) fn due(&mut self, now: Wall, warning: Duration) -> Option<String> {
-        let is_near = now.after(warning.min(self.warning_max)) >= self.ends;
         let is_told = self.told.is_some_and(|told| now < told.after(DAY));
-        if warning.is_zero() || !is_near || is_told {
+        if warning.is_zero() || is_told {
             return None;
         }
+        let text = self.near_end(now, warning)?;
         self.told = Some(now);
-        Some(self.sentence(now))
+        Some(text)
     }
 
     /// The problem at `now`, from `warning` before the end.
     pub(super) fn problem(&self, now: Wall, warning: Duration) -> Option<DetectedProblem> {
-        let is_near = now.after(warning.min(self.warning_max)) >= self.ends;
+        let text = self.near_end(now, warning)?;
         let severity = if now >= self.ends { Severity::Error } else { Severity::Warning };
         let about = self.file.display().to_string();
-        let found = DetectedProblem::new(severity, about, self.sentence(now));
-        is_near.then(|| found.next_step("renew it; its file is reloaded when it changes"))
+        Some(DetectedProblem::new(severity, about, text).next_step(RENEW))
+    }
+
+    /// The sentence about its end, from `warning` before the end.
+    pub(super) fn near_end(&self, now: Wall, warning: Duration) -> Option<String> {
+        let is_near = now.after(warning.min(self.warning_max)) >= self.ends;
+        is_near.then(|| self.sentence(now))
     }
 
     fn sentence(&self, now: Wall) -> String {

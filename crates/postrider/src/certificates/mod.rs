@@ -169,6 +169,16 @@ impl Certificates {
         state.entries().iter().filter_map(left).collect()
     }
 
+    /// Warnings about those that have ended or end soon, each at its key in `config`, which is in force.
+    pub(crate) fn warnings(&self, config: &Config, now: Wall) -> Vec<Problem> {
+        let state = lock(&self.state);
+        let near_end = |entry: &Arc<CertificateEntry>| {
+            let text = entry.with(|one| one.read.expiry.as_ref()?.near_end(now, state.warning))?;
+            Some(entry.source.warning(config, text, expiry::RENEW))
+        };
+        state.entries().iter().filter_map(near_end).collect()
+    }
+
     /// None at all.
     #[cfg(test)]
     pub(crate) fn none() -> Arc<Certificates> {

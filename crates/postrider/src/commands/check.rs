@@ -10,7 +10,7 @@ use crate::cli::{CheckArgs, exit};
 use crate::console::ConsoleLog;
 use crate::problems::missing_roots;
 use crate::services::FileServices;
-use crate::world::clock::Start;
+use crate::world::clock::{Start, wall_now};
 use crate::world::programs;
 use config::{Certificate, Config, ConfigErrors, Problem};
 use dns::{Finding, Severity};
@@ -27,9 +27,9 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     let (loaded, mut warnings) = match load::read(args.file.config.as_deref()) {
         Ok(read) => match prepared(read) {
             Ok((config, warnings)) => (Ok(config), warnings),
-            Err(mistakes) => (Err(mistakes), Vec::new()),
+            Err(mistakes) => (Err(mistakes), Warnings::default()),
         },
-        Err(LoadError::Wrong(errors)) => (Err(errors), Vec::new()),
+        Err(LoadError::Wrong(errors)) => (Err(errors), Warnings::default()),
         Err(unreadable) => {
             eprint!("{}", unreadable.render(colour));
             return ExitCode::from(exit::USAGE);
@@ -47,8 +47,8 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     };
     // `serve` creates the directories of the built-in configuration.
     if let (Ok(config), Some(_)) = (&loaded, &args.file.config) {
-        warnings.extend(missing_roots(config));
-        warnings.extend(programs::missing(config));
+        warnings.others.extend(missing_roots(config));
+        warnings.others.extend(programs::missing(config));
     }
     match args.json {
         true => super::print(&format!("{:#}\n", json_of(&loaded, &warnings, found.as_deref()))),
@@ -62,27 +62,39 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     }
 }
 
-/// Reads the files that the configuration names, as a start does. Also returns the warnings about tables.
+/// Warnings about a configuration.
+#[derive(Debug, Default)]
+struct Warnings {
+    /// With a place in its file, in that order.
+    placed: Vec<Problem>,
+    /// A sentence each.
+    others: Vec<String>,
+}
+
+/// Reads the files that the configuration names, as a start does. Also returns the warnings about it and them.
 ///
 /// # Errors
 /// Returns all errors that would prevent a start.
-fn prepared(read: LoadedConfig) -> Result<(Arc<Config>, Vec<String>), ConfigErrors> {
+fn prepared(read: LoadedConfig) -> Result<(Arc<Config>, Warnings), ConfigErrors> {
     let quiet = Arc::new(ConsoleLog::stderr(Level::Error));
     let files = FileServices::new(Start::now(), &quiet);
     let config = files.services().prepare_all(read, &|_| (), true)?.adopt();
-    let warnings = files.tables.warnings(&config);
+    let of_certificates = files.certificates.warnings(&config, wall_now());
+    let mut placed = [config.warnings.clone(), of_certificates].concat();
+    placed.sort_by_key(|problem| problem.span.start);
+    let warnings = Warnings { placed, others: files.tables.warnings(&config) };
     Ok((config, warnings))
 }
 
 fn json_of(
     loaded: &Result<Arc<Config>, ConfigErrors>,
-    warnings: &[String],
+    warnings: &Warnings,
     found: Option<&[Finding]>,
 ) -> Value {
     let mut list: Vec<_> = match loaded {
         Ok(config) => {
             let file = config.file_name();
-            config.warnings.iter().map(|problem| as_json(file, problem)).collect()
+            warnings.placed.iter().map(|problem| as_json(file, problem)).collect()
         }
         Err(errors) => {
             let of_files = errors.files();
@@ -91,7 +103,8 @@ fn json_of(
             all.collect()
         }
     };
-    list.extend(warnings.iter().map(|why| json!({ "severity": "warning", "message": why })));
+    let sentences = warnings.others.iter();
+    list.extend(sentences.map(|why| json!({ "severity": "warning", "message": why })));
     let mut all = json!({ "valid": loaded.is_ok(), "problems": list });
     if let Some(found) = found {
         all["dns"] = json!(found);
@@ -101,7 +114,7 @@ fn json_of(
 
 fn show(
     loaded: &Result<Arc<Config>, ConfigErrors>,
-    warnings: &[String],
+    warnings: &Warnings,
     (found, colour): (Option<&[Finding]>, bool),
 ) {
     let config = match loaded {
@@ -111,8 +124,8 @@ fn show(
             return;
         }
     };
-    eprint!("{}", config.render_warnings(colour));
-    warnings.iter().for_each(|why| eprintln!("warning: {why}"));
+    eprint!("{}", config.render(&warnings.placed, colour));
+    warnings.others.iter().for_each(|why| eprintln!("warning: {why}"));
     // Line 0 is the route that is added for the postmaster.
     let routes = config.routes.iter().filter(|route| route.line > 0).count();
     super::print(&format!(
