@@ -43,6 +43,19 @@ impl DomainPattern {
     }
 }
 
+impl DomainPattern {
+    /// Returns true if a domain matches both patterns.
+    fn meets(&self, other: &DomainPattern) -> bool {
+        match (self, other) {
+            (_, DomainPattern::Exact(domain)) => self.covers(domain),
+            (DomainPattern::Exact(domain), _) => other.covers(domain),
+            (DomainPattern::Below(own), DomainPattern::Below(theirs)) => {
+                a_labels(own) == a_labels(theirs) || self.covers(theirs) || other.covers(own)
+            }
+        }
+    }
+}
+
 /// The one form of a name that may be written in A-labels and U-labels (RFC 5890 §2.3.2.1).
 pub(crate) fn a_labels(domain: &Domain) -> Cow<'_, str> {
     let text = domain.as_str();
@@ -79,6 +92,14 @@ impl AddressPattern {
         }
         let address = Mailbox::parse(text, true).ok()?;
         (!address.domain_str().is_empty()).then_some(AddressPattern::Address(address))
+    }
+
+    /// Returns true if an address in the domain pattern may match.
+    pub(crate) fn meets(&self, domain: &DomainPattern) -> bool {
+        match self {
+            AddressPattern::Address(address) => domain.covers(&address.domain()),
+            AddressPattern::Domain(own) => own.meets(domain),
+        }
     }
 
     /// Returns true if this address matches. Case is ignored, as for keys of tables.
@@ -127,6 +148,29 @@ mod tests {
         }
         for wrong in ["", "@", "*", "<>", "jo@", "@@example.org", "@[192.0.2.1]"] {
             assert_eq!(AddressPattern::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pattern_meets_domains() {
+        for (text, domain, meets) in [
+            ("jo@a.example", "a.example", true),
+            ("jo@a.example", "b.example", false),
+            ("jo@a.example", "*.example", true),
+            ("@a.example", "a.example", true),
+            ("@a.example", "b.example", false),
+            ("@a.example", "*.a.example", false),
+            ("@x.a.example", "*.a.example", true),
+            ("@*.a.example", "x.a.example", true),
+            ("@*.a.example", "a.example", false),
+            ("@*.a.example", "*.a.example", true),
+            ("@*.a.example", "*.example", true),
+            ("@*.example", "*.a.example", true),
+            ("@*.a.example", "*.b.example", false),
+        ] {
+            let domain = DomainPattern::parse(domain).unwrap();
+            let pattern = AddressPattern::parse(text).unwrap();
+            assert_eq!(pattern.meets(&domain), meets, "{text} {domain}");
         }
     }
 }

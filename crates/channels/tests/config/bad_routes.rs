@@ -27,6 +27,31 @@ pub(super) const ROUTES: &[(&str, &str, &str)] = &[
         "when = { logins = [\"jo\"] }\ndiscard = {}",
         "4:19: no listener has logins, so the condition never holds",
     ),
+    (
+        ROUTE,
+        "when = { tenants = [\"acme\"] }\ndiscard = {}",
+        "4:20: no mail has a tenant, so the condition never holds",
+    ),
+    (
+        ROUTE,
+        "when = { tenants = [\"acne\"] }\ndiscard = {}\n[[tenant]]\nname = \"acme\"",
+        "4:21: unknown tenant \"acne\"",
+    ),
+    (
+        ROUTE,
+        "domains = [\"b.example\", \"*.c.example\"]\n\
+         when = { recipients = [\"jo@a.example\", \"@c.example\"] }\ndiscard = {}",
+        "5:23: the recipients are outside the `domains` of the route, so the condition never holds",
+    ),
+    // Each error is found.
+    (
+        ROUTE,
+        "domains = [\"b.example\"]\n[route.when]\ntenants = [\"acme\"]\nlogins = [\"jo\"]\n\
+         recipients = [\"@a.example\"]\n[route.discard]",
+        "6:11: no mail has a tenant, so the condition never holds\n\
+         7:10: no listener has logins, so the condition never holds\n\
+         8:14: the recipients are outside the `domains` of the route, so the condition never holds",
+    ),
     (ROUTE, "when = { clients = [\"x\"] }\ndiscard = {}", "4:21: \"x\" is not a network"),
     (
         ROUTE,

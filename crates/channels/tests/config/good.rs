@@ -450,6 +450,49 @@ fn what_is_legal_and_hardly_meant_is_warned_of() {
 }
 
 #[test]
+fn conditions_that_no_mail_meets_are_warned_of() {
+    let warnings = |listener: &str, route: &str| -> Vec<String> {
+        let text = format!(
+            "[[listener]]\naddress = \"127.0.0.1:25\"\n{listener}\n[[route]]\n{route}\ndiscard = {{}}\n\
+             [[route]]\ndomains = [\"last.example\"]\ndiscard = {{}}\n"
+        );
+        let shown = |p: &config::Problem| format!("{}: {}", p.line, p.message);
+        let all = config(&text).warnings;
+        all.iter().filter(|p| p.line > 1).map(shown).collect()
+    };
+    let inside = "relay_from = [\"192.0.2.0/24\", \"2001:db8::/32\"]";
+    let clients = |list: &str| format!("when = {{ clients = [{list}] }}");
+    let outside = "5: no listener lets these clients use a route without `domains`, so the \
+                   condition never holds";
+    for (listener, route, expected) in [
+        (inside, clients("\"192.0.2.7\""), vec![]),
+        (inside, clients("\"192.0.0.0/16\""), vec![]),
+        (inside, clients("\"10.0.0.0/8\", \"2001:db8:1::/48\""), vec![]),
+        (inside, clients("\"10.0.0.0/8\", \"192.0.3.0/24\""), vec![outside]),
+        (inside, clients("\"10.0.0.0/8\"") + "\ndomains = [\"a.example\"]", vec![]),
+        (
+            "",
+            clients("\"10.0.0.0/8\""),
+            vec!["5: no client may use this route, because it has no `domains`"],
+        ),
+        (
+            inside,
+            "domains = [\"a.example\"]\nwhen = { recipients = [\"@a.example\", \"@b.example\"] }"
+                .into(),
+            vec!["6: @b.example is outside the `domains` of the route"],
+        ),
+        // Without [[tenant]], clients name tenants as they like.
+        (
+            "steering_from = [\"192.0.2.0/24\"]\nrelay_from = [\"192.0.2.0/24\"]",
+            "when = { tenants = [\"acme\"] }".into(),
+            vec![],
+        ),
+    ] {
+        assert_eq!(warnings(listener, &route), expected, "{listener} {route}");
+    }
+}
+
+#[test]
 fn access_rules_without_clients_are_warned_of() {
     let rule = |by: &str, more: &str| format!("[[access]]\ntable = \"t\"\nby = \"{by}\"\n{more}");
     let warnings = |rules: String| -> Vec<String> {

@@ -1,9 +1,13 @@
-//! Reads `when`.
+//! Reads `when`, and reports conditions that no mail meets.
 
-use crate::conditions::{Condition, ConditionSubject, ConditionValues, Conditions};
-use crate::patterns::AddressPattern;
+use crate::conditions::{Condition, ConditionSubject, ConditionValues, Conditions, MailFacts};
+use crate::listener::Listener;
+use crate::patterns::{AddressPattern, DomainPattern};
 use crate::reader::Reader;
+use crate::resolver::Resolver;
+use crate::route::Route;
 use crate::written::{WhenList, WhenText};
+use ipnet::IpNet;
 use std::sync::Arc;
 
 /// Maximum length of the name of a user in octets, as for logins of tenants.
@@ -102,4 +106,112 @@ impl Reader<'_, '_> {
         }
         Some(ConditionValues::Addresses { null, patterns })
     }
+}
+
+impl Resolver<'_> {
+    /// Reports conditions that no mail meets.
+    pub(super) fn possible_conditions(&mut self, routes: &[Route], listeners: &[Listener]) {
+        for route in routes {
+            let Some(when) = &route.when else { continue };
+            let at = format!("route[{}].when", route.index);
+            let among: Vec<&Listener> =
+                listeners.iter().filter(|listener| may_be_of(when, listener)).collect();
+            self.possible_recipients(&at, when, &route.domains);
+            let with_tenant = self.possible_tenants(&at, when, listeners);
+            let with_login = self.possible_login(&at, when, &among);
+            if with_tenant && with_login {
+                self.possible_clients(&at, (route, when), &among);
+            }
+        }
+    }
+
+    /// Returns true unless the condition about logins never holds, which is an error.
+    fn possible_login(&mut self, at: &str, when: &Conditions, among: &[&Listener]) -> bool {
+        let never = when.about(ConditionSubject::Login).is_some()
+            && !among.iter().any(|listener| listener.needs_login());
+        if never {
+            let message = "no listener has logins, so the condition never holds";
+            let help = "users log in at listeners with `kind = \"submission\"`";
+            self.error(&format!("{at}.logins"), message, help);
+        }
+        !never
+    }
+
+    /// Returns true unless the condition about tenants never holds, which is an error.
+    fn possible_tenants(&mut self, at: &str, when: &Conditions, listeners: &[Listener]) -> bool {
+        // Tenants are those of a [[tenant]], or else names that clients may write into messages.
+        let never = when.about(ConditionSubject::Tenant).is_some()
+            && self.tenant_names.is_empty()
+            && listeners.iter().all(|listener| listener.steering_from.is_empty());
+        if never {
+            let message = "no mail has a tenant, so the condition never holds";
+            let help = "add a [[tenant]] with this name and its `logins`, or name in a listener's \
+                        `steering_from` the clients that write the tenant into their messages";
+            self.error(&format!("{at}.tenants"), message, help);
+        }
+        !never
+    }
+
+    /// Warns of a route without domains that no client may use.
+    fn possible_clients(
+        &mut self,
+        at: &str,
+        (route, when): (&Route, &Conditions),
+        among: &[&Listener],
+    ) {
+        if route.names_domains() {
+            return;
+        }
+        if !among.iter().any(|listener| listener.may_give_relay()) {
+            let message = "no client may use this route, because it has no `domains`";
+            let help = "name in a listener's `relay_from` the networks that may send anywhere";
+            self.warn(at, message, help);
+            return;
+        }
+        let Some(condition) = when.about(ConditionSubject::Client) else { return };
+        let ConditionValues::Networks(networks) = &condition.values else { return };
+        if !among.iter().any(|listener| gives_relay_to(listener, networks)) {
+            let message = "no listener lets these clients use a route without `domains`, so the \
+                           condition never holds";
+            let help = "name their networks in a listener's `relay_from`, or add `domains`";
+            self.warn(&format!("{at}.clients"), message, help);
+        }
+    }
+
+    /// Reports recipients outside the domains of the route.
+    fn possible_recipients(&mut self, at: &str, when: &Conditions, domains: &[DomainPattern]) {
+        let Some(condition) = when.about(ConditionSubject::Recipient) else { return };
+        let ConditionValues::Addresses { patterns, .. } = &condition.values else { return };
+        let is_inside =
+            |pattern: &AddressPattern| domains.iter().any(|domain| pattern.meets(domain));
+        if domains.is_empty() || patterns.is_empty() {
+            return;
+        }
+        if !patterns.iter().any(is_inside) {
+            let message = "the recipients are outside the `domains` of the route, so the condition never holds";
+            let help = "name recipients in these domains, or leave `domains` out";
+            self.error(&format!("{at}.recipients"), message, help);
+            return;
+        }
+        for (index, pattern) in patterns.iter().enumerate().filter(|(_, one)| !is_inside(one)) {
+            let message = format!("{pattern} is outside the `domains` of the route");
+            let help = "leave it out, or add its domain to `domains`";
+            self.warn(&format!("{at}.recipients[{index}]"), message, help);
+        }
+    }
+}
+
+/// Returns true if mail of the listener may meet the condition about listeners.
+fn may_be_of(when: &Conditions, listener: &Listener) -> bool {
+    let Some(condition) = when.about(ConditionSubject::Listener) else { return true };
+    let facts = MailFacts { listener: Some(&*listener.name), ..MailFacts::default() };
+    condition.holds(&facts) != Some(false)
+}
+
+/// Returns true if a client of these networks may send to any domain.
+fn gives_relay_to(listener: &Listener, networks: &[IpNet]) -> bool {
+    let overlaps = |one: &IpNet, other: &IpNet| one.contains(other) || other.contains(one);
+    listener.needs_login()
+        || listener.client_certificates.as_ref().is_some_and(|certificates| certificates.relay)
+        || listener.relay_from.iter().any(|one| networks.iter().any(|other| overlaps(one, other)))
 }

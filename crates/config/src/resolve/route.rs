@@ -2,7 +2,7 @@
 
 use super::{General, reports};
 use crate::channel::{Destination, Settings};
-use crate::conditions::{ConditionSubject, Conditions, MailFacts};
+use crate::conditions::Conditions;
 use crate::host::Host;
 use crate::listener::Listener;
 use crate::or_routes::OrRoutes;
@@ -222,33 +222,6 @@ impl Resolver<'_> {
                 earlier.line
             );
             self.error(&format!("{at}.when"), message, &help);
-        }
-    }
-
-    /// Reports conditions that no mail meets.
-    pub(super) fn possible_conditions(&mut self, routes: &[Route], listeners: &[Listener]) {
-        for route in routes {
-            let Some(when) = &route.when else { continue };
-            let at = format!("route[{}].when", route.index);
-            let is_among = |listener: &Listener| match when.about(ConditionSubject::Listener) {
-                Some(condition) => {
-                    let listener = Some(&*listener.name);
-                    condition.holds(&MailFacts { listener, ..MailFacts::default() }) != Some(false)
-                }
-                None => true,
-            };
-            let mut among = listeners.iter().filter(|listener| is_among(listener));
-            if when.about(ConditionSubject::Login).is_some()
-                && !among.clone().any(Listener::needs_login)
-            {
-                let message = "no listener has logins, so the condition never holds";
-                let help = "users log in at listeners with `kind = \"submission\"`";
-                self.error(&format!("{at}.logins"), message, help);
-            } else if !route.names_domains() && !among.any(|listener| listener.may_give_relay()) {
-                let message = "no client may use this route, because it has no `domains`";
-                let help = "name in a listener's `relay_from` the networks that may send anywhere";
-                self.warn(&at, message, help);
-            }
         }
     }
 
