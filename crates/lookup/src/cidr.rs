@@ -95,7 +95,7 @@ fn read_rule(text: &[u8], judge: Judge<'_>) -> Result<(Network, Box<str>), RuleE
     }
     let answer = std::str::from_utf8(answer)
         .map_err(|error| (from + error.valid_up_to(), "the value is not UTF-8".to_owned()))?;
-    let entry = EntryText { key: None, text: answer, goes_on: false };
+    let entry = EntryText { key: None, text: answer, goes_on: false, so_far: None };
     table::check_usable(judge, &entry).map_err(|why| (from, why))?;
     Ok((network, answer.into()))
 }

@@ -55,7 +55,7 @@ pub trait Backend: 'static {
 }
 
 /// An entry as it is written in a file, in a database or in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct EntryText<'a> {
     /// `None`: the keys that it is for are known by a pattern or a network.
     pub key: Option<&'a str>,
@@ -63,6 +63,8 @@ pub struct EntryText<'a> {
     pub text: &'a str,
     /// The text continues with the match of a pattern.
     pub goes_on: bool,
+    /// The table up to this entry, in a file of fixed texts.
+    pub so_far: Option<&'a dyn Table>,
 }
 
 /// Finds the flaw of an entry.

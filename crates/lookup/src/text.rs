@@ -65,12 +65,14 @@ impl TextTable {
         let (mut warnings, mut mistakes) = (Mistakes::default(), Mistakes::default());
         for line in Lines::new(content) {
             match table.read_line(&line, &mut warnings) {
-                Ok((offset, written)) => match judge(&written) {
-                    Ok(()) => {}
-                    Err(Flaw::Unusable(why)) => mistakes.push(line.place(offset), why),
-                    Err(Flaw::Key(why)) => warnings.push(line.place(0), why),
-                    Err(Flaw::Text(why)) => warnings.push(line.place(offset), why),
-                },
+                Ok((offset, written)) => {
+                    match judge(&EntryText { so_far: Some(&table), ..written }) {
+                        Ok(()) => {}
+                        Err(Flaw::Unusable(why)) => mistakes.push(line.place(offset), why),
+                        Err(Flaw::Key(why)) => warnings.push(line.place(0), why),
+                        Err(Flaw::Text(why)) => warnings.push(line.place(offset), why),
+                    }
+                }
                 Err((offset, text)) => {
                     warnings.push(line.place(offset), format!("{text}; the line is ignored"));
                 }
@@ -100,7 +102,7 @@ impl TextTable {
         }
         let behind = line.text.iter().skip(key.len());
         let offset = key.len() + behind.take_while(|byte| is_space(**byte)).count();
-        Ok((offset, EntryText { key: Some(key), text: value, goes_on: false }))
+        Ok((offset, EntryText { key: Some(key), text: value, goes_on: false, so_far: None }))
     }
 
     /// Adds a folded key; `false`: it is there already.
@@ -284,7 +286,12 @@ mod tests {
 
     #[test]
     fn warnings_of_entries_have_their_places() {
+        // Each entry is judged with those before it and itself.
+        let finds = |entry: &EntryText<'_>, key: &str| {
+            entry.so_far.is_some_and(|table| table.find(key).is_ok_and(|found| found.is_some()))
+        };
         let judge = |entry: &EntryText<'_>| match entry.text {
+            _ if finds(entry, "B") != (entry.key != Some("a")) => Err(Flaw::Text("gap".to_owned())),
             "bad" => Err(Flaw::Text("bad text".to_owned())),
             _ if entry.key == Some("b") => Err(Flaw::Key("bad key".to_owned())),
             _ => Ok(()),

@@ -323,7 +323,8 @@ mod tests {
 
     #[test]
     fn an_entry_that_goes_on_with_what_was_matched_is_known_by_its_word() {
-        let of = |text, goes_on| Action::of_entry(&EntryText { key: None, text, goes_on });
+        let of =
+            |text, goes_on| Action::of_entry(&EntryText { key: None, text, goes_on, so_far: None });
         let word = |text| of(text, true).map(|action| action.and_then(|it| it.word_of_mail()));
         for (text, known) in [
             ("", Ok(None)),

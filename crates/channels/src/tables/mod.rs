@@ -91,7 +91,7 @@ impl LocalTable for Inline {
     fn make(&self, _: &[u8], judge: Judge<'_>) -> Result<Arc<dyn Table>, Vec<TableFileError>> {
         let pairs = || self.pairs.iter().map(|(key, value)| (&**key, &**value));
         let wrong = |(key, text)| {
-            let entry = EntryText { key: Some(key), text, goes_on: false };
+            let entry = EntryText { key: Some(key), text, goes_on: false, so_far: None };
             let why = lookup::table::check_usable(judge, &entry).err()?;
             Some(TableFileError {
                 line: 0,

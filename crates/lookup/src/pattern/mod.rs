@@ -143,7 +143,7 @@ fn read_rule(
     let from = skip_space(text, end);
     let answer = Template::read(text, from, groups)?;
     let (text, goes_on) = answer.fixed_part();
-    let entry = EntryText { key: None, text, goes_on };
+    let entry = EntryText { key: None, text, goes_on, so_far: None };
     table::check_usable(judge, &entry).map_err(|why| (from, why))?;
     Ok((pattern, answer))
 }

@@ -2,7 +2,7 @@
 
 use channels::EntryJudge;
 use config::{Config, DomainPattern, Route, TableEntry};
-use lookup::{EntryText, Flaw};
+use lookup::{EntryText, Flaw, Table, fold};
 use mail::{Domain, Mailbox};
 use mta::ingress::{MemberToken, completed, members};
 use std::collections::BTreeSet;
@@ -61,9 +61,7 @@ impl EntryChecks {
             self.check_key(key)?;
         }
         match &self.aliases {
-            Some(aliases) if !entry.goes_on => {
-                aliases.check(entry.key, entry.text).map_err(Flaw::Text)
-            }
+            Some(aliases) if !entry.goes_on => aliases.check(entry).map_err(Flaw::Text),
             _ => Ok(()),
         }
     }
@@ -110,10 +108,8 @@ fn is_among(domains: &BTreeSet<DomainPattern>, domain: &Domain) -> bool {
 impl Aliases {
     fn of(config: &Config, route: &Route) -> Aliases {
         let mut routes = config.routes.iter().filter(|route| !route.is_built_in());
-        let is_open = routes.any(|route| {
-            route.domains_table.is_some()
-                || (route.domains.is_empty() && route.or_addresses.is_empty())
-        });
+        // A route with conditions alone leaves mail without a route, and a mere fallback takes none.
+        let is_open = routes.any(|route| route.domains_table.is_some() || route.is_catch_all());
         let domains = || {
             let patterns = config.routes.iter().flat_map(|route| route.domains.iter().cloned());
             Arc::new(patterns.collect())
@@ -130,22 +126,97 @@ impl Aliases {
     ///
     /// # Errors
     /// The first that defers mail.
-    fn check(&self, key: Option<&str>, text: &str) -> Result<(), String> {
-        let (local, domain) = key.and_then(|key| key.rsplit_once('@')).unwrap_or(("x", ""));
-        let local = if local.is_empty() { "x" } else { local };
-        let own = self.origin.clone().or_else(|| Domain::parse(domain).ok());
-        let origin = own.as_ref().unwrap_or(&self.hostname);
-        for member in members(text) {
+    fn check(&self, entry: &EntryText<'_>) -> Result<(), String> {
+        let (local, origin) = self.completion(entry.key);
+        let mut addresses = Vec::new();
+        for member in members(entry.text) {
             match member {
                 MemberToken::List(path) => self.check_list(Path::new(&*path))?,
                 MemberToken::Bad(text) => return Err(not_an_address(&text)),
-                MemberToken::Address(text) => match completed(&text, local, origin) {
-                    Some(member) => self.check_route(&member)?,
+                MemberToken::Address(text) => match completed(&text, local, &origin) {
+                    Some(member) => {
+                        self.check_route(&member)?;
+                        addresses.push(member);
+                    }
                     None => return Err(not_an_address(&text)),
                 },
             }
         }
+        match (entry.key, entry.so_far) {
+            (Some(key), Some(table)) => self.check_circle(key, addresses, table),
+            _ => Ok(()),
+        }
+    }
+
+    /// Local part and domain that complete the members of an alias.
+    fn completion<'k>(&self, key: Option<&'k str>) -> (&'k str, Domain) {
+        let (local, domain) = key.and_then(|key| key.rsplit_once('@')).unwrap_or(("", ""));
+        let local = if local.is_empty() { SOMEBODY } else { local };
+        let own = self.origin.clone().or_else(|| Domain::parse(domain).ok());
+        (local, own.unwrap_or_else(|| self.hostname.clone()))
+    }
+
+    /// Follows the members of an alias through the entries of its file, up to this one: the last entry of a circle
+    /// finds it. An address among its own members keeps its mail.
+    ///
+    /// # Errors
+    /// The alias leads back to itself.
+    fn check_circle(
+        &self,
+        key: &str,
+        members: Vec<Mailbox>,
+        table: &dyn Table,
+    ) -> Result<(), String> {
+        let Some(start) = address_of(key) else { return Ok(()) };
+        if names(&members, &start) {
+            return Ok(());
+        }
+        let is_of_domain = key.starts_with('@');
+        let mut pending: Vec<(Mailbox, bool)> =
+            members.into_iter().map(|member| (member, is_of_domain)).collect();
+        let mut seen = BTreeSet::new();
+        while let Some((address, is_of_domain)) = pending.pop() {
+            if seen.len() >= FOLLOWED_MAX || !seen.insert(fold(address.as_str()).into_owned()) {
+                continue;
+            }
+            let Some((next, is_of_domain)) = self.next(&address, is_of_domain, table) else {
+                continue;
+            };
+            if names(&next, &address) {
+                continue;
+            }
+            if names(&next, &start) {
+                let through = match is_of_domain {
+                    true => format!("@{}", address.domain_str()),
+                    false => address.to_string(),
+                };
+                let text = format!("\"{key}\" leads back to itself through {through}");
+                return Err(text + "; change one of the lines");
+            }
+            pending.extend(next.into_iter().map(|member| (member, is_of_domain)));
+        }
         Ok(())
+    }
+
+    /// The members of an address in a table, and true if they are those of its domain. An alias other than that of a
+    /// domain names recipients, which the alias of their domain leaves alone.
+    fn next(
+        &self,
+        address: &Mailbox,
+        is_of_domain: bool,
+        table: &dyn Table,
+    ) -> Option<(Vec<Mailbox>, bool)> {
+        let find = |key: &str| table.find(key).ok().flatten();
+        let own = find(address.as_str());
+        let of_domain = || find(&format!("@{}", address.domain_str()));
+        let by_domain = own.is_none();
+        let entry = own.or_else(|| of_domain().filter(|_| is_of_domain))?;
+        let (_, origin) = self.completion(Some(address.as_str()));
+        let written = |member: MemberToken<'_>| match member {
+            MemberToken::Address(text) => completed(&text, address.local(), &origin),
+            MemberToken::List(_) | MemberToken::Bad(_) => None,
+        };
+        Some((members(&entry.text).filter_map(written).collect(), by_domain))
     }
 
     fn check_list(&self, path: &Path) -> Result<(), String> {
@@ -169,6 +240,22 @@ impl Aliases {
         }
         Err(format!("no route for {member}{DEFERRED}"))
     }
+}
+
+/// Local part for the alias of a whole domain.
+const SOMEBODY: &str = "x";
+/// Maximum number of addresses that are followed from one alias, which bounds the time for a file of chains.
+const FOLLOWED_MAX: usize = 100;
+
+/// The address of an alias.
+fn address_of(key: &str) -> Option<Mailbox> {
+    let (local, domain) = key.rsplit_once('@')?;
+    let local = if local.is_empty() { SOMEBODY } else { local };
+    Mailbox::parse(&format!("{local}@{domain}"), true).ok()
+}
+
+fn names(members: &[Mailbox], address: &Mailbox) -> bool {
+    members.iter().any(|member| fold(member.as_str()) == fold(address.as_str()))
 }
 
 /// The consequence of an unusable member.

@@ -95,7 +95,8 @@ fn open_database(
 /// The first unusable entries. Damage is found at lookups.
 fn unusable(database: &Database, checks: &EntryChecks) -> Vec<String> {
     let wrong = |(key, entry): (Box<str>, lookup::Entry)| {
-        let written = EntryText { key: Some(&key), text: &entry.text, goes_on: false };
+        let written =
+            EntryText { key: Some(&key), text: &entry.text, goes_on: false, so_far: None };
         checks.check_usable(&written).err().map(|why| format!("key \"{key}\": {why}"))
     };
     database.entries().map_while(Result::ok).filter_map(wrong).take(MISTAKES_MAX).collect()

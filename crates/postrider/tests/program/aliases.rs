@@ -284,6 +284,19 @@ fn lines_of_aliases_without_effect_are_warned_of() {
     files
         .write("aliases", &ODD.replace("<LISTS>", &lists).replace("@there.test", "@there.test,jo"));
     crate::support::wait_until("the new file", || last() == 2);
+    // Routes for some mail, or for none of its own, are no routes for all other domains.
+    let hosts = "smtp = { hosts = [\"127.0.0.1:9\"] }\n";
+    let news = format!("[[route]]\nwhen = {{ senders = [\"@news.test\"] }}\n{hosts}");
+    let fallback = format!(
+        "[[route]]\nname = \"backup\"\ndomains = []\n{hosts}\
+         [[route]]\ndomains = [\"other.test\"]\nfallback = \"backup\"\n{hosts}"
+    );
+    for more in [&news, &fallback] {
+        files.write(CONFIG, &(text.clone() + more));
+        let checked = crate::support::server::command(files.dir(), &["check"]);
+        let none = |address: &str| checked.err.contains(&format!("no route for {address};"));
+        assert!(checked.code == 0 && none("ann@far.test") && none("x@there.test"), "{checked:?}");
+    }
     // With a route for all other domains none is missing.
     files.write(CONFIG, &(text + "[[route]]\nmx = {}\n"));
     let reload = server.command(&["reload"]);
@@ -291,6 +304,68 @@ fn lines_of_aliases_without_effect_are_warned_of() {
     let checked = crate::support::server::command(files.dir(), &["check"]);
     assert!(!checked.err.contains("no route for"), "{}", checked.err);
     server.stop();
+}
+
+/// Aliases in circles, and some that only look so.
+const CIRCLES: &str = "\
+a@here.test     b@here.test
+b@here.test     a@here.test
+c@here.test     jo, D@Here.test
+d@here.test     e
+e@here.test     c@here.test
+f@here.test     f@here.test, g@here.test
+g@here.test     f@here.test
+h@here.test     i@here.test
+@here.test      h@here.test
+@there.test     @where.test
+@where.test     @there.test
+j@here.test     @where.test
+";
+
+#[test]
+fn aliases_in_a_circle_are_warned_of() {
+    let files = Files::new();
+    files.write("aliases", CIRCLES);
+    let text = "[[table]]\nname = \"aliases\"\nfile = { path = \"aliases\" }\n\
+                [[route]]\naliases = { table = \"aliases\" }\nmaildir = { path = \"mail/{local}\" }\n";
+    let server = Server::start(&files, &config(text));
+    let in_circles = |lines: &[String]| -> Vec<String> {
+        let of = |line: &String| Some(line.rsplit_once("aliases:")?.1.to_owned());
+        lines.iter().filter(|line| line.contains("leads back")).filter_map(of).collect()
+    };
+    let expected = [
+        ("2:17", "b@here.test", "a@here.test"),
+        ("5:17", "e@here.test", "D@Here.test"),
+        ("11:17", "@where.test", "@there.test"),
+    ]
+    .map(|(at, key, through)| {
+        format!("{at}: \"{key}\" leads back to itself through {through}; change one of the lines")
+    });
+    assert_eq!(in_circles(&server.console()), expected);
+    let checked = crate::support::server::command(files.dir(), &["check"]);
+    let lines: Vec<String> = checked.err.lines().map(str::to_owned).collect();
+    assert_eq!((in_circles(&lines), checked.code), (expected.to_vec(), 0));
+    // A circle that a changed file closes.
+    files.write("aliases", "a@here.test b@here.test\n");
+    assert_eq!(server.command(&["reload"]).code, 0);
+    files.write("aliases", "a@here.test b@here.test\nb@here.test a\n");
+    server.wait_console("the circle", |line| line.contains("aliases:2:13: \"b@here.test\" leads"));
+    server.stop();
+}
+
+#[test]
+fn circles_are_found_up_to_a_length() {
+    let files = Files::new();
+    let text = "[[table]]\nname = \"aliases\"\nfile = { path = \"aliases\" }\n\
+                [[route]]\naliases = { table = \"aliases\" }\nmaildir = { path = \"mail/{local}\" }\n";
+    files.write(CONFIG, &config(text));
+    for (count, found) in [(101, 1), (102, 0)] {
+        let to = |n: usize| (n + count - 1) % count;
+        let lines = (0..count).map(|n| format!("u{n}@here.test u{}@here.test\n", to(n)));
+        files.write("aliases", &lines.collect::<String>());
+        let checked = crate::support::server::command(files.dir(), &["check"]);
+        assert_eq!(checked.err.matches("leads back").count(), found, "{count}: {}", checked.err);
+    }
 }
 
 #[test]

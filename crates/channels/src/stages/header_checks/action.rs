@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn entries_that_go_on_are_known_by_their_word() {
         let check = |text, goes_on| {
-            LineAction::check(&EntryText { key: None, text, goes_on }, true).is_ok()
+            LineAction::check(&EntryText { key: None, text, goes_on, so_far: None }, true).is_ok()
         };
         for right in ["REPLACE Subject: [x] ", "BCC ", "REJECT no ", "", "PREP"] {
             assert!(check(right, true), "{right}");
