@@ -168,6 +168,9 @@ pub struct QueueRecipient {
     /// Channel and next hop: the ready queue's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_hop: Option<String>,
+    /// Source that its ready queue sends from; absent for the default, and before it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// State of a recipient.

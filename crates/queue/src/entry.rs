@@ -62,6 +62,16 @@ pub struct ReadyKey {
     pub login: Arc<str>,
 }
 
+impl ReadyKey {
+    /// The next hop, with its source unless that is the default: `mx:out:mx1.example:25 from ip-1`.
+    pub(crate) fn with_source(&self) -> Arc<str> {
+        match self.source.is_empty() {
+            true => Arc::clone(&self.next_hop),
+            false => format!("{} from {}", self.next_hop, self.source).into(),
+        }
+    }
+}
+
 /// A recipient to be queued.
 #[derive(Clone, Debug)]
 pub struct NewEntry {

@@ -219,7 +219,7 @@ impl Queue {
         if let Some(window) = of.closed_window(now) {
             return window;
         }
-        let next_hop = queue.key.next_hop.clone();
+        let next_hop = queue.key.with_source();
         if let Some(pause) = &self.paused {
             return Blocker::Paused(pause.clone());
         }

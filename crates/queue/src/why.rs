@@ -70,7 +70,7 @@ pub enum Blocker {
     },
     /// The connection window of the next hop is used up.
     Window {
-        /// The next hop as named in events and lists.
+        /// The next hop as named in events and lists, with its source.
         next_hop: Arc<str>,
         /// The window: the number of connections that the next hop takes at present.
         bears: u32,
@@ -79,12 +79,12 @@ pub enum Blocker {
     },
     /// A connection is being opened.
     Opening {
-        /// The next hop as named in events and lists.
+        /// The next hop as named in events and lists, with its source.
         next_hop: Arc<str>,
     },
     /// The last connections failed; the next is opened later.
     OpenBackoff {
-        /// The next hop as named in events and lists.
+        /// The next hop as named in events and lists, with its source.
         next_hop: Arc<str>,
         /// The last failure, if known.
         failure: Option<Arc<Failure>>,
@@ -129,7 +129,7 @@ pub enum Blocker {
     InFlight,
     /// Open connections deliver the entries before it.
     Turn {
-        /// The next hop as named in events and lists.
+        /// The next hop as named in events and lists, with its source.
         next_hop: Arc<str>,
         /// Entries before it in its list, counted up to 1,000.
         before: u32,

@@ -166,7 +166,9 @@ impl<W: World> Operator<W> {
         let until = next.map(|at| self.services.wall_of(at.max(self.services.now())));
         let is_kept = matches!(why, Blocker::Held { .. } | Blocker::Suspended(_));
         let expires_at = self.schedule.give_up_at(received_at, entry);
-        let placed = queue.ready_of(entry.entry).map(|key| key.next_hop.to_string());
+        let ready = queue.ready_of(entry.entry);
+        let placed = ready.map(|key| key.next_hop.to_string());
+        let source = ready.map(|key| &key.source).filter(|source| !source.is_empty());
         Some(QueueRecipient {
             index: entry.recipient,
             address,
@@ -183,6 +185,7 @@ impl<W: World> Operator<W> {
             class: entry.last_failure.as_deref().and_then(|failure| self.class_of(failure)),
             route: route.map(|route| route.name.to_string()),
             next_hop: placed.or_else(|| route.and_then(|route| route.next_hop())),
+            source: source.map(ToString::to_string),
         })
     }
 
@@ -268,6 +271,7 @@ impl<W: World> Operator<W> {
             class: recipient.failure.as_deref().and_then(|failure| self.class_of(failure)),
             route: None,
             next_hop: None,
+            source: None,
         }
     }
 }

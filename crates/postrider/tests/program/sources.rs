@@ -1,6 +1,7 @@
 //! Mail that goes from several addresses of this machine.
 
 use crate::support::client::Client;
+use crate::support::peer::Peer;
 use crate::support::server::{Server, control};
 use crate::support::{Files, wait_until};
 use serde_json::Value;
@@ -18,12 +19,15 @@ pub(crate) fn far(files: &Files) -> Server {
 }
 
 pub(crate) fn near(files: &Files, far: &Server, more: &str, pool: &str) -> Server {
+    near_to(files, &far.address().to_string(), more, pool)
+}
+
+fn near_to(files: &Files, far: &str, more: &str, pool: &str) -> Server {
     let config = format!(
         "hostname = \"near.test\"\nspool = {{ path = \"spool\" }}\n[[listener]]\naddress = \"127.0.0.1:0\"\n\
          relay_from = [\"127.0.0.0/8\"]\n{SOURCES}{more}[[pool]]\nname = \"bulk\"\nsources = [{pool}]\n\
          [[route]]\npool = \"bulk\"\nretry = {{ first = \"1s\", longest = \"1s\" }}\n\
-         smtp = {{ hosts = [\"{}\"] }}\n",
-        far.address()
+         smtp = {{ hosts = [\"{far}\"] }}\n"
     );
     Server::start(files, &config)
 }
@@ -149,6 +153,36 @@ fn with_all_sources_out_why_names_each_of_them() {
     assert_eq!(queue(&["resume", "--source", "ip-1"]).code, 0);
     near_files.wait_events("relayed", 40);
     assert_eq!(came(&far_files, 40), BTreeMap::from([("127.0.0.2 m1.near.test".to_owned(), 40)]));
+    near.stop();
+}
+
+#[test]
+fn a_refused_source_is_named_where_its_mail_waits() {
+    let files = Files::new();
+    let peer = Peer::start(|line| {
+        (line == "EHLO m1.near.test").then(|| "421 4.7.0 Too many messages from you".to_owned())
+    });
+    let near = near_to(&files, &peer.address, "", "{ name = \"ip-1\" }, { name = \"ip-2\" }");
+    send(&near, 40);
+    let relayed = || files.events_of("relayed");
+    let is_named = |item: &Value| {
+        let recipient = &item["recipients"][0];
+        let text = recipient["blocker"]["text"].as_str().unwrap_or_default();
+        text.contains(" from ip-1") && !text.contains("ip-2") && recipient["source"] == "ip-1"
+    };
+    wait_until("the rest waits for its source", || {
+        let items = near.queue();
+        relayed().len() + items.len() == 40 && items.iter().all(is_named)
+    });
+    assert!(relayed().len() >= 10 && relayed().len() <= 30, "{}", relayed().len());
+    assert!(relayed().iter().all(|event| event["source"] == "ip-2"));
+    let id = near.queue()[0]["id"].as_str().expect("an id").to_owned();
+    let queue = |words: &[&str]| control(files.dir(), &[&["queue"], words].concat()).out;
+    for words in [&["why", &id][..], &["show", &id], &["list"]] {
+        let text = queue(words);
+        assert!(text.contains(" from ip-1"), "{words:?}: {text}");
+    }
+    assert!(queue(&["show", &id]).contains("    source     ip-1\n"));
     near.stop();
 }
 

@@ -115,6 +115,9 @@ fn recipient_lines(text: &mut String, recipient: &QueueRecipient, now: Wall) {
     if let Some(next_hop) = &recipient.next_hop {
         let _ = writeln!(text, "    next hop   {}", clean(next_hop));
     }
+    if let Some(source) = &recipient.source {
+        let _ = writeln!(text, "    source     {}", clean(source));
+    }
     if let Some(failure) = &recipient.last_failure {
         let _ = writeln!(text, "    last try   {}", clean(failure));
     }
@@ -367,6 +370,7 @@ mod tests {
                 class: Some(::classes::ReplyClass::ServerError),
                 route: Some("example.com".to_owned()),
                 next_hop: Some("smtp:mx.example.com".to_owned()),
+                source: Some("ip-1".to_owned()),
             }],
             recipients_open: 1,
             recipients_count: 3,
