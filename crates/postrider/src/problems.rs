@@ -11,7 +11,7 @@ use crate::console::ConsoleLog;
 use crate::file_watch::FileWatch;
 use crate::secret_place;
 use crate::shard_thread::ShardContext;
-use crate::tables::TableProblems;
+use crate::tables::{SilentTables, TableProblems};
 use crate::world::clock::{Start, wall_now};
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::mailbox_files::HangingMailboxes;
@@ -69,6 +69,7 @@ impl ProblemList {
         problems.register(Arc::new(UnreadableMessages(Arc::downgrade(shared))));
         problems.register(Arc::clone(&common.certificates) as _);
         problems.register(Arc::new(TableProblems::of(&common.tables)));
+        problems.register(Arc::new(SilentTables::of(&common.tables)));
         problems.register(Arc::new(HangingMailboxes(common.store.watcher())));
         problems.register(Arc::new(common.tables.under_way.clone()));
         problems.register(Arc::new(common.tables.list_troubles.clone()));

@@ -60,8 +60,9 @@ impl TwoHours {
     fn note(&mut self, now: Mono, total: u64) {
         let minute = now.0 / u64::try_from(MINUTE.as_micros()).unwrap_or(u64::MAX);
         if self.at_minutes.is_empty() {
-            (self.minute, self.latest) = (minute, total);
-            self.at_minutes.push_back(total);
+            self.minute = minute;
+            // The counter starts with the process. Failures before the first reading belong to its minute.
+            self.at_minutes.push_back(0);
         }
         // Minutes without a reading have the value that was read last.
         let passed = minute.saturating_sub(self.minute).min(2 * MINUTES_PER_HOUR as u64 + 1);
@@ -95,13 +96,15 @@ mod tests {
         let shards = [Arc::<Metrics>::default(), Arc::default()];
         let problems = Problems::default();
         problems.register(Arc::new(FailedLogins::of(&shards)));
+        // Before the first reading, too.
+        shards[1].login_failures.add(1);
         let count = |minute: u32| {
             let mono = Mono(0) + MINUTE * minute;
             problems.ask(ClockReading { mono, ..ClockReading::default() }).len()
         };
         assert_eq!(count(0), 0);
         shards[0].login_failures.add(60);
-        shards[1].login_failures.add(39);
+        shards[1].login_failures.add(38);
         assert_eq!(count(1), 0, "99");
         shards[1].login_failures.inc();
         assert_eq!(count(2), 1, "100, and none before");

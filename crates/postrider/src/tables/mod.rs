@@ -30,7 +30,7 @@ pub(crate) use ldap::{PasswordResult, Verifier};
 pub(crate) use numbers::TableNumbers;
 #[cfg(test)]
 pub(crate) use numbers::TableSets;
-pub(crate) use problems::TableProblems;
+pub(crate) use problems::{SilentTables, TableProblems};
 pub(crate) use registry::{Registry, ShardTables};
 pub(crate) use remote::Seed;
 pub(crate) use server::{TableServer, TableStream, within};

@@ -8,9 +8,39 @@ use std::time::Duration;
 
 /// Time without an answer after which a server is a problem; an occasional failed request is none.
 const SILENT_AFTER: Duration = Duration::from_secs(5);
+/// Both are of one kind.
+const KIND: &str = "table";
 
-/// Problems of the tables of a process.
+/// Problems of the files of tables, and of copies.
 pub(crate) struct TableProblems(Weak<Registry>);
+
+/// Servers of tables that do not answer.
+pub(crate) struct SilentTables(Weak<Registry>);
+
+impl SilentTables {
+    pub(crate) fn of(registry: &Arc<Registry>) -> SilentTables {
+        SilentTables(Arc::downgrade(registry))
+    }
+}
+
+impl ProblemKind for SilentTables {
+    fn name(&self) -> &'static str {
+        KIND
+    }
+
+    fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
+        let Some(registry) = self.0.upgrade() else { return };
+        for (name, table) in registry.live().iter() {
+            let TableSource::Remote(remote) = &table.source else { continue };
+            let silent = remote.problem().filter(|(at, _)| now.wall.since(*at) >= SILENT_AFTER);
+            if let Some((since, why)) = silent {
+                let text = format!("table {name}: {why}");
+                let step = "check its server; cached answers are used";
+                found(DetectedProblem::warning(&**name, text).next_step(step).since(since));
+            }
+        }
+    }
+}
 
 impl TableProblems {
     pub(crate) fn of(registry: &Arc<Registry>) -> TableProblems {
@@ -20,26 +50,16 @@ impl TableProblems {
 
 impl ProblemKind for TableProblems {
     fn name(&self) -> &'static str {
-        "table"
+        KIND
     }
 
     fn find(&self, now: ClockReading, found: &mut dyn FnMut(DetectedProblem)) {
         let Some(registry) = self.0.upgrade() else { return };
         for (name, table) in registry.live().iter() {
-            let (problem, step) = match &table.source {
-                TableSource::Local { .. } | TableSource::Composed => continue,
-                TableSource::Remote(remote) => {
-                    let silent =
-                        remote.problem().filter(|(at, _)| now.wall.since(*at) >= SILENT_AFTER);
-                    (silent, "check its server; cached answers are used")
-                }
-                TableSource::Snapshot(snapshot, _) => (
-                    snapshot.problem(),
-                    "check the directory; `postrider table list` shows the age",
-                ),
-            };
-            if let Some((since, why)) = problem {
+            let TableSource::Snapshot(snapshot, _) = &table.source else { continue };
+            if let Some((since, why)) = snapshot.problem() {
                 let text = format!("table {name}: {why}");
+                let step = "check the directory; `postrider table list` shows the age";
                 found(DetectedProblem::warning(&**name, text).next_step(step).since(since));
             }
         }

@@ -1,11 +1,13 @@
 //! Each kind of problem by a real cause: it is in `status`, at `/healthz`, in `/metrics`, on the console and in the
 //! events, and gone from all of them after the mend. Meanwhile `status` never prints "All is well.".
 
+mod scarcity;
+
 use crate::support::certificate;
 use crate::support::client::Client;
 use crate::support::http::metric;
 use crate::support::peer::Peer;
-use crate::support::server::{CONFIG, Server, control};
+use crate::support::server::{CONFIG, Server, command, control};
 use crate::support::tool::free_port;
 use crate::support::{Files, config, wait_until};
 use serde_json::Value;
@@ -16,10 +18,10 @@ use std::net::{TcpListener, TcpStream};
 const WELL: &str = "All is well.";
 
 /// A server with an address for numbers.
-struct Observed {
-    files: Files,
-    server: Server,
-    admin: String,
+pub(crate) struct Observed {
+    pub(crate) files: Files,
+    pub(crate) server: Server,
+    pub(crate) admin: String,
 }
 
 impl Observed {
@@ -41,13 +43,13 @@ impl Observed {
     }
 
     /// The problems of this kind in `status`.
-    fn of(&self, kind: &str) -> Vec<Value> {
+    pub(crate) fn of(&self, kind: &str) -> Vec<Value> {
         let status = self.server.json(&["status"]).remove(0);
         let list = status["problem_list"].as_array().cloned().unwrap_or_default();
         list.into_iter().filter(|one| one["kind"] == kind).collect()
     }
 
-    fn is_well(&self) -> bool {
+    pub(crate) fn is_well(&self) -> bool {
         self.server.command(&["status"]).out.contains(WELL)
     }
 
@@ -59,7 +61,7 @@ impl Observed {
     }
 
     /// Waits until a problem is reported everywhere, and returns it.
-    fn wait_problem(&self, kind: &str, severity: &str) -> Value {
+    pub(crate) fn wait_problem(&self, kind: &str, severity: &str) -> Value {
         wait_until(&format!("a problem {kind}"), || !self.of(kind).is_empty());
         let found = self.of(kind).remove(0);
         assert_eq!(found["severity"], severity, "{found}");
@@ -77,14 +79,14 @@ impl Observed {
         found
     }
 
-    fn wait_events(&self, name: &str, kind: &str) {
+    pub(crate) fn wait_events(&self, name: &str, kind: &str) {
         wait_until(&format!("an event {name} about {kind}"), || {
             self.files.events_of(name).iter().any(|event| event["kind"] == kind)
         });
     }
 
     /// Waits until it is gone everywhere.
-    fn wait_cleared(&self, kind: &str, severity: &str) {
+    pub(crate) fn wait_cleared(&self, kind: &str, severity: &str) {
         wait_until(&format!("no problem {kind}"), || self.of(kind).is_empty());
         wait_until("all is well", || self.is_well());
         assert_eq!(self.count(kind, severity), 0, "{kind}");
@@ -92,7 +94,7 @@ impl Observed {
         assert!(health.contains("\"status\":\"ok\""), "{health}");
     }
 
-    fn wait_console(&self, words: &str) {
+    pub(crate) fn wait_console(&self, words: &str) {
         self.server.wait_console(words, |line| line.contains(words));
     }
 
@@ -253,9 +255,57 @@ fn ended_certificate_is_a_problem_until_it_is_renewed() {
     let left = metrics.lines().find(|line| line.starts_with("postrider_certificate_left_seconds{"));
     assert!(left.is_some_and(|line| line.contains("} -")), "{left:?}");
     place.wait_events("problem", "certificate");
+    let checked = command(place.files.dir(), &["check"]);
+    assert!(checked.code == 0 && checked.err.contains("mx.pem expired at 2"), "{checked:?}");
     certificate::make_certificate(place.files.dir(), "mx", certificate::EC, &["mx.test"]);
     place.wait_cleared("certificate", "error");
     place.wait_events("problem_cleared", "certificate");
+    let checked = command(place.files.dir(), &["check"]);
+    assert!(checked.code == 0 && !checked.err.contains("mx.pem"), "{checked:?}");
+}
+
+#[test]
+fn check_warns_of_certificates_that_end_soon() {
+    const HOUR: i64 = 3_600;
+    let files = Files::new();
+    let lasting = |name: &str, from: i64, to: i64| {
+        certificate::make_lasting(files.dir(), name, (from * 24 * HOUR, to * 24 * HOUR + HOUR));
+    };
+    lasting("ended", -90, -2);
+    lasting("soon", -87, 3);
+    lasting("later", -10, 80);
+    lasting("authority", -400, -1);
+    let sections: Vec<String> = ["ended", "soon", "later"]
+        .map(|name| certificate::section(name, &[&format!("{name}.test")]))
+        .to_vec();
+    let keys = "relay_from = [\"127.0.0.0/8\"]\n\
+                client_certificates = { authorities = \"authority.pem\", relay = true }";
+    let more = sections.concat() + "[[route]]\ndiscard = {}\n";
+    let text = crate::support::config_with("", keys, &more);
+    files.write(CONFIG, &text);
+    let line = |word: &str| text.lines().position(|line| line.contains(word)).map(|at| at + 1);
+    let checked = command(files.dir(), &["check", "--json"]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    let found: Value = serde_json::from_str(&checked.out).expect("JSON");
+    let found = found["problems"].as_array().expect("a list").iter();
+    let about: Vec<&Value> = found
+        .filter(|one| one["message"].as_str().is_some_and(|text| text.contains(".pem expire")))
+        .collect();
+    for (one, (file, how)) in about.iter().zip([
+        ("authority.pem", "authority.pem expired at 2"),
+        ("ended.pem", "ended.pem expired at 2"),
+        ("soon.pem", "soon.pem expires in 3 days, at 2"),
+    ]) {
+        assert!(one["message"].as_str().is_some_and(|text| text.contains(how)), "{one}");
+        assert_eq!((&one["severity"], &one["file"]), (&"warning".into(), &CONFIG.into()));
+        assert_eq!(one["line"].as_u64().map(|line| line as usize), line(file), "{one}");
+        assert!(one["help"].as_str().is_some_and(|help| help.starts_with("renew it")), "{one}");
+    }
+    assert_eq!(about.len(), 3, "{checked:?}");
+    let shown = command(files.dir(), &["check"]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    assert!(shown.err.contains("chain = \"ended.pem\""), "{}", shown.err);
+    assert!(shown.out.contains(": OK ("), "{}", shown.out);
 }
 
 #[test]

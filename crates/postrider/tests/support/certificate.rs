@@ -1,8 +1,10 @@
 //! Certificates that tests make for themselves.
 
 use super::tool;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub const RSA: &str = "rsa:2048";
 pub const EC: &str = "ec -pkeyopt ec_paramgen_curve:prime256v1";
@@ -41,6 +43,24 @@ pub fn make_ended(dir: &Path, file: &str, name: &str) {
     );
     tool::succeed("sh", &["-c", &command]);
     std::thread::sleep(Duration::from_millis(1_100));
+}
+
+/// The same for `NAME.test`, from a time to another one, in seconds from now.
+pub fn make_lasting(dir: &Path, name: &str, (from, to): (i64, i64)) {
+    let key = rcgen::KeyPair::generate().expect("random numbers");
+    let names = vec![format!("{name}.test")];
+    let mut parameters = rcgen::CertificateParams::new(names).expect("a host name");
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
+    let at = |seconds: i64| {
+        let since = Duration::from_secs(now.saturating_add_signed(seconds));
+        rcgen::date_time_ymd(1970, 1, 1) + since
+    };
+    (parameters.not_before, parameters.not_after) = (at(from), at(to));
+    let made = parameters.self_signed(&key).expect("a signature");
+    std::fs::write(dir.join(format!("{name}.pem")), made.pem()).expect("a file");
+    let secret = dir.join(format!("{name}.key"));
+    std::fs::write(&secret, key.serialize_pem()).expect("a file");
+    std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).expect("a file of ours");
 }
 
 /// The section that names it.

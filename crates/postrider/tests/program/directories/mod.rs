@@ -3,9 +3,11 @@
 pub(crate) mod slapd;
 
 use crate::interop::place::is_possible;
+use crate::problem_kinds::Observed;
 use crate::support::client::Client;
 use crate::support::http::{get, metric};
 use crate::support::server::Server;
+use crate::support::tool::free_port;
 use crate::support::{Files, config, wait_until};
 use rustix::process::Signal;
 use slapd::Slapd;
@@ -83,6 +85,36 @@ fn who_is_in_a_directory_is_known_while_it_is_away_and_others_when_it_is_back() 
     client.mail("me@source.test", &["ann@box.test"], "Subject: x\r\n\r\n");
     files.wait_maildir("mail/ann", 1);
     server.stop();
+}
+
+#[test]
+fn stopped_directory_is_a_problem_until_it_answers() {
+    const SOON: Duration = Duration::from_secs(10);
+    if !is_possible(&["slapd"]) {
+        return;
+    }
+    let (mut slapd, files) = (Slapd::start(), Files::new());
+    let admin = format!("127.0.0.1:{}", free_port());
+    let section = |address: &str| format!("[admin]\naddress = \"{address}\"\n");
+    let text = relay(&slapd).replace(&section("127.0.0.1:0"), &section(&admin));
+    let server = Server::start(&files, &text);
+    let place = Observed { files, server, admin };
+    becomes(&place.server, "joe@box.test", "250 2.1.5");
+    assert!(place.is_well());
+    slapd.stop();
+    let stopped = Instant::now();
+    becomes(&place.server, "ann@box.test", "451 4.4.3");
+    let found = place.wait_problem("table", "warning");
+    assert!(stopped.elapsed() < SOON, "{:?}", stopped.elapsed());
+    assert!(found["text"].as_str().is_some_and(|text| text.contains(&slapd.url())), "{found}");
+    place.wait_console(&slapd.url());
+    place.wait_events("problem", "table");
+    slapd.run();
+    let back = Instant::now();
+    becomes(&place.server, "ann@box.test", "250 2.1.5");
+    place.wait_cleared("table", "warning");
+    assert!(back.elapsed() < SOON, "{:?}", back.elapsed());
+    place.wait_events("problem_cleared", "table");
 }
 
 #[test]

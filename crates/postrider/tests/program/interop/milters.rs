@@ -2,12 +2,14 @@
 //! filter with Sendmail's own library (libmilter, by pymilter) that changes whatever can be changed.
 
 use super::place::{Place, succeed};
+use crate::problem_kinds::Observed;
 use crate::support::client::Client;
 use crate::support::name_server::NameServer;
 use crate::support::server::{Server, command};
 use crate::support::tool::{self, free_port, python};
-use crate::support::{Files, config_with};
+use crate::support::{Files, config_with, wait_until};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// A server that asks milters about everybody.
 fn server(files: &Files, milters: &str, more: &str) -> Server {
@@ -39,8 +41,8 @@ worker "rspamd_proxy" {
 }
 "#;
 
-fn rspamd(place: &mut Place) -> (u16, u32) {
-    let port = free_port();
+/// Runs it at a port; returns its process.
+fn rspamd(place: &mut Place, port: u16) -> u32 {
     place.write("tld", "com\norg\ntest\n");
     let text = RSPAMD.replace("DIR", &place.dir()).replace("PORT", &port.to_string());
     place.write("rspamd.conf", &text);
@@ -57,7 +59,7 @@ fn rspamd(place: &mut Place) -> (u16, u32) {
     let command = place.command("rspamd", &words);
     let id = place.start(command, "rspamd.log");
     place.wait_listening(port);
-    (port, id)
+    id
 }
 
 /// What rspamd takes for spam, for probable spam, and for what must have another subject.
@@ -80,9 +82,11 @@ fn send(client: &mut Client, content: &str, begin: &str) -> String {
 
 pub(crate) fn rspamd_marks_and_refuses() {
     let (mut place, files) = (Place::new(0), Files::new());
-    let (port, id) = rspamd(&mut place);
+    let port = free_port();
+    let id = rspamd(&mut place, port);
     let milter = format!("{{ address = \"127.0.0.1:{port}\", on_failure = \"accept\" }}");
-    let server = server(&files, &milter, "");
+    let admin = format!("127.0.0.1:{}", free_port());
+    let server = server(&files, &milter, &format!("[admin]\naddress = \"{admin}\"\n"));
     let mut client = Client::connect(server.address());
     let clean = message("Dear reader,\r\n..\r\nbye");
     send(&mut client, &clean, "250 2.0.0 Ok: queued as");
@@ -104,7 +108,20 @@ pub(crate) fn rspamd_marks_and_refuses() {
     send(&mut client, &message("unfiltered"), "250 2.0.0 Ok: queued as");
     let address = format!("127.0.0.1:{port}: ");
     server.wait_console("it failed", |line| line.contains(&address));
-    server.stop();
+    let seen = Observed { files, server, admin };
+    let found = seen.wait_problem("milter", "warning");
+    assert!(found["text"].as_str().is_some_and(|text| text.contains(&port.to_string())), "{found}");
+    seen.wait_events("problem", "milter");
+    rspamd(&mut place, port);
+    let back = Instant::now();
+    wait_until("it is asked again", || {
+        send(&mut client, &clean, "250 2.0.0 Ok: queued as");
+        seen.of("milter").is_empty()
+    });
+    seen.wait_cleared("milter", "warning");
+    assert!(back.elapsed() < Duration::from_secs(10), "{:?}", back.elapsed());
+    seen.wait_events("problem_cleared", "milter");
+    seen.server.stop();
 }
 
 /// Makes a key, and prints what the DNS has of it.
