@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// A directory that the scripts' user can write to.
-struct Scripts(tempfile::TempDir);
+pub(crate) struct Scripts(tempfile::TempDir);
 
 impl Scripts {
-    fn new() -> Scripts {
+    pub(crate) fn new() -> Scripts {
         let place = tempfile::Builder::new().prefix("pipe-").tempdir().expect("a directory");
         let open = fs::Permissions::from_mode(0o777);
         fs::set_permissions(place.path(), open).expect("a directory of ours");
@@ -23,12 +23,18 @@ impl Scripts {
         self.0.path().join(name)
     }
 
-    fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
     /// A route to a script, which has these arguments and works in this directory.
-    fn route(&self, domain: &str, script: &str, arguments: &[&str], keys: &str) -> String {
+    pub(crate) fn route(
+        &self,
+        domain: &str,
+        script: &str,
+        arguments: &[&str],
+        keys: &str,
+    ) -> String {
         let file = self.path(&format!("{domain}.sh"));
         fs::write(&file, format!("cd {}\n{script}\n", self.0.path().display())).expect("a script");
         let words = ["/bin/sh".to_owned(), file.display().to_string()].into_iter();

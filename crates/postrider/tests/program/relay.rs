@@ -1,5 +1,6 @@
 //! Messages go through the relay, every one exactly once and unaltered.
 
+use crate::programs::Scripts;
 use crate::support::client::{Client, queued_id};
 use crate::support::peer::Peer;
 use crate::support::server::Server;
@@ -414,7 +415,9 @@ fn one_message_over_every_channel() {
         "." => Some("250 2.0.0 <one> kept\r\n550 5.1.1 <two> who?".to_owned()),
         _ => None,
     });
-    let text = every_channel(&smtp.address, &lmtp.address);
+    let scripts = Scripts::new();
+    let text = every_channel(&smtp.address, &lmtp.address)
+        + &scripts.route("post", "cat > taken", &["{recipient}"], "");
     let server = Server::start(&files, &text);
     let to = [
         "u@a.test",
@@ -425,6 +428,7 @@ fn one_message_over_every_channel() {
         "two@list.test",
         "y@gone.test",
         "Z@box.test",
+        "q@post.test",
     ];
     let mut client = Client::connect(server.address());
     let id = client.mail("me@source.test", &to, "Subject: all\r\n\r\nBody.\r\n");
@@ -439,6 +443,13 @@ fn one_message_over_every_channel() {
     assert!(kept.contains(&id), "the id stands in Received: {kept}");
     assert!(kept.contains("Return-Path: <me@source.test>\n"), "{kept}");
     assert!(kept.ends_with("Subject: all\n\nBody.\n"), "{kept}");
+    wait_until("the program has it", || scripts.read("taken").ends_with("Body.\n"));
+    let taken = scripts.read("taken");
+    assert!(
+        taken.starts_with("Return-Path: <me@source.test>\nDelivered-To: q@post.test\n"),
+        "{taken}"
+    );
+    assert!(taken.contains(&id) && taken.ends_with("Subject: all\n\nBody.\n"), "{taken}");
     // The one that LMTP refused is reported, only that one.
     let [report] = &files.wait_maildir("mail/source.test/me", 1)[..] else { unreachable!() };
     let report = String::from_utf8(report.clone()).expect("text");
@@ -455,9 +466,12 @@ fn one_message_over_every_channel() {
         who.sort();
         who
     };
-    wait_until("the events", || of_message("delivered").len() == 3);
+    wait_until("the events", || of_message("delivered").len() == 4);
     assert_eq!(of_message("relayed"), expected);
-    assert_eq!(of_message("delivered"), ["Z@box.test", "one@list.test", "y@gone.test"]);
+    assert_eq!(
+        of_message("delivered"),
+        ["Z@box.test", "one@list.test", "q@post.test", "y@gone.test"]
+    );
     assert_eq!(of_message("failed"), ["two@list.test"]);
     server.stop();
 }

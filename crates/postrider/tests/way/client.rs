@@ -18,12 +18,21 @@ pub(crate) struct Client {
 impl Client {
     /// Connects from an address, and is greeted and has said EHLO.
     pub(crate) async fn connect(node: &Node, from: IpAddr) -> Client {
-        let mut client = Client::open(node, from);
-        let greeting = client.reply().await;
+        Client::open(node, from).greeted().await
+    }
+
+    /// The same at a listener, by its number.
+    pub(crate) async fn connect_at(node: &Node, listener: usize, from: IpAddr) -> Client {
+        let stream = node.accept_at(listener, SocketAddr::new(from, 40_000));
+        Client { stream, unread: Vec::new() }.greeted().await
+    }
+
+    async fn greeted(mut self) -> Client {
+        let greeting = self.reply().await;
         assert!(greeting.starts_with("220 "), "{greeting}");
-        let offered = client.say("EHLO client.test").await;
+        let offered = self.say("EHLO client.test").await;
         assert!(offered.starts_with("250"), "{offered}");
-        client
+        self
     }
 
     /// Connects only.

@@ -116,6 +116,25 @@ fn domains_with_conditions_take_mail_from_all_clients() {
 }
 
 #[test]
+fn listener_chooses_route() {
+    play(|| async {
+        let other = "[[listener]]\nname = \"other\"\naddress = \"192.0.2.250:26\"\n\
+            relay_from = [\"198.51.100.0/24\"]\n[[route]]\nwhen = { listeners = [\"other\"] }\n\
+            smtp = { hosts = [\"192.0.2.31\"] }\n";
+        let node = Node::start(&routes(&[other, REST])).await;
+        let peers = peers(&node);
+        for (listener, to) in [(0, "first@far.test"), (1, "other@far.test")] {
+            let mut client = Client::connect_at(&node, listener, FRIEND).await;
+            let reply = client.send("x@y.test", &[to], "Subject: one\r\n\r\n").await;
+            assert!(reply.starts_with("250 2.0.0"), "{reply}");
+        }
+        node.wait_for("relayed", 2).await;
+        assert_eq!(counts(&peers), [1, 1, 0]);
+        assert_eq!(peers[0].messages()[0].to, ["other@far.test"]);
+    });
+}
+
+#[test]
 fn recipients_and_login_choose_route() {
     play(|| async {
         let text = "hostname = \"relay.test\"\n\

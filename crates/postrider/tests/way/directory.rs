@@ -188,6 +188,26 @@ fn members_without_a_domain_get_the_origin() {
 }
 
 #[test]
+fn members_of_lists_tags_and_whole_domains_get_the_origin() {
+    for (alias, entry, to, member) in [
+        ("a@ours.test", ":include:/lists/staff", "a@ours.test", "b@ours.test"),
+        ("@ours.test", "b", "nobody@ours.test", "b@ours.test"),
+        ("a@ours.test", "b", "a+tag@ours.test", "b+tag@ours.test"),
+    ] {
+        play(|| async move {
+            let node = start_with_lists().await;
+            entries(&node.world, LISTS, &[("/lists/staff", "b")]);
+            entries(&node.world, "aliases", &[(alias, entry)]);
+            entries(&node.world, "users", &[("b@ours.test", "")]);
+            submit(&node, "me@source.test", &[to]).await;
+            node.wait_for("received", 1).await;
+            let received = &node.of("received")[0]["recipients"];
+            assert_eq!(received, &serde_json::json!([member]), "{alias} {entry}");
+        });
+    }
+}
+
+#[test]
 fn aliases_that_explode_or_go_too_deep_or_lead_nowhere_are_put_off() {
     play(|| async {
         let node = Node::start(&config(TABLES)).await;

@@ -283,6 +283,30 @@ fn devices_get_the_fields_that_they_lack_where_that_is_wanted() {
 }
 
 #[test]
+fn bare_newlines_of_own_clients_are_completed() {
+    play(|| async {
+        for (keys, from, code) in [
+            ("", FRIEND, "250 2.0.0"),
+            ("", STRANGER, "550 5.6.0"),
+            ("bare_newline = \"reject\"", FRIEND, "550 5.6.0"),
+        ] {
+            let node = relay(keys).await;
+            let mut client = Client::connect(&node, from).await;
+            let content = "Subject: x\n\nline\nlast\r\n";
+            let reply = client.send("a@x.test", &["b@y.test"], content).await;
+            assert!(reply.starts_with(code), "{keys} {from}: {reply}");
+            if code.starts_with("250") {
+                node.wait_for("delivered", 1).await;
+                let mailboxes = node.world.mailboxes();
+                let text = &mailboxes[std::path::Path::new("/mail/b")][0];
+                assert!(text.ends_with("Subject: x\r\n\r\nline\r\nlast\r\n"), "{text:?}");
+            }
+            assert_eq!(node.count("received"), usize::from(code.starts_with("250")));
+        }
+    });
+}
+
+#[test]
 fn a_header_ends_where_all_readers_see_its_end() {
     play(|| async {
         let node = relay("").await;

@@ -263,10 +263,15 @@ impl Node {
 
     /// Hands a client's connection to the shard, as an acceptor does.
     pub(crate) fn accept(&self, peer: std::net::SocketAddr) -> DuplexStream {
+        self.accept_at(0, peer)
+    }
+
+    /// The same of a listener, by its number.
+    pub(crate) fn accept_at(&self, listener: usize, peer: std::net::SocketAddr) -> DuplexStream {
         let (ours, theirs) = tokio::io::duplex(1 << 20);
         // As the acceptor does, which is not here; the session counts itself out.
         self.shared.sessions[0].fetch_add(1, Ordering::Relaxed);
-        self.post(ShardMessage::Connection { accepted: theirs, peer, listener: 0 });
+        self.post(ShardMessage::Connection { accepted: theirs, peer, listener });
         ours
     }
 

@@ -422,6 +422,29 @@ fn census_counts_a_thousand_recipients_between_two_pauses() {
 }
 
 #[test]
+fn census_has_the_age_of_the_oldest() {
+    play(|| async {
+        let node = Node::start(&routes()).await;
+        node.suspend(&["\"all\""]);
+        sent(&node, &["x@far.test"], "").await;
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        sent(&node, &["y@far.test"], "").await;
+        sent(&node, &["z@other.test"], "").await;
+        let rows = census(&node).await;
+        let oldest = rows.states.iter().map(|state| state.oldest_ms).max();
+        assert!(oldest.is_some_and(|ms| (600_000..602_000).contains(&ms)), "{oldest:?}");
+        let of = |hop: &str| {
+            let row = rows.next_hops.iter().find(|row| row.name.contains(hop)).expect("a row");
+            (row.recipients, row.oldest_ms)
+        };
+        let (count, oldest) = of(HOP);
+        assert!(count == 2 && (600_000..602_000).contains(&oldest), "{count} {oldest}");
+        let (count, oldest) = of(OTHER);
+        assert!(count == 1 && oldest < 2_000, "{count} {oldest}");
+    });
+}
+
+#[test]
 fn a_source_is_suspended_for_one_provider_only() {
     play(|| async {
         let pool = "[[source]]\nname = \"one\"\naddress = \"192.0.2.101\"\n\

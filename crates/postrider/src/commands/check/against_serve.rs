@@ -68,6 +68,14 @@ const FILES: [&str; 22] = [
      next = { selector = \"t\", key = \"FILE\", from = \"2026-01-01T00:00:00Z\" }\n",
 ];
 
+/// A file with content that is wrong for each of these sections: empty, or of another kind. Files of `file` tables are
+/// used whatever they contain.
+const WRONG: [&str; FILES.len()] = [
+    "", "plain", "bad.re", "bad.re", "plain", "plain", "plain", "plain", "empty", "plain", "empty",
+    "empty", "empty", "empty", "plain", "plain", "plain", "plain", "plain", "plain", "plain",
+    "plain",
+];
+
 /// Sections with a name that nothing has, or that something has already, as `BAD`.
 const NAMES: [&str; 22] = [
     "[[access]]\ntable = \"BAD\"\nby = \"sender\"\n",
@@ -229,10 +237,13 @@ impl Bench {
         let dkim = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
         fs::write(at("dkim.key"), dkim.serialize_pem()).unwrap();
         fs::write(at("plain"), "no key\n").unwrap();
+        fs::write(at("empty"), "").unwrap();
+        fs::write(at("bad.re"), "/^(a/ OK\n").unwrap();
+        fs::write(at("other.key"), KeyPair::generate().unwrap().serialize_pem()).unwrap();
         fs::create_dir(at("directory")).unwrap();
         // Unreadable even for root.
         symlink(at("unreadable"), at("unreadable")).unwrap();
-        for private in ["mx.key", "dkim.key", "plain"] {
+        for private in ["mx.key", "dkim.key", "plain", "empty", "other.key"] {
             fs::set_permissions(at(private), fs::Permissions::from_mode(0o600)).unwrap();
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -358,6 +369,34 @@ fn files_that_can_not_be_read_are_found_all_at_once() {
         bench.breaks("two", &text, &lines);
     }
     bench.finish(70);
+}
+
+#[test]
+fn contents_that_can_not_be_used_are_found() {
+    let mut bench = Bench::new();
+    let directory = bench.directory.path().to_owned();
+    for (sections, name) in FILES.iter().zip(WRONG).filter(|(_, name)| !name.is_empty()) {
+        let text = with(&sections.replace("FILE", &format!("DIR/{name}")), &directory);
+        let lines = lines_with(&text, &format!("/{name}\""));
+        let found = bench.both(name, text.as_bytes());
+        // Some name the place in the other file.
+        let is_placed = |one: &String| {
+            let place = one.split(':').next().unwrap_or_default();
+            place == format!("/{name}") || place.parse().is_ok_and(|line| lines.contains(&line))
+        };
+        let is_found = !found.is_empty() && found.iter().all(is_placed);
+        bench.expect(is_found, || format!("{found:#?}, of\n{text}"));
+    }
+    // The key of another certificate.
+    let certificate =
+        FILES.iter().find(|one| one.contains("key = \"FILE\"") && one.contains("mx.pem"));
+    let text = with(&certificate.unwrap().replace("FILE", "DIR/other.key"), &directory);
+    bench.breaks("another's key", &text, &lines_with(&text, "/mx.pem\""));
+    // Two at once.
+    let both = [FILES[1], FILES[7]].concat().replace("FILE", "DIR/plain");
+    let text = with(&both, &directory);
+    bench.breaks("two", &text, &lines_with(&text, "/plain\""));
+    bench.finish(23);
 }
 
 #[test]
