@@ -280,6 +280,12 @@ pub const MEMORIES: &[Memory] = &[
          `backlog::tests::a_hundred_networks_of_strangers…`)",
     },
     Memory {
+        name: "programs of `pipe` routes",
+        amount: "`max_processes` of a route, each for `timeout` at most; 16 are started at once",
+        why: "further recipients wait in the queue of their route, and other routes have their own \
+         programs",
+    },
+    Memory {
         name: "next hops looked up by recipient",
         amount: "64 on a shard",
         why: "scheduled queues take turns, and each answer has a deadline",

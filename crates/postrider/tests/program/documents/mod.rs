@@ -4,3 +4,4 @@ mod blocks;
 mod commands;
 mod configurations;
 mod stand_ins;
+mod units;

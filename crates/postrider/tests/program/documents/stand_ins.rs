@@ -181,7 +181,7 @@ sys.exit("\"done\"" not in reply.splitlines()[-1])' "${2#UNIX-CONNECT:}"
         reason: "PostgreSQL's: prints two columns as `-F` and the tabulator have it",
         script: r#"[ "$1 $2" = $'-AtF \t' ] && printf 'jo@example.org\t4f/jo\n'"#,
     },
-    StandIn { program: "chown", reason: "needs root, and a user `postrider`", script: "" },
+    StandIn { program: "chown", reason: "needs root, and a group `vmail`", script: "" },
     StandIn {
         program: "useradd",
         reason: "needs root, and changes the machine's users",
