@@ -1,13 +1,23 @@
 //! A client that says exactly what a test wants said.
 
 use super::WAIT_MAX;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use socket2::{Domain, Socket, Type};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A connection, encrypted or not.
+trait Stream: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Stream for T {}
 
 /// A connection to a server.
 pub struct Client {
-    stream: BufReader<TcpStream>,
+    stream: BufReader<Box<dyn Stream>>,
 }
 
 impl Client {
@@ -28,7 +38,24 @@ impl Client {
     fn over(stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(WAIT_MAX)).expect("a socket");
         stream.set_nodelay(true).expect("a socket");
-        Client { stream: BufReader::new(stream) }
+        Client { stream: BufReader::new(Box::new(stream)) }
+    }
+
+    /// Starts TLS after the reply to STARTTLS. The server's certificate must be issued for this name, by an authority
+    /// in this PEM file.
+    pub fn start_tls(self, authorities: &Path, name: &str) -> Client {
+        let mut roots = RootCertStore::empty();
+        for root in CertificateDer::pem_file_iter(authorities).expect("a PEM file") {
+            roots.add(root.expect("a certificate")).expect("an authority");
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config =
+            ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.expect("versions").with_root_certificates(roots).with_no_client_auth();
+        let name = ServerName::try_from(name.to_owned()).expect("a name");
+        let connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
+        let stream = StreamOwned::new(connection, self.stream.into_inner());
+        Client { stream: BufReader::new(Box::new(stream)) }
     }
 
     /// Connects and says EHLO.
@@ -57,7 +84,13 @@ impl Client {
             match self.stream.read_line(&mut line) {
                 Ok(0) => return reply,
                 Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return reply,
+                // A server may end TLS by closing the connection.
+                Err(error)
+                    if [ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof]
+                        .contains(&error.kind()) =>
+                {
+                    return reply;
+                }
                 Err(error) => panic!("no reply: {error}; so far {reply:?}"),
             }
             let last = line.as_bytes().get(3) != Some(&b'-');

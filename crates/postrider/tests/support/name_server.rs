@@ -73,17 +73,23 @@ pub struct NameServer {
 impl NameServer {
     /// Listens on a free port, and knows nothing: names that it was not told of do not exist.
     pub fn start() -> NameServer {
-        NameServer::start_with(None)
+        NameServer::start_with(None, sockets())
+    }
+
+    /// The same at an address and port.
+    pub fn start_at(address: &str) -> NameServer {
+        let udp = UdpSocket::bind(address).expect("the address is free");
+        let tcp = TcpListener::bind(address).expect("the address is free");
+        NameServer::start_with(None, (udp, tcp))
     }
 
     /// The same, but every other name exists: the MX of `d.test` is `mx.d.test`, whose address
     /// `address` gives.
     pub fn of_any(address: impl Fn(&str) -> [u8; 4] + Send + Sync + 'static) -> NameServer {
-        NameServer::start_with(Some(Box::new(address)))
+        NameServer::start_with(Some(Box::new(address)), sockets())
     }
 
-    fn start_with(any: Option<Any>) -> NameServer {
-        let (udp, tcp) = sockets();
+    fn start_with(any: Option<Any>, (udp, tcp): (UdpSocket, TcpListener)) -> NameServer {
         let address = udp.local_addr().expect("it is bound").to_string();
         let state = Arc::new(State {
             names: Mutex::default(),

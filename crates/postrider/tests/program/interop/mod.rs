@@ -23,6 +23,7 @@ pub(crate) mod postfix;
 mod proxies;
 mod redis;
 mod restrictions;
+mod set_ups;
 
 use crate::support::client::Client;
 use crate::support::foreign::is_installed;

@@ -6,6 +6,7 @@ use super::place::{Place, succeed};
 use crate::support::certificate::{EC, make_certificate};
 use crate::support::tool::free_port;
 use skips::Machine;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -138,8 +139,7 @@ fn master(config: &Path) -> Command {
 /// With little more than these lines in main.cf, and this resolver, at port 53 of its address.
 pub(crate) fn launch_asking(place: &mut Place, resolver: &str, lines: &str, services: &str) {
     place.write("resolv.conf", &format!("nameserver {resolver}\noptions edns0 trust-ad\n"));
-    let main = base(place) + lines;
-    let config = prepare(place, &main, services);
+    let config = prepare(place, &main_cf_with(place, lines), services);
     let master = master(&config);
     let mut alone = Command::new("unshare");
     alone.args(["--mount", "sh", "-c"]);
@@ -150,7 +150,20 @@ pub(crate) fn launch_asking(place: &mut Place, resolver: &str, lines: &str, serv
 
 /// With little more than these lines in main.cf.
 pub(crate) fn launch_with(place: &mut Place, lines: &str, services: &str) {
-    launch(place, &(base(place) + lines), services);
+    launch(place, &main_cf_with(place, lines), services);
+}
+
+fn main_cf_with(place: &Place, lines: &str) -> String {
+    overriding(lines, &base(place))
+}
+
+/// Lines of main.cf, and those of the usual ones whose parameter is not among them: Postfix warns of a parameter that
+/// is set twice.
+pub(crate) fn overriding(lines: &str, usual: &str) -> String {
+    let name = |line: &str| line.split(" =").next().map(str::to_owned);
+    let own: BTreeSet<_> = lines.lines().map(name).collect();
+    let rest = usual.lines().filter(|line| !own.contains(&name(line)));
+    rest.fold(lines.to_owned(), |text, line| text + line + "\n")
 }
 
 pub(crate) fn start(next_port: u16) -> Postfix {

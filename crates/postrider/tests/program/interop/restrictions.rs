@@ -27,7 +27,7 @@ const RELAY: &str = "| recipients that may not be relayed |";
 const POSTMASTER: &str = "| `RCPT TO:<postmaster>` without a domain |";
 
 /// The client of `mynetworks` and `relay_from`.
-const FRIEND: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 9);
+pub(super) const FRIEND: Ipv4Addr = Ipv4Addr::new(127, 0, 1, 9);
 const CLIENTS: [Ipv4Addr; 4] =
     [FRIEND, Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 1, 2), Ipv4Addr::LOCALHOST];
 
@@ -139,7 +139,7 @@ struct RuleSet {
     discards: bool,
 }
 
-fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
+pub(super) fn pick<T: Copy>(random: &mut Random, of: &[T]) -> T {
     of[random.below(of.len() as u64) as usize]
 }
 
@@ -376,7 +376,7 @@ impl Seen {
     }
 }
 
-fn number(name: &str, default: u64) -> u64 {
+pub(super) fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 

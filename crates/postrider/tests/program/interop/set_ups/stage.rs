@@ -1,0 +1,205 @@
+//! Both servers of a set-up with their next hops, and what has become of the mail that they accepted.
+
+use super::hops::{Arrival, Hops};
+use super::set_up::{FRIEND, SetUp};
+use crate::interop::place::Place;
+use crate::interop::postfix::{launch_asking, overriding};
+use crate::logins::dovecot_auth::DovecotAuth;
+use crate::support::certificate::make_issued;
+use crate::support::server::Server;
+use crate::support::tool::free_port;
+use crate::support::{Files, config_with};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Lines of main.cf of each set-up; those of the set-up itself stand before them and replace them.
+const MAIN_CF: &str = "inet_interfaces = 127.0.0.1
+myhostname = relay.test
+myorigin = here.test
+recipient_delimiter = +
+swap_bangpath = no
+allow_percent_hack = no
+resolve_dequoted_address = no
+disable_dns_lookups = no
+smtp_host_lookup = dns
+minimal_backoff_time = 1000s
+maximal_backoff_time = 4000s
+smtpd_peername_lookup = no
+smtpd_error_sleep_time = 0
+smtpd_hard_error_limit = 1000
+smtpd_client_connection_count_limit = 0
+smtpd_relay_restrictions = permit_mynetworks, reject_unauth_destination
+";
+
+/// Keys of each listener: no limits of clients. (Exempt clients would pass some checks as well.)
+const LISTENER: &str = "greeting_delay = \"0s\"
+max_errors = 1000
+connections_per_minute = 0
+messages_per_minute = 0
+recipients_per_minute = 0
+refusals_per_minute = 0
+";
+
+/// What has become of a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) arrivals: Vec<Arrival>,
+    /// Recipients that still wait.
+    pub(super) waits: BTreeSet<String>,
+}
+
+pub(super) struct Stage {
+    pub(super) postfix_port: u16,
+    pub(super) port: u16,
+    place: Place,
+    files: Files,
+    hops: Hops,
+    server: Server,
+    _auth: Option<DovecotAuth>,
+}
+
+impl Stage {
+    pub(super) fn start(set_up: &SetUp) -> Stage {
+        let (mut place, files) = (Place::new(0), Files::new());
+        if set_up.has_tls {
+            make_issued(files.dir(), "ca", &[("mx", "mx.here.test")]);
+            for name in ["mx.pem", "mx.key"] {
+                std::fs::copy(files.path(name), place.path(name)).expect("copied");
+            }
+        }
+        let hops = Hops::start(set_up.has_tls.then_some(&files));
+        let auth = set_up.is_submission.then(DovecotAuth::start);
+        for (name, text) in set_up.files {
+            let text = hops.fill(text);
+            match name.strip_prefix("ours-") {
+                Some(name) => drop(files.write(name, &text)),
+                None => {
+                    place.write(name, &text);
+                    files.write(name, &text);
+                }
+            }
+        }
+        let postfix_port = free_port();
+        start_postfix(&mut place, set_up, &hops, auth.as_ref(), postfix_port);
+        let server = start_ours(&files, set_up, &hops);
+        place.wait_listening(postfix_port);
+        let port = server.address().port();
+        Stage { postfix_port, port, place, files, hops, server, _auth: auth }
+    }
+
+    /// The authority of certificates.
+    pub(super) fn authorities(&self) -> PathBuf {
+        self.files.path("ca.pem")
+    }
+
+    /// All that has become of messages so far, by their marks; `ids` leads from ids to marks.
+    pub(super) fn ways(&self, ids: &BTreeMap<String, String>) -> BTreeMap<String, Way> {
+        let mut ways: BTreeMap<String, Way> = BTreeMap::new();
+        for (mark, arrival) in self.hops.arrivals() {
+            ways.entry(mark).or_default().arrivals.push(arrival);
+        }
+        for (id, recipient) in self.waiting() {
+            if let Some(mark) = ids.get(&id) {
+                ways.entry(mark.clone()).or_default().waits.insert(recipient);
+            }
+        }
+        for way in ways.values_mut() {
+            way.arrivals.sort();
+        }
+        ways
+    }
+
+    /// Ids and recipients in the queues of both.
+    fn waiting(&self) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        let log = self.log();
+        for line in log.lines().filter(|line| line.contains("status=deferred")) {
+            if let Some((id, recipient)) = logged(line) {
+                all.push((id.to_owned(), recipient.to_owned()));
+            }
+        }
+        let mut listed = self.server.json(&["queue", "list", "--limit", "100000"]);
+        listed.retain(|response| response["response"] == "item");
+        for item in listed {
+            for recipient in item["recipients"].as_array().expect("a list") {
+                let text =
+                    |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+                all.push((text(&item["id"]), text(&recipient["address"])));
+            }
+        }
+        all
+    }
+
+    /// Returns true if Postfix has no mail that it could send now.
+    pub(super) fn is_postfix_idle(&self) -> bool {
+        let queue = self.place.path("queue");
+        ["incoming", "active", "maildrop"].iter().all(|name| {
+            std::fs::read_dir(queue.join(name)).is_ok_and(|mut entries| entries.next().is_none())
+        })
+    }
+
+    /// Lines of Postfix's log about a message.
+    pub(super) fn log_of(&self, id: &str) -> String {
+        let log = self.log();
+        let lines = log.lines().filter(|line| !id.is_empty() && line.contains(id));
+        lines.fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    /// Events of this server about a message.
+    pub(super) fn events_of(&self, id: &str) -> String {
+        let events = self.files.events().into_iter().filter(|event| event["id"] == id);
+        events.fold(String::new(), |text, event| text + &event.to_string() + "\n")
+    }
+
+    pub(super) fn log(&self) -> String {
+        std::fs::read_to_string(self.place.path("postfix.log")).unwrap_or_default()
+    }
+
+    pub(super) fn stop(self) {
+        self.server.stop();
+    }
+}
+
+/// Id and recipient in a line of Postfix's log.
+fn logged(line: &str) -> Option<(&str, &str)> {
+    let (before, rest) = line.split_once(": to=<")?;
+    let id = before.rsplit(' ').next()?;
+    let (recipient, _) = rest.split_once(">, ")?;
+    Some((id, recipient))
+}
+
+fn start_postfix(
+    place: &mut Place,
+    set_up: &SetUp,
+    hops: &Hops,
+    auth: Option<&DovecotAuth>,
+    port: u16,
+) {
+    let auth = auth.map_or_else(String::new, DovecotAuth::socket);
+    let fill =
+        |text: &str| hops.fill(&text.replace("{auth}", &auth)).replace("{dir}", &place.dir());
+    let usual = format!("{MAIN_CF}mynetworks = {FRIEND}\nsmtp_tcp_port = {{port}}\n");
+    let main = overriding(&fill(set_up.main), &fill(&usual));
+    let services = format!("127.0.0.1:{port} inet n - n - - smtpd\n{}", fill(set_up.services));
+    launch_asking(place, &hops.resolver(), &main, &services);
+}
+
+fn start_ours(files: &Files, set_up: &SetUp, hops: &Hops) -> Server {
+    let relay = match set_up.is_submission {
+        true => String::new(),
+        false => format!("relay_from = [\"{FRIEND}\"]\n"),
+    };
+    let listener = format!("{relay}{LISTENER}{}", hops.fill(set_up.listener));
+    let sections = format!(
+        "[dns]\nservers = [\"{}\"]\n[retry]\nfirst = \"1000s\"\n[reports]\nper_sender_per_hour = 0\n{}",
+        hops.resolver(),
+        hops.fill(set_up.sections)
+    );
+    let text = config_with("", &listener, &sections);
+    let server = Server::start(files, &format!("postmaster = \"{}\"\n{text}", set_up.postmaster));
+    for command in set_up.commands {
+        let answer = server.command(command);
+        assert_eq!(answer.code, 0, "{}: {answer:?}", set_up.name);
+    }
+    server
+}
