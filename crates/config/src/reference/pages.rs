@@ -69,6 +69,7 @@ fn area_text(sections: &Schema, area: Area, level: &str) -> String {
 }
 
 /// A section of a page.
+#[derive(Clone)]
 struct Part {
     area: Area,
     heading: String,
@@ -92,10 +93,13 @@ impl Part {
 /// The sections of all pages, each followed by the tables inside it.
 fn parts(sections: &Schema) -> Vec<Part> {
     let named = sections_in_order(sections);
-    let mut seen: BTreeSet<String> = named.iter().map(|part| part.definition.clone()).collect();
     let mut all = Vec::new();
-    for part in named {
-        add_with_tables(part, sections.json(), &mut seen, &mut all);
+    for area in Area::ALL {
+        // A table of sections in several areas is on the page of each.
+        let mut seen: BTreeSet<String> = named.iter().map(|part| part.definition.clone()).collect();
+        for part in named.iter().filter(|part| part.area == area) {
+            add_with_tables(part.clone(), sections.json(), &mut seen, &mut all);
+        }
     }
     all
 }

@@ -17,7 +17,7 @@ const PLACES: [(&str, &str); 3] =
     [("/etc/postrider", "etc"), ("/var/spool/postrider", "spool"), ("/srv/mail", "mail")];
 
 /// Runs `init` with these words, in the test's directory.
-fn init(files: &Files, words: &[&str]) -> Answer {
+pub(crate) fn init(files: &Files, words: &[&str]) -> Answer {
     let places = ["--out", "etc", "--spool", "spool", "--mail", "mail"];
     server::program(files.dir(), &[&["init", "example.org"], words, &places].concat())
 }
@@ -28,7 +28,7 @@ fn written(files: &Files) -> String {
 }
 
 /// Copies the configuration to where servers of tests have it, with other addresses and further lines.
-fn startable(files: &Files, changes: &[(&str, &str)], more: &str) {
+pub(crate) fn startable(files: &Files, changes: &[(&str, &str)], more: &str) {
     let mut lines: Vec<String> = written(files).lines().map(str::to_owned).collect();
     for line in &mut lines {
         if line.starts_with("address = \"") {
@@ -44,7 +44,7 @@ fn startable(files: &Files, changes: &[(&str, &str)], more: &str) {
 }
 
 /// The first user's password, from the answer.
-fn password(answer: &Answer) -> String {
+pub(crate) fn password(answer: &Answer) -> String {
     let (_, rest) = answer.out.split_once(", password ").expect("a password");
     rest.split(' ').next().expect("a word").to_owned()
 }
@@ -56,16 +56,16 @@ fn assert_done(answer: &Answer) {
     assert!(!answer.err.contains("warning"), "{answer:?}");
 }
 
-fn certificate(files: &Files, name: &str) -> [String; 4] {
+pub(crate) fn certificate(files: &Files, name: &str) -> [String; 4] {
     make_certificate(files.dir(), "mx", EC, &[name]);
     ["--tls-chain", "mx.pem", "--tls-key", "mx.key"].map(str::to_owned)
 }
 
 /// TLS of the submission listeners, in their order.
-const TLS: [&str; 2] = ["--tls", "--tls-on-connect"];
+pub(crate) const TLS: [&str; 2] = ["--tls", "--tls-on-connect"];
 
 /// Sends by a submission listener with swaks.
-fn submit(
+pub(crate) fn submit(
     address: SocketAddr,
     tls: &str,
     (user, password): (&str, &str),

@@ -29,9 +29,9 @@ fn arrived(files: &Files, local: &str, count: usize) -> Vec<String> {
 /// speaks the protocol does it alone, by the patterns that stand for tests.
 const RSPAMD: &str = r#"
 options {
-    pidfile = "DIR/pid"; tempdir = "DIR"; hs_cache_dir = "DIR"; url_tld = "DIR/tld"; filters = "";
+    pidfile = "DIR/pid"; tempdir = "DIR"; hs_cache_dir = "DIR"; url_tld = "DIR/tld"; filters = "FILTERS";
     control_socket = "DIR/control mode=0600"; enable_test_patterns = true;
-    dns { nameserver = ["127.0.0.1:1"]; timeout = 100ms; retransmits = 1; }
+    dns { nameserver = ["NAMES"]; timeout = 100ms; retransmits = 1; }
 }
 logging { type = "console"; level = "info"; }
 actions { reject = 15; rewrite_subject = 12; add_header = 6; greylist = 100; subject = "*** %s"; }
@@ -43,9 +43,20 @@ worker "rspamd_proxy" {
 
 /// Runs it at a port; returns its process.
 fn rspamd(place: &mut Place, port: u16) -> u32 {
+    rspamd_with(place, port, ("", "127.0.0.1:1"), "")
+}
+
+/// With these filters, this name server, and more lines.
+pub(crate) fn rspamd_with(
+    place: &mut Place,
+    port: u16,
+    (filters, names): (&str, &str),
+    more: &str,
+) -> u32 {
     place.write("tld", "com\norg\ntest\n");
     let text = RSPAMD.replace("DIR", &place.dir()).replace("PORT", &port.to_string());
-    place.write("rspamd.conf", &text);
+    let text = text.replace("FILTERS", filters).replace("NAMES", names);
+    place.write("rspamd.conf", &format!("{text}{more}"));
     let conf = place.path("rspamd.conf").display().to_string();
     let words = [
         "rspamd",

@@ -10,6 +10,7 @@ mod chain;
 mod contents;
 mod dovecot;
 mod exim;
+mod first_mail;
 mod go_smtp;
 mod greylist;
 mod haproxy;
@@ -115,6 +116,13 @@ fn postfwd_is_asked_about_recipients() {
 fn rspamd_is_asked_about_messages() {
     if is_possible(&["rspamd"]) {
         milters::rspamd_marks_and_refuses();
+    }
+}
+
+#[test]
+fn rspamd_verifies_the_first_mail_after_init() {
+    if is_possible(&["rspamd"]) && postfix::is_startable() {
+        first_mail::init_leads_to_signed_mail();
     }
 }
 
