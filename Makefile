@@ -12,9 +12,9 @@ TEST_THREADS ?= 6
 
 .PHONY: run test test-peers check docs bench fuzz clean packages
 
-# The relay on its embedded default: 127.0.0.1:2525, mail kept in ./postrider-data.
+# The relay on its built-in configuration, whatever file would be found: 127.0.0.1:2525, mail kept in ./postrider-data.
 run:
-	$(CARGO) run --release --quiet --bin postrider -- serve
+	POSTRIDER_CONFIG= $(CARGO) run --release --quiet --bin postrider -- serve
 
 # Everything that must be green: layout, format, licences, lints, tests.
 test:

@@ -16,6 +16,7 @@ use super::settings::{
 use super::shaping::{self, Paced, Providers, Shaping, ShapingFile, ShapingSource};
 use super::source::{Pool, Source};
 use super::table::TableEntry;
+use super::tag::TagDelimiters;
 use super::tenant::Tenants;
 use crate::section::owned::Owned;
 use mail::{Domain, Mailbox};
@@ -29,6 +30,8 @@ pub struct Config {
     pub hostname: Domain,
     /// Destination of mail for the bare `<postmaster>`.
     pub postmaster: Postmaster,
+    /// Characters that begin a tag in a local part.
+    pub tag_delimiters: TagDelimiters,
     /// Addresses before a NAT or proxy that lead here.
     pub proxy_addresses: Vec<IpAddr>,
     /// `None`: one per core.

@@ -1,7 +1,7 @@
 //! Hosts that the file names.
 
 use super::next_hop::host_text;
-use mail::Domain;
+use mail::{AddressError, Domain};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::Path;
@@ -78,16 +78,41 @@ impl HostPort {
         };
         let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let host = match bracketed {
-            Some(inner) => Host::Address(
-                inner.parse().map_err(|_| format!("\"{inner}\" is not an IP address"))?,
-            ),
+            Some(inner) => Host::Address(inner.parse().map_err(|_| not_an_address(inner, text))?),
             None => match host.parse::<IpAddr>() {
                 Ok(address) => Host::Address(address),
-                Err(_) => Host::Name(Domain::parse(host).map_err(|e| format!("\"{host}\": {e}"))?),
+                Err(_) => Host::Name(
+                    Domain::parse(host)
+                        .map_err(|e| format!("\"{host}\": {}", domain_mistake(host, &e)))?,
+                ),
             },
         };
         Ok(HostPort { host, port })
     }
+}
+
+/// Brackets around a name are Postfix's mark for a host without MX lookup.
+fn not_an_address(inner: &str, text: &str) -> String {
+    match Domain::parse(inner) {
+        Ok(_) => {
+            let bare = text.replace(['[', ']'], "");
+            format!("leave out the brackets: \"{bare}\"; only IP addresses have them")
+        }
+        Err(_) => format!("\"{inner}\" is not an IP address"),
+    }
+}
+
+/// The error in a domain, with its remedy if that is known.
+#[must_use]
+pub fn domain_mistake(text: &str, error: &AddressError) -> String {
+    let is = |name: &str| Domain::parse(name).is_ok();
+    if let Some(name) = text.strip_suffix('.').filter(|name| is(name)) {
+        return format!("leave out the dot at the end: \"{name}\"");
+    }
+    if let Some(name) = text.strip_prefix('*').filter(|name| is(name)) {
+        return format!("write \"*.{name}\" for the domains below it, \"{name}\" for itself");
+    }
+    error.to_string()
 }
 
 #[cfg(test)]
@@ -124,5 +149,15 @@ mod tests {
         {
             assert!(HostPort::parse(bad, 25).is_err(), "{bad}");
         }
+        let remedy = |text: &str| HostPort::parse(text, 25).unwrap_err();
+        assert!(
+            remedy("[smtp.example.net]:587")
+                .starts_with("leave out the brackets: \"smtp.example.net:587\"")
+        );
+        assert!(
+            remedy("[smtp.example.net]")
+                .starts_with("leave out the brackets: \"smtp.example.net\"")
+        );
+        assert!(remedy("example.net.").ends_with("leave out the dot at the end: \"example.net\""));
     }
 }

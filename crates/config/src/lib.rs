@@ -39,7 +39,9 @@ mod settings;
 mod shape;
 pub mod shaping;
 mod source;
+mod syntax;
 mod table;
+mod tag;
 mod tenant;
 mod warmup;
 mod web_place;
@@ -60,7 +62,7 @@ pub use explain_request::{
 };
 pub use explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
 pub use explanation::Explanation;
-pub use host::{Host, HostPort};
+pub use host::{Host, HostPort, domain_mistake};
 pub use ipnet::IpNet;
 pub use listener::takes::Takes;
 pub use listener::{
@@ -87,6 +89,7 @@ pub use source::{Pool, Proxy, ProxyKind, Source};
 pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
+pub use tag::TagDelimiters;
 pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tenants, names_login};
 pub use warmup::{WARMUP_DAYS_MAX, Warmup};
 pub use web_place::WebPlace;

@@ -1,5 +1,6 @@
 //! Patterns of domains and mail addresses.
 
+use super::host::domain_mistake;
 use mail::{Domain, Mailbox};
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +22,8 @@ impl DomainPattern {
     /// match no domain.
     pub fn parse(text: &str) -> Result<DomainPattern, String> {
         let below = text.strip_prefix("*.").or_else(|| text.strip_prefix('.'));
-        let domain = Domain::parse(below.unwrap_or(text)).map_err(|error| error.to_string())?;
+        let name = below.unwrap_or(text);
+        let domain = Domain::parse(name).map_err(|error| domain_mistake(name, &error))?;
         domain.to_ascii().map_err(|error| error.to_string())?;
         Ok(match below {
             Some(_) => DomainPattern::Below(domain),

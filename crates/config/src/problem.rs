@@ -37,10 +37,10 @@ pub struct ConfigErrors {
 }
 
 impl ConfigErrors {
-    /// Problems in the order of the file.
+    /// Errors in the order of the file, then warnings, which must not hide them.
     #[must_use]
     pub fn new(file: Arc<str>, text: Arc<str>, mut problems: Vec<Problem>) -> ConfigErrors {
-        problems.sort_by_key(|p| (p.span.start, !p.fatal));
+        problems.sort_by_key(|p| (!p.fatal, p.span.start));
         problems.dedup();
         ConfigErrors { file, text, problems, others: Vec::new() }
     }
@@ -60,7 +60,7 @@ impl ConfigErrors {
         ConfigErrors { others, ..ConfigErrors::new(file, text, problems) }
     }
 
-    /// The problems in the order of the file, warnings too.
+    /// The errors in the order of the file, then the warnings.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems

@@ -160,6 +160,53 @@ pub fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     if text.is_empty() { Err(FORM) } else { Ok(Duration::from_millis(total_ms)) }
 }
 
+/// The duration that a text like `5 days` means, as it must be written: `5d`.
+pub(super) fn meant_duration(text: &str) -> Option<String> {
+    let mut meant = String::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, tail) = rest.split_at(digits);
+        let tail = tail.trim_start();
+        let letters = tail.bytes().take_while(u8::is_ascii_alphabetic).count();
+        let (word, tail) = tail.split_at(letters);
+        let unit = match word.to_ascii_lowercase().as_str() {
+            "ms" | "msec" | "millisecond" | "milliseconds" => "ms",
+            "s" | "sec" | "secs" | "second" | "seconds" => "s",
+            "m" | "min" | "mins" | "minute" | "minutes" => "m",
+            "h" | "hr" | "hrs" | "hour" | "hours" => "h",
+            "d" | "day" | "days" => "d",
+            "w" | "week" | "weeks" => "w",
+            _ => return None,
+        };
+        meant.push_str(number);
+        meant.push_str(unit);
+        rest = tail.trim_start();
+    }
+    parse_duration(&meant).ok().map(|_| meant)
+}
+
+/// The size that a text like `50 mb` means, as it must be written: `50MB`.
+pub(super) fn meant_size(text: &str) -> Option<String> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'_').count();
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim_start().to_ascii_lowercase().as_str() {
+        "k" | "kb" => "KB",
+        "m" | "mb" => "MB",
+        "g" | "gb" => "GB",
+        "t" | "tb" => "TB",
+        "ki" | "kib" => "KiB",
+        "mi" | "mib" => "MiB",
+        "gi" | "gib" => "GiB",
+        "ti" | "tib" => "TiB",
+        "b" | "byte" | "bytes" | "octets" => "B",
+        _ => return None,
+    };
+    let meant = format!("{number}{unit}");
+    parse_size(&meant).ok().map(|_| meant)
+}
+
 /// A hundred years: sums of durations and clock times stay far from overflow.
 const LONGEST_MS: u64 = 100 * 365 * 86_400_000;
 const TOO_LONG: &str = "longer than 100 years";
@@ -240,6 +287,26 @@ mod tests {
             ["", "5", "m", "5 m", "1.5h", "-1s", "5y", "1h30", "99999999999999999999s", "200000w"]
         {
             assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn common_forms_are_understood_for_remedies() {
+        for (text, meant) in [
+            ("5 days", Some("5d")),
+            ("1 hour 30 min", Some("1h30m")),
+            ("5D", Some("5d")),
+            ("5", None),
+            ("5 years", None),
+            ("", None),
+            ("days", None),
+        ] {
+            assert_eq!(meant_duration(text).as_deref(), meant, "{text}");
+        }
+        for (text, meant) in
+            [("50 mb", Some("50MB")), ("5kib", Some("5KiB")), ("5 x", None), ("mb", None)]
+        {
+            assert_eq!(meant_size(text).as_deref(), meant, "{text}");
         }
     }
 

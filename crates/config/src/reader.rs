@@ -4,6 +4,7 @@ use super::certificate::issued;
 use super::quantity::{DurationText, Period, SizeText};
 use super::resolver::Resolver;
 use super::table::TableEntry;
+use super::tag::TagDelimiters;
 use super::tenant::OTHER_TENANTS;
 use crate::listener::takes::Takes;
 use ipnet::IpNet;
@@ -102,6 +103,12 @@ impl<'a, 'd> Reader<'a, 'd> {
     #[must_use]
     pub fn line(&self, key: &str) -> u32 {
         self.resolver.document.line(&self.path(key)).unwrap_or(0)
+    }
+
+    /// Characters that begin a tag in a local part.
+    #[must_use]
+    pub fn tag_delimiters(&self) -> TagDelimiters {
+        self.resolver.server.tag_delimiters.clone()
     }
 
     /// The name of this server.

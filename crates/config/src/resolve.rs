@@ -24,6 +24,7 @@ use super::shape::Shape;
 use super::shaping::ShapingSource;
 use super::source::{Pool, Source};
 use super::table::TableEntry;
+use super::tag::TagDelimiters;
 use super::tenant::Tenants;
 use super::written::{AdminText, DnsText, FileText, RetryText, SpoolText};
 use super::{Config, OWN_MAILBOX_BYTES_MAX, POSTMASTER_ROUTE, Route, RouteTable, Schema};
@@ -73,6 +74,7 @@ pub(super) fn read(
 /// The configuration, without the parts only present in an error-free file.
 struct ResolvedSections {
     hostname: Domain,
+    tag_delimiters: TagDelimiters,
     proxy_addresses: Vec<IpAddr>,
     postmaster: Postmaster,
     shards: Option<u16>,
@@ -106,6 +108,7 @@ impl ResolvedSections {
         let conditional = conditional.map(|route| route.index).collect();
         Config {
             hostname: self.hostname,
+            tag_delimiters: self.tag_delimiters,
             proxy_addresses: self.proxy_addresses,
             postmaster: self.postmaster,
             shards: self.shards,
@@ -160,6 +163,7 @@ impl Resolver<'_> {
         let spool = self.spool(&written.spool);
         let retry = self.retry("retry", &written.retry);
         let certificates = self.certificates(&written.certificate, &spool.first_path());
+        self.server.tag_delimiters = self.tag_delimiters(written.recipient_delimiter.as_deref());
         self.tables = self.tables(schema, &written.table);
         self.server.hostname = hostname.clone();
         self.server.first_spool = spool.first_path();
@@ -189,7 +193,7 @@ impl Resolver<'_> {
             },
             dns: self.dns(&written.dns),
             admin: self.admin(&written.admin, &spool),
-            log: Log { level: written.log.level },
+            log: Log { level: written.log.level, deliveries: written.log.deliveries },
             stages: self.stages(schema, &written.others),
             shaping_sources: self.shaping(&written.shaping),
             sources,
@@ -197,6 +201,7 @@ impl Resolver<'_> {
             tenants,
             postmaster: postmaster?,
             hostname,
+            tag_delimiters: self.server.tag_delimiters.clone(),
             proxy_addresses: self.proxy_addresses(&written.proxy_addresses),
             spool,
             certificates,
@@ -212,6 +217,17 @@ impl Resolver<'_> {
             reports,
             report_retry: self.report_retry(written.reports.retry.as_ref()),
         })
+    }
+
+    fn tag_delimiters(&mut self, text: Option<&str>) -> TagDelimiters {
+        text.map_or_else(|| Ok(TagDelimiters::default()), TagDelimiters::parse).unwrap_or_else(
+            |help| {
+                let message =
+                    format!("\"{}\" is not a set of delimiters", text.unwrap_or_default());
+                self.error("recipient_delimiter", message, &help);
+                TagDelimiters::default()
+            },
+        )
     }
 
     /// Reads the sections with registered owners.
@@ -501,6 +517,7 @@ impl Resolver<'_> {
             origin: None,
             include: Vec::new(),
             srs: None,
+            defer_classes: Arc::default(),
             pool: None,
             channel: general.schema.mailbox_at(&literal, OWN_MAILBOX_BYTES_MAX)?,
             retry: general.retry.clone(),

@@ -4,6 +4,7 @@ use super::document::Document;
 use super::problem::Problem;
 use super::quantity::{self, DurationText, SizeText};
 use super::table::TableEntry;
+use super::tag::TagDelimiters;
 use crate::section::owned::Owned;
 use mail::Domain;
 use std::net::{IpAddr, SocketAddr};
@@ -35,6 +36,7 @@ pub(super) struct Resolver<'a> {
 #[derive(Debug)]
 pub(super) struct ServerContext {
     pub(super) hostname: Domain,
+    pub(super) tag_delimiters: TagDelimiters,
     pub(super) first_spool: PathBuf,
     /// Number of the first certificate that is ordered.
     pub(super) first_ordered: Option<usize>,
@@ -43,7 +45,12 @@ pub(super) struct ServerContext {
 impl ServerContext {
     /// A context of which only the name is known.
     pub(super) fn new(hostname: Domain) -> ServerContext {
-        ServerContext { hostname, first_spool: PathBuf::new(), first_ordered: None }
+        ServerContext {
+            hostname,
+            tag_delimiters: TagDelimiters::default(),
+            first_spool: PathBuf::new(),
+            first_ordered: None,
+        }
     }
 }
 
@@ -69,7 +76,10 @@ impl Resolver<'_> {
         match quantity::parse_duration(&text.0) {
             Ok(duration) => duration,
             Err(reason) => {
-                self.error(path, format!("\"{}\" is not a duration", text.0), reason);
+                let meant =
+                    quantity::meant_duration(&text.0).map(|meant| format!("write \"{meant}\""));
+                let help = meant.as_deref().unwrap_or(reason);
+                self.error(path, format!("\"{}\" is not a duration", text.0), help);
                 Duration::ZERO
             }
         }
@@ -91,7 +101,9 @@ impl Resolver<'_> {
             SizeText::Text(text) => (text, quantity::parse_size(text)),
         };
         result.unwrap_or_else(|reason| {
-            self.error(path, format!("\"{text}\" is not a size"), reason);
+            let meant = quantity::meant_size(text).map(|meant| format!("write \"{meant}\""));
+            let help = meant.as_deref().unwrap_or(reason);
+            self.error(path, format!("\"{text}\" is not a size"), help);
             0
         })
     }

@@ -46,6 +46,8 @@ pub struct Route {
     pub include: Vec<PathBuf>,
     /// True if expanded mail gets a rewritten sender; `None`: if the sender's domain is not local.
     pub srs: Option<bool>,
+    /// Names of the classes of replies that are never final.
+    pub defer_classes: Arc<[Box<str>]>,
     /// Pool of sources; `None`: the system's default address.
     pub pool: Option<Arc<Pool>>,
     /// Destination of its mail.

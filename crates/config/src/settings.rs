@@ -221,6 +221,8 @@ pub struct Admin {
 pub struct Log {
     /// Minimum level of log lines.
     pub level: LogLevel,
+    /// A line for each result of a delivery attempt.
+    pub deliveries: bool,
 }
 
 /// Destination of mail for `<postmaster>` (RFC 5321 §4.5.1).

@@ -3,6 +3,7 @@
 
 use super::document::{Document, child};
 use super::problem::Problem;
+use super::syntax;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ impl Shape<'_> {
         let mut document = Document::new(file, text.clone());
         let (root, errors) = DeTable::parse_recoverable(&text);
         if !errors.is_empty() {
-            let problems = errors.iter().map(|error| document.toml_problem(error)).collect();
+            let is_list = |section: &str| is_list_of_tables(self.json, section);
+            let problems = syntax::problems(&document, &errors, &is_list);
             return Err((document, problems));
         }
         document.walk_table("", root.get_ref());
@@ -117,6 +119,9 @@ impl<'a> Checker<'a> {
         let help = match near {
             _ if let Some(feature) = feature => format!("build it with `--features {feature}`"),
             _ if let Some(reason) = elsewhere => reason.to_owned(),
+            _ if !path.is_empty() && is_top_value(self.schema, key_text) => {
+                format!("`{key_text}` belongs above the first section")
+            }
             Some((_, candidate)) => format!("did you mean `{candidate}`?"),
             None if known.is_empty() => "this section has no keys".to_owned(),
             None => format!("keys here: {}", known.join(", ")),
@@ -141,7 +146,16 @@ impl<'a> Checker<'a> {
         let Some(first) = fitting.first() else {
             let wanted = self.describe(schema);
             let message = format!("`{}` must be {wanted}, not {}", last_key(path), name_of(kind));
-            self.problems.push(self.document.problem(path, true, message, ""));
+            let help = match value.get_ref() {
+                DeValue::Table(_) if is_list_of_tables(self.schema, path) => {
+                    format!("write `[[{path}]]`: it is a list")
+                }
+                DeValue::Array(items) if items.iter().any(|item| item.get_ref().is_table()) => {
+                    format!("write `[{path}]`: there is only one")
+                }
+                _ => String::new(),
+            };
+            self.problems.push(self.document.problem(path, true, message, &help));
             return;
         };
         match value.get_ref() {
@@ -220,12 +234,7 @@ impl<'a> Checker<'a> {
     }
 
     fn resolve(&self, schema: &'a Value) -> &'a Value {
-        match schema.get("$ref").and_then(Value::as_str) {
-            Some(reference) => {
-                self.schema.pointer(reference.trim_start_matches('#')).unwrap_or(schema)
-            }
-            None => schema,
-        }
+        resolved(self.schema, schema)
     }
 
     fn alternatives(&self, schema: &'a Value, out: &mut Vec<&'a Value>) {
@@ -251,6 +260,42 @@ impl<'a> Checker<'a> {
         names.dedup();
         names.join(" or ")
     }
+}
+
+/// The schema behind references.
+fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
+    match schema.get("$ref").and_then(Value::as_str) {
+        Some(reference) => root.pointer(reference.trim_start_matches('#')).unwrap_or(schema),
+        None => schema,
+    }
+}
+
+/// The schemas that a key at the top of the file may have.
+fn forms_of_top<'a>(root: &'a Value, key: &str) -> Vec<&'a Value> {
+    let Some(schema) = root.get("properties").and_then(|all| all.get(key)) else {
+        return Vec::new();
+    };
+    let schema = resolved(root, schema);
+    match schema.get("anyOf").or_else(|| schema.get("oneOf")).and_then(Value::as_array) {
+        Some(list) => list.iter().map(|form| resolved(root, form)).collect(),
+        None => vec![schema],
+    }
+}
+
+/// Returns true for a section `[[key]]`.
+fn is_list_of_tables(root: &Value, key: &str) -> bool {
+    forms_of_top(root, key).iter().any(|form| {
+        let items = form.get("items").map(|items| resolved(root, items));
+        items.is_some_and(|items| accepts(items, "object"))
+    })
+}
+
+/// Returns true for a key at the top of the file that is no section.
+fn is_top_value(root: &Value, key: &str) -> bool {
+    let forms = forms_of_top(root, key);
+    !forms.is_empty()
+        && !is_list_of_tables(root, key)
+        && !forms.iter().any(|form| accepts(form, "object"))
 }
 
 /// Name of a kind of value in errors.

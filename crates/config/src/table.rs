@@ -1,5 +1,6 @@
 //! Named tables, and the settings of a kind of table.
 
+use crate::tag::TagDelimiters;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -89,6 +90,8 @@ pub struct TableEntry {
     pub parts: Vec<Arc<TableEntry>>,
     /// Changes to a key before the lookup, in this order.
     pub rewrite: Vec<Rewrite>,
+    /// Characters that begin a tag in the local part of a key.
+    pub tag_delimiters: TagDelimiters,
     /// Lifetimes of cached answers.
     pub cache: TableCache,
     /// Line of the file, from 1.

@@ -32,6 +32,11 @@ pub struct FileText {
     /// directory, up to 50 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub postmaster: Option<String>,
+    /// Characters that begin a tag in a local part: mail for `user+tag@` is for `user@` where the whole address is not found.
+    /// The first of these characters counts. `""` for no tags. Tags are used in `recipients`, `aliases`, `[[access]]`, the
+    /// senders of logins, and folders of Maildirs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recipient_delimiter: Option<String>,
     /// External addresses of this server at a NAT or proxy in front (Postfix's `proxy_interfaces`). An MX host with one
     /// of these addresses, or with the address of a listener, is this server. No mail is sent to it, nor to less
     /// preferred hosts.
@@ -273,6 +278,10 @@ pub struct AdminText {
 pub struct LogText {
     /// Minimum level of logged events.
     pub level: LogLevel,
+    /// Log a line for the result of each delivery attempt (delivered, relayed, deferred, failed, expired), with message,
+    /// recipient, next hop, delay, status and reply. The lines are of level `info`, and not limited in number. The event
+    /// log has the same and more, see `docs/trace.md`.
+    pub deliveries: bool,
 }
 
 /// Level of a console line.

@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::seams::Tables;
-use crate::tables::{LookupKey, find_first, keys_of, networks};
+use crate::tables::{KeyRules, LookupKey, find_first, keys_of, networks};
 use config::{Condition, ConditionSubject, ConditionValues, Conditions, MailFacts, TableEntry};
 use lookup::LookupError;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ pub(crate) fn lookups_of(
 /// The lookup of a condition with a table.
 pub(crate) fn lookup_of(condition: &Condition, facts: &MailFacts<'_>) -> Option<ConditionLookup> {
     let ConditionValues::Table(table) = &condition.values else { return None };
-    Some((Arc::clone(table), keys(condition.about, facts, table.settings.has_patterns())))
+    Some((Arc::clone(table), keys(condition.about, facts, KeyRules::of(table))))
 }
 
-fn keys(about: ConditionSubject, facts: &MailFacts<'_>, is_whole: bool) -> Vec<LookupKey> {
-    let addresses = |address| keys_of(address, is_whole).into_iter().map(|(_, key)| key).collect();
+fn keys(about: ConditionSubject, facts: &MailFacts<'_>, rules: KeyRules<'_>) -> Vec<LookupKey> {
+    let addresses = |address| keys_of(address, rules).into_iter().map(|(_, key)| key).collect();
     let name = |name: Option<&str>| name.map(str::to_owned).map(LookupKey::from);
     match about {
         ConditionSubject::Sender => match facts.sender {
@@ -46,7 +46,8 @@ fn keys(about: ConditionSubject, facts: &MailFacts<'_>, is_whole: bool) -> Vec<L
         ConditionSubject::Recipient => facts.recipient.map(addresses).unwrap_or_default(),
         ConditionSubject::Client => {
             let ip = facts.client.map(|ip| ip.to_canonical());
-            let keys = ip.map(|ip| if is_whole { vec![ip.to_string()] } else { networks(ip) });
+            let keys =
+                ip.map(|ip| if rules.is_whole { vec![ip.to_string()] } else { networks(ip) });
             keys.into_iter().flatten().map(LookupKey::from).collect()
         }
         ConditionSubject::Login => name(facts.login).into_iter().collect(),
@@ -98,7 +99,8 @@ mod tests {
             ..MailFacts::default()
         };
         let of = |about, facts: &MailFacts<'_>, is_whole| {
-            let keys = keys(about, facts, is_whole).into_iter().map(|key| key.text);
+            let rules = KeyRules { is_whole, tags: &config::TagDelimiters::default() };
+            let keys = keys(about, facts, rules).into_iter().map(|key| key.text);
             keys.collect::<Vec<_>>().join(" ")
         };
         let addresses = "jo+news@example.org jo@example.org @example.org";

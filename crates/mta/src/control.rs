@@ -39,6 +39,8 @@ pub use tables::{
 pub const ITEMS_MAX: u32 = 100_000;
 /// Maximum number of recipients in an item of a list.
 pub const LISTED_RECIPIENTS_MAX: usize = 10;
+/// Maximum number of octets kept of a failed dialogue.
+pub const DIALOGUE_BYTES_MAX: usize = 4_096;
 /// Version of the socket's protocol.
 pub const PROTOCOL: u32 = 2;
 
@@ -131,11 +133,28 @@ pub struct QueueItem {
     pub client: Option<String>,
     /// Open recipients; in a list, the first ten.
     pub recipients: Vec<QueueRecipient>,
+    /// The last failed dialogues with their next hops; not in lists.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub dialogues: Vec<FailedDialogue>,
     /// Number of open recipients.
     #[serde(default)]
     pub recipients_open: u32,
     /// Recipients in its envelope, including settled ones.
     pub recipients_count: u32,
+}
+
+/// The last failed dialogue with a next hop.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedDialogue {
+    /// Channel and next hop: the ready queue's name.
+    pub next_hop: String,
+    /// The peer as `mx.example.com[192.0.2.1]:25`.
+    pub peer: String,
+    /// Time of its end.
+    #[serde(with = "text::wall")]
+    pub at: Wall,
+    /// Commands and replies, a line each, after `> ` if sent and `< ` if received. `…` marks an omission.
+    pub text: String,
 }
 
 /// An open recipient.

@@ -14,6 +14,7 @@ pub mod control;
 mod crowding;
 pub mod custody;
 pub mod delivery;
+pub mod dialogues;
 mod encryption;
 pub mod event;
 mod facts;

@@ -5,6 +5,7 @@ use crate::clients::Clients;
 use crate::clock::ClockDoubt;
 use crate::console::LogThrottle;
 use crate::crowding::Crowding;
+use crate::dialogues::Dialogues;
 use crate::holding::Holdings;
 use crate::known_hops::KnownHops;
 use crate::known_hosts::KnownHosts;
@@ -94,6 +95,8 @@ pub struct SharedState {
     pub known_hosts: KnownHosts,
     /// Sources that were logged to the console lately.
     pub(crate) told_sources: LogThrottle,
+    /// The last failed dialogues.
+    pub(crate) dialogues: Dialogues,
     /// Suspended next hops.
     pub suspensions: Arc<Suspensions>,
     /// Failed sources.
@@ -174,6 +177,7 @@ impl SharedState {
             failed_sources: Arc::default(),
             deaf_listeners: Conditions::new("listener"),
             outages: Arc::default(),
+            dialogues: Dialogues::default(),
             lookups_max: u32::MAX,
             clock: ClockDoubt::default(),
             unheard: ApduDedup::default(),

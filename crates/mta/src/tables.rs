@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::seams::{EntryLookup, Tables};
-use config::{Composition, ENTRY_TEXT, Rewrite, TableEntry};
+use config::{Composition, ENTRY_TEXT, Rewrite, TableEntry, TagDelimiters};
 use lookup::{Entry, LookupError, LookupErrorKind};
 use mail::{Class, EnhancedStatus, Failure, Mailbox, is_dot_string};
 use std::borrow::Cow;
@@ -10,9 +10,6 @@ use std::iter;
 use std::net::IpAddr;
 use std::slice;
 use std::sync::Arc;
-
-/// The start of a local part's tag: `user+tag@example.org` belongs to `user@example.org`.
-pub const TAG_DELIMITER: char = '+';
 
 /// Looks up a key in a table. Errors name the table.
 pub fn find<T: Tables + Clone>(tables: &T, table: &Arc<TableEntry>, key: &str) -> EntryLookup {
@@ -72,7 +69,7 @@ fn find_as<T: Tables + Clone>(
     if form == KeyForm::Bare && table.settings.has_patterns() {
         return Answer::Now(Ok(None));
     }
-    let key = rewritten(&table.rewrite, key);
+    let key = rewritten(table, key);
     match table.settings.composition() {
         None => match tables.find(table, &key) {
             Answer::Now(Ok(found)) => Answer::Now(Ok(found)),
@@ -150,8 +147,7 @@ pub fn find_address<T: Tables + Clone>(
     table: &Arc<TableEntry>,
     address: &Mailbox,
 ) -> Answer<'static, Result<Option<FoundAddress>, LookupError>> {
-    let (by, keys): (Vec<_>, Vec<_>) =
-        keys_of(address, table.settings.has_patterns()).into_iter().unzip();
+    let (by, keys): (Vec<_>, Vec<_>) = keys_of(address, KeyRules::of(table)).into_iter().unzip();
     find_first(tables, table, keys).then(move |found| {
         Answer::Now(found.map(|found| {
             let found = found?;
@@ -232,19 +228,21 @@ pub fn find_owner<T: Tables + Clone>(
     alias: &Mailbox,
     by: FoundBy,
 ) -> Answer<'static, Result<Option<FoundOwner>, LookupError>> {
-    let owner = owner_of(alias, by).filter(|_| !table.settings.has_patterns());
+    let owner =
+        owner_of(alias, by, &table.tag_delimiters).filter(|_| !table.settings.has_patterns());
     let Some(address) = owner else { return Answer::Now(Ok(None)) };
-    let key = keys_of(&address, true).pop().map(|(_, key)| key.text).unwrap_or_default();
+    let whole = KeyRules { is_whole: true, tags: &table.tag_delimiters };
+    let key = keys_of(&address, whole).pop().map(|(_, key)| key.text).unwrap_or_default();
     find(tables, table, &key).then(move |found| {
         Answer::Now(found.map(|found| found.map(|entry| FoundOwner { address, entry })))
     })
 }
 
-fn owner_of(alias: &Mailbox, by: FoundBy) -> Option<Mailbox> {
+fn owner_of(alias: &Mailbox, by: FoundBy, tags: &TagDelimiters) -> Option<Mailbox> {
     let local = alias.local();
     let local = match by {
         FoundBy::Address => local,
-        FoundBy::WithoutTag => split_tag(local)?.0,
+        FoundBy::WithoutTag => tags.split(local)?.0,
         FoundBy::Domain => return None,
     };
     let text = format!("{OWNER}{}@{}", local.to_lowercase(), alias.domain_str());
@@ -295,10 +293,25 @@ pub fn values_of<'e>(entry: &'e Entry, name: &str) -> &'e [Box<str>] {
     }
 }
 
-/// The keys of an address, in the order of lookups: in lower case, the domain in A-labels. `whole`: no keys for its
-/// parts.
+/// The forms in which a table has addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyRules<'t> {
+    /// No keys for parts of an address, as for tables with patterns.
+    pub is_whole: bool,
+    pub tags: &'t TagDelimiters,
+}
+
+impl KeyRules<'_> {
+    #[must_use]
+    pub fn of(table: &TableEntry) -> KeyRules<'_> {
+        KeyRules { is_whole: table.settings.has_patterns(), tags: &table.tag_delimiters }
+    }
+}
+
+/// The keys of an address, in the order of lookups: in lower case, the domain in A-labels.
 #[must_use]
-pub fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, LookupKey)> {
+pub fn keys_of(address: &Mailbox, rules: KeyRules<'_>) -> Vec<(FoundBy, LookupKey)> {
+    let KeyRules { is_whole: whole, tags } = rules;
     if let Some(address) = address.or_address() {
         let by = iter::once(FoundBy::Address).chain(iter::repeat(FoundBy::Domain));
         return by.zip(address.lookup_keys(whole).into_iter().map(LookupKey::from)).collect();
@@ -319,7 +332,7 @@ pub fn keys_of(address: &Mailbox, whole: bool) -> Vec<(FoundBy, LookupKey)> {
     if whole {
         return keys;
     }
-    if let Some((user, _)) = split_tag(&local) {
+    if let Some((user, ..)) = tags.split(&local) {
         keys.push((FoundBy::WithoutTag, LookupKey::unquoted(user, &domain)));
     }
     keys.push((FoundBy::Domain, format!("@{domain}").into()));
@@ -338,15 +351,13 @@ pub fn networks(ip: IpAddr) -> Vec<String> {
     keys
 }
 
-/// A local part without its tag, and the tag.
+/// A key after the rewriting of its table.
 #[must_use]
-pub fn split_tag(local: &str) -> Option<(&str, &str)> {
-    local.split_once(TAG_DELIMITER).filter(|(user, _)| !user.is_empty())
+pub fn rewritten<'a>(table: &TableEntry, key: &'a str) -> Cow<'a, str> {
+    rewritten_by(&table.rewrite, &table.tag_delimiters, key)
 }
 
-/// A key after rewriting.
-#[must_use]
-pub fn rewritten<'a>(steps: &[Rewrite], key: &'a str) -> Cow<'a, str> {
+fn rewritten_by<'a>(steps: &[Rewrite], tags: &TagDelimiters, key: &'a str) -> Cow<'a, str> {
     let mut key = Cow::Borrowed(key);
     for step in steps {
         let (local, domain) = match key.rsplit_once('@') {
@@ -356,7 +367,7 @@ pub fn rewritten<'a>(steps: &[Rewrite], key: &'a str) -> Cow<'a, str> {
         key = Cow::Owned(match (step, domain) {
             (Rewrite::Lower, _) => key.to_lowercase(),
             (Rewrite::DropTag, domain) => {
-                let user = split_tag(local).map_or(local, |(user, _)| user);
+                let user = tags.split(local).map_or(local, |(user, ..)| user);
                 domain.map_or_else(|| user.to_owned(), |domain| format!("{user}@{domain}"))
             }
             (Rewrite::Domain, Some(domain)) => domain.to_owned(),
@@ -374,7 +385,8 @@ mod tests {
     #[test]
     fn an_owner_has_the_name_of_the_list() {
         let owner = |address: &str, by| {
-            let owner = owner_of(&Mailbox::parse(address, true).unwrap(), by);
+            let owner =
+                owner_of(&Mailbox::parse(address, true).unwrap(), by, &TagDelimiters::default());
             owner.map(|owner| owner.to_string())
         };
         let named = |name: &str| Some(name.to_owned());
@@ -388,7 +400,10 @@ mod tests {
     #[test]
     fn keys_go_from_the_whole_address_to_its_domain() {
         let keys = |address: &str, whole| {
-            let keys = keys_of(&Mailbox::parse(address, true).unwrap(), whole);
+            let keys = keys_of(
+                &Mailbox::parse(address, true).unwrap(),
+                KeyRules { is_whole: whole, tags: &TagDelimiters::default() },
+            );
             keys.into_iter().map(|(_, key)| key.text).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(
@@ -407,7 +422,11 @@ mod tests {
     #[test]
     fn a_key_without_the_quotes_that_it_would_need_says_so() {
         let bare = |address: &str| {
-            let keys = keys_of(&Mailbox::parse(address, true).unwrap(), false).into_iter();
+            let keys = keys_of(
+                &Mailbox::parse(address, true).unwrap(),
+                KeyRules { is_whole: false, tags: &TagDelimiters::default() },
+            )
+            .into_iter();
             let bare = keys.filter(|(_, key)| key.form == KeyForm::Bare);
             bare.map(|(_, key)| key.text).collect::<Vec<_>>().join(" ")
         };
@@ -448,11 +467,14 @@ mod tests {
     #[test]
     fn rewriting_goes_step_by_step() {
         let all = [Rewrite::Lower, Rewrite::DropTag];
-        assert_eq!(rewritten(&all, "Jo+x@Example.ORG"), "jo@example.org");
-        assert_eq!(rewritten(&[Rewrite::DropTag], "jo+x"), "jo");
-        assert_eq!(rewritten(&[Rewrite::Domain], "a@b@c.test"), "c.test");
-        assert_eq!(rewritten(&[Rewrite::Local], "a@b.test"), "a");
-        assert_eq!(rewritten(&[Rewrite::Domain], "c.test"), "c.test");
-        assert_eq!(rewritten(&[], "C"), "C");
+        let tags = TagDelimiters::default();
+        let by =
+            |steps: &[Rewrite], key: &'static str| rewritten_by(steps, &tags, key).into_owned();
+        assert_eq!(by(&all, "Jo+x@Example.ORG"), "jo@example.org");
+        assert_eq!(by(&[Rewrite::DropTag], "jo+x"), "jo");
+        assert_eq!(by(&[Rewrite::Domain], "a@b@c.test"), "c.test");
+        assert_eq!(by(&[Rewrite::Local], "a@b.test"), "a");
+        assert_eq!(by(&[Rewrite::Domain], "c.test"), "c.test");
+        assert_eq!(by(&[], "C"), "C");
     }
 }

@@ -2,6 +2,7 @@
 //! generated.
 
 mod dkim;
+mod history;
 mod init;
 mod login;
 mod queue;
@@ -11,6 +12,7 @@ mod tls;
 mod x400;
 
 pub(crate) use dkim::{DkimArgs, DkimCheckArgs, DkimCommand, DkimNewArgs, KeyKind};
+pub(crate) use history::{EventsArgs, HistoryArgs, SearchArgs, TraceArgs};
 pub(crate) use init::{InitArgs, ServerKind, parse_user};
 pub(crate) use login::{LoginArgs, LoginCommand};
 pub(crate) use queue::QueueArgs;
@@ -56,6 +58,7 @@ First steps:
   postrider serve --config my.toml
 
 While it runs:
+  postrider search to:you@example.org      messages by their addresses, delivered ones too
   postrider queue list --config my.toml    the queued messages
   postrider queue why ID --config my.toml  the cause and end of the wait of a message
   postrider reload --config my.toml        load a changed file
@@ -113,6 +116,21 @@ pub(crate) enum Command {
     /// policy and retry times. Each is shown with the line of the configuration that decides it. Nothing is sent; for
     /// `mx` routes the DNS is queried.
     Explain(ExplainArgs),
+    /// Search messages by sender, recipient, time and more
+    ///
+    /// Searches the event log, with rotated files, and the queue of the running server. Prints a line per recipient with
+    /// its present state, the newest last: delivered, deferred, failed, queued or rejected at intake. Without a running
+    /// server, only the event log is searched.
+    Search(SearchArgs),
+    /// Show the history and the present state of one message
+    ///
+    /// Prints every event of the message in order, and the condition that it waits for if it is queued.
+    Trace(TraceArgs),
+    /// Print or follow the event log
+    ///
+    /// Prints the events that match all terms, from the oldest file on. With --follow, waits for further events, also after
+    /// the file is rotated.
+    Events(EventsArgs),
     /// Inspect and change the queue of a running server
     ///
     /// Connects to the control socket of a running server. `list`, `summary`, `show` and `why` only read; the other
@@ -165,7 +183,9 @@ pub(crate) enum Command {
 /// `--config`.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ConfigFile {
-    /// The configuration file. Default: the built-in configuration (see `postrider config default`).
+    /// The configuration file. Default: $POSTRIDER_CONFIG, then /etc/postrider/postrider.toml, then ./postrider.toml if only
+    /// the caller may change it, then the built-in configuration (see `postrider config default`). An empty
+    /// $POSTRIDER_CONFIG is the built-in one.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
 }
@@ -228,9 +248,9 @@ pub(crate) struct ExplainArgs {
     #[arg(value_name = "RCPT", value_parser = parse_mailbox, value_hint = ValueHint::EmailAddress)]
     pub(crate) recipient: Mailbox,
     /// The sender's address. Default: the null sender, `<>`.
-    #[arg(long, value_name = "ADDR", value_parser = parse_mailbox)]
-    #[arg(value_hint = ValueHint::EmailAddress)]
-    pub(crate) from: Option<Mailbox>,
+    #[arg(long, value_name = "ADDR", value_parser = parse_sender, default_value = "<>")]
+    #[arg(hide_default_value = true, value_hint = ValueHint::EmailAddress)]
+    pub(crate) from: Sender,
     /// The client's IP address. Default: an unauthenticated client.
     #[arg(long, value_name = "IP")]
     pub(crate) client: Option<IpAddr>,
@@ -256,8 +276,8 @@ pub(crate) struct ExplainArgs {
 /// The control socket of a running server.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServerArgs {
-    /// The server's configuration file, which determines the path of the control socket. Default: the built-in
-    /// configuration.
+    /// The server's configuration file, which determines the path of the control socket. Default: as for `postrider
+    /// serve`.
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
     /// The path of the control socket, instead of a configuration file.
@@ -362,6 +382,18 @@ pub(crate) fn parse_domain(text: &str) -> Result<String, String> {
     Domain::dns_name(text).ok_or_else(|| "not a domain".to_owned())
 }
 
+/// A sender's address; `None` for the null sender.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sender(pub(crate) Option<Mailbox>);
+
+/// Parses a sender with or without angle brackets; `<>` is the null sender.
+fn parse_sender(text: &str) -> Result<Sender, String> {
+    if text.is_empty() || text == "<>" {
+        return Ok(Sender(None));
+    }
+    parse_mailbox(text).map(|mailbox| Sender(Some(mailbox)))
+}
+
 fn parse_mailbox(text: &str) -> Result<Mailbox, String> {
     let bare = text.strip_prefix('<').and_then(|t| t.strip_suffix('>')).unwrap_or(text);
     Mailbox::parse_any(bare).map_err(|error| error.to_string())
@@ -372,6 +404,72 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
+    /// Command lines that must be understood.
+    const FORMS: &[&str] = &[
+        "serve",
+        "serve --config FILE --shards 2",
+        "check --config FILE",
+        "check --dns --domain example.org --domain example.net --json",
+        "init example.org",
+        "init example.org --kind mail-host --hostname mx.example.org --user jo --acme --dns",
+        "init example.org --kind sender --tls-chain FILE --tls-key FILE --address 192.0.2.1",
+        "init example.org --kind relay --smarthost HOST:465 --smarthost-user NAME --out DIR",
+        "explain a@example.org",
+        "explain <a@example.org> --from b@example.net --config FILE",
+        "explain a@example.org --from <>",
+        "auth check FILE --client-ip 192.0.2.1 --from <>",
+        "explain postmaster --client 192.0.2.1 --listener relay --offline --json",
+        "explain a@example.org --from b@example.net --login shop",
+        "auth check FILE --config FILE",
+        "auth check FILE --client-ip 192.0.2.1 --helo a.test --from b@example.net --json",
+        "dkim new example.org s1 --out FILE --algorithm ed25519",
+        "dkim check example.org --config FILE --json",
+        "search to:ann@example.org since:2d --limit 5 --json",
+        "search ann@example.org --config FILE",
+        "search status:deferred --events events.jsonl",
+        "trace 0001000000000001 --json",
+        "trace 0001000000000001 --events events.jsonl",
+        "events --follow to:example.org --json",
+        "events status:refused --config FILE",
+        "queue list --json",
+        "queue list --domain example.org --sender <> --state held --limit 5",
+        "queue show 0001000000000001",
+        "queue why 0001000000000001 --json",
+        "queue retry 0001000000000001",
+        "queue retry --domain example.org",
+        "queue hold --domain example.org --reason later",
+        "queue release --all",
+        "queue remove --sender a@example.org --control /run/x.sock",
+        "queue hold --login jo --reason stolen",
+        "login list --json",
+        "login revoke jo --reason stolen --config FILE",
+        "login allow jo",
+        "login blocked --config FILE",
+        "login unblock 2001:db8::1",
+        "spool verify /var/spool/postrider --json",
+        "classify 550 --provider google --config FILE --json",
+        "classify - --mx mx.example.org",
+        "queue fail --class unknown_recipient",
+        "shaping list --config FILE --json",
+        "shaping lift unusual-rate --provider google --source ip-1",
+        "shaping lift --provider google",
+        "shaping lift --all --control SOCKET",
+        "table list --config FILE --json",
+        "table get users jo@example.org",
+        "table flush users --control SOCKET",
+        "table build --from users.txt --to users.db",
+        "table build --format tsv --from - --to users.db --keep-case --json",
+        "reload --config FILE",
+        "status --json",
+        "sources --json",
+        "config schema",
+        "config reference",
+        "config reference --out DIR",
+        "config default",
+        "completions bash",
+        "man --out DIR",
+    ];
+
     #[test]
     fn the_table_is_sound() {
         Cli::command().debug_assert();
@@ -379,61 +477,7 @@ mod tests {
 
     #[test]
     fn the_documented_forms_are_understood() {
-        for line in [
-            "serve",
-            "serve --config FILE --shards 2",
-            "check --config FILE",
-            "check --dns --domain example.org --domain example.net --json",
-            "init example.org",
-            "init example.org --kind mail-host --hostname mx.example.org --user jo --acme --dns",
-            "init example.org --kind sender --tls-chain FILE --tls-key FILE --address 192.0.2.1",
-            "init example.org --kind relay --smarthost HOST:465 --smarthost-user NAME --out DIR",
-            "explain a@example.org",
-            "explain <a@example.org> --from b@example.net --config FILE",
-            "explain postmaster --client 192.0.2.1 --listener relay --offline --json",
-            "explain a@example.org --from b@example.net --login shop",
-            "auth check FILE --config FILE",
-            "auth check FILE --client-ip 192.0.2.1 --helo a.test --from b@example.net --json",
-            "dkim new example.org s1 --out FILE --algorithm ed25519",
-            "dkim check example.org --config FILE --json",
-            "queue list --json",
-            "queue list --domain example.org --sender <> --state held --limit 5",
-            "queue show 0001000000000001",
-            "queue why 0001000000000001 --json",
-            "queue retry 0001000000000001",
-            "queue retry --domain example.org",
-            "queue hold --domain example.org --reason later",
-            "queue release --all",
-            "queue remove --sender a@example.org --control /run/x.sock",
-            "queue hold --login jo --reason stolen",
-            "login list --json",
-            "login revoke jo --reason stolen --config FILE",
-            "login allow jo",
-            "login blocked --config FILE",
-            "login unblock 2001:db8::1",
-            "spool verify /var/spool/postrider --json",
-            "classify 550 --provider google --config FILE --json",
-            "classify - --mx mx.example.org",
-            "queue fail --class unknown_recipient",
-            "shaping list --config FILE --json",
-            "shaping lift unusual-rate --provider google --source ip-1",
-            "shaping lift --provider google",
-            "shaping lift --all --control SOCKET",
-            "table list --config FILE --json",
-            "table get users jo@example.org",
-            "table flush users --control SOCKET",
-            "table build --from users.txt --to users.db",
-            "table build --format tsv --from - --to users.db --keep-case --json",
-            "reload --config FILE",
-            "status --json",
-            "sources --json",
-            "config schema",
-            "config reference",
-            "config reference --out DIR",
-            "config default",
-            "completions bash",
-            "man --out DIR",
-        ] {
+        for line in FORMS {
             let words = std::iter::once("postrider").chain(line.split(' '));
             if let Err(error) = Cli::try_parse_from(words) {
                 panic!("{line}: {error}");

@@ -32,6 +32,8 @@ impl Allowance {
     }
 }
 
+/// The kind of the lines of `[log] deliveries`.
+pub(crate) const DELIVERIES: &str = "delivery";
 /// The kind of the lines with listening addresses.
 pub(crate) const LISTENERS: &str = "listen";
 /// Maximum length of a line: a peer's text may be long.
@@ -138,8 +140,9 @@ impl Console for ConsoleLog {
             return;
         }
         let mut inside = lock(&self.inside);
-        // Debug output is not limited, and the number of listeners is limited by the configuration.
-        let suppressed = if level >= Level::Debug || kind == LISTENERS {
+        // Debug output is not limited, nor are lines that the configuration limits (listeners) or demands (deliveries).
+        let is_unlimited = level >= Level::Debug || matches!(kind, LISTENERS | DELIVERIES);
+        let suppressed = if is_unlimited {
             0
         } else {
             let Some(suppressed) = admit(&mut inside.meters, level, kind, Instant::now()) else {

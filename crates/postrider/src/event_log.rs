@@ -15,6 +15,7 @@ use crate::mutex::lock;
 use crate::under_way::HANGS_AFTER;
 use crate::world::clock::{Start, wall_now};
 use file::LogFile;
+pub(crate) use file::{is_stamp, line_time};
 use mta::event::EventFile;
 use mta::event::{Event, EventSink, Kind, Position, Recipients, json};
 use mta::metrics::EventMetrics;

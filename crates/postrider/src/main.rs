@@ -25,6 +25,7 @@ mod file_lock;
 mod file_stamp;
 mod file_watch;
 mod greylist;
+mod history;
 mod https;
 mod kept_file;
 mod kept_from_start;
@@ -82,13 +83,16 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     match cli::Cli::parse().command {
-        Command::Serve(args) => commands::serve::run(args.file.config, args.shards),
+        Command::Serve(args) => commands::serve::run(args.file.config.as_deref(), args.shards),
         Command::Check(args) => commands::check::check(&args),
         Command::Init(args) => commands::init::run(&args),
         Command::Explain(args) => commands::explain::explain(&args),
         Command::Config(args) => commands::reference::config(&args),
         Command::Completions(args) => commands::reference::completions(&args),
         Command::Man(args) => commands::reference::man(&args),
+        Command::Search(args) => commands::history::search(&args),
+        Command::Trace(args) => commands::history::trace(&args),
+        Command::Events(args) => commands::history::events(&args),
         Command::Queue(args) => commands::queue::run(&args),
         Command::Login(args) => commands::login::run(&args),
         Command::Reload(server) => commands::queue::reload(&server),

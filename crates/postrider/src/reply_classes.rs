@@ -1,8 +1,8 @@
 //! The rules by which refusals are classed: the operator's files, and ours.
 
-use classes::{BUILTIN, Classes, FILE_BYTES_MAX, Named, RuleFile};
+use classes::{BUILTIN, Classes, FILE_BYTES_MAX, Named, ReplyClass, RuleFile};
 use config::shaping::Providers;
-use config::{Config, Problem, Reader, Section};
+use config::{Config, Problem, Reader, Rest, Section};
 use mta::shaping::Rules;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -123,5 +123,21 @@ impl Section for ClassFiles {
             paths.push(path);
         }
         Some(ClassFiles(paths))
+    }
+
+    /// Routes may name classes.
+    fn review(_: Option<&ClassFiles>, rest: &Rest<'_>, reader: &mut Reader<'_, '_>) {
+        for route in rest.routes {
+            let mut of_route = reader.elsewhere(&format!("route[{}]", route.index));
+            for (index, name) in route.defer_classes.iter().enumerate() {
+                if name.parse::<ReplyClass>().is_err() {
+                    let names: Vec<_> =
+                        ReplyClass::ALL.iter().map(|class| class.as_str()).collect();
+                    let help = format!("one of {}", names.join(", "));
+                    let message = format!("unknown class \"{name}\"");
+                    of_route.error(&format!("defer_classes[{index}]"), message, &help);
+                }
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What runs beside the shards, as a list: a further service is a file of its own and a line here.
 
+mod deliveries;
 mod files;
 mod places;
 mod runtime;
@@ -14,6 +15,7 @@ use crate::secrets::{self, WatchedSecrets};
 use crate::shard_thread::ShardContext;
 use crate::tokens::Tokens;
 use config::{Config, ConfigErrors};
+use deliveries::Deliveries;
 pub(crate) use files::FileServices;
 use mta::pools::PoolId;
 pub(crate) use runtime::{ServiceRuntime, TaskSpawner};
@@ -43,6 +45,7 @@ pub(crate) fn beside(common: &ShardContext, others: &ServiceContext<'_>) -> Serv
             &named.runtime,
             (&named.acme, others.files, console),
         ))
+        .with(Deliveries::new(console))
         .with(common.dmarc_reports.clone())
         .with(common.tls_reports.clone())
         .with(Tokens::new(&named.runtime, console))

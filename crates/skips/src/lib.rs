@@ -16,6 +16,8 @@ pub enum Machine {
     Path,
     /// No control group can be made.
     ControlGroups,
+    /// A postrider is installed, and commands find its configuration.
+    SystemConfiguration,
     /// No mount, and no name space of mounts or of networks, can be made.
     Namespaces,
     /// A port with a fixed number is another's.

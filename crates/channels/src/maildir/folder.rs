@@ -1,21 +1,11 @@
 //! Maildir++ folders by recipient tag: `user+Lists@` selects `.Lists`.
 
-/// Separates a local part from its tag.
-const DELIMITER: char = '+';
 /// Separate the levels of a folder in a tag; Maildir++ itself uses `.`.
 const LEVELS: [char; 3] = ['.', '/', '+'];
 /// Maximum nesting of folders.
 const LEVELS_MAX: usize = 8;
 /// NAME_MAX of Linux and of nearly all file systems.
 const NAME_BYTES_MAX: usize = 255;
-
-/// Splits a local part into user and tag. A local part that begins with the delimiter has no tag.
-pub(super) fn split_tag(local: &str) -> (&str, Option<&str>) {
-    match local.split_once(DELIMITER) {
-        Some((user, tag)) if !user.is_empty() => (user, Some(tag)),
-        _ => (local, None),
-    }
-}
 
 /// The folder directory for a tag. `None` if the tag names no valid folder, or the inbox.
 pub(super) fn directory_of(tag: &str) -> Option<String> {
@@ -70,15 +60,6 @@ fn push_base64(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_tag_follows_the_first_plus() {
-        assert_eq!(split_tag("user"), ("user", None));
-        assert_eq!(split_tag("user+Lists"), ("user", Some("Lists")));
-        assert_eq!(split_tag("user+a+b"), ("user", Some("a+b")));
-        assert_eq!(split_tag("user+"), ("user", Some("")));
-        assert_eq!(split_tag("+user"), ("+user", None));
-    }
 
     #[test]
     fn a_folder_lies_in_the_maildir_whatever_its_tag() {

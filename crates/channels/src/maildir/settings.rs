@@ -6,7 +6,10 @@ use super::terms::{MailboxTerms, QuotaText};
 use crate::values::{EntryTable, ValueNames};
 use config::Values;
 use config::quantity::{DurationText, write_duration};
-use config::{ChannelSection, Destination, Explainer, MailboxChecks, Reader, Settings, values_in};
+use config::{
+    ChannelSection, Destination, Explainer, MailboxChecks, Reader, Settings, TagDelimiters,
+    values_in,
+};
 use mail::{Mailbox, Refusal};
 use mta::seams::{Keeping, MailFolder, MailboxPlace};
 use queue::Origin;
@@ -122,6 +125,7 @@ impl ChannelSection for MaildirText {
             has_values,
             folders: text.folders,
             create_folders: text.create_folders,
+            tags: reader.tag_delimiters(),
             terms,
             quota_grace,
         }))
@@ -134,6 +138,7 @@ impl ChannelSection for MaildirText {
             has_values: false,
             folders: Folders::None,
             create_folders: false,
+            tags: TagDelimiters::default(),
             terms: MailboxTerms::with_quota(quota_bytes),
             quota_grace: None,
         }))
@@ -175,6 +180,8 @@ pub(crate) struct Maildir {
     has_values: bool,
     folders: Folders,
     create_folders: bool,
+    /// Characters that begin a tag.
+    tags: TagDelimiters,
     terms: MailboxTerms,
     quota_grace: Option<Duration>,
 }
@@ -192,7 +199,7 @@ impl Maildir {
         values: Values<'_, '_>,
     ) -> Result<MailboxPlace, PlaceError> {
         let owner = match is_users_tag {
-            true => without_tag(Owner::of(recipient)),
+            true => self.without_tag(Owner::of(recipient)),
             false => self.owner_of(recipient),
         };
         Ok(MailboxPlace {
@@ -207,7 +214,7 @@ impl Maildir {
 
     /// The table with the recipient's entry, if delivery needs it.
     pub(super) fn entries_for(&self, recipient: &Mailbox) -> Option<&EntryTable> {
-        let is_tagged = || folder::split_tag(&recipient.local_unquoted()).1.is_some();
+        let is_tagged = || self.tags.split(&recipient.local_unquoted()).is_some();
         let is_needed = self.has_values || self.folders == Folders::None && is_tagged();
         self.entries.as_ref().filter(|_| is_needed)
     }
@@ -235,24 +242,25 @@ impl Maildir {
     /// Owner of the mailbox that this recipient's mail goes to.
     fn owner_of(&self, recipient: &Mailbox) -> Owner {
         let owner = Owner::of(recipient);
-        if self.folders == Folders::Tag { without_tag(owner) } else { owner }
+        if self.folders == Folders::Tag { self.without_tag(owner) } else { owner }
+    }
+
+    fn without_tag(&self, mut owner: Owner) -> Owner {
+        let length = self.tags.split(&owner.local).map(|(user, ..)| user.len());
+        owner.local.truncate(length.unwrap_or(usize::MAX));
+        owner
     }
 
     fn folder_of(&self, recipient: &Mailbox) -> Option<MailFolder> {
         if self.folders == Folders::None {
             return None;
         }
-        let name = folder::directory_of(folder::split_tag(&recipient.local_unquoted()).1?)?;
+        let name = folder::directory_of(self.tags.split(&recipient.local_unquoted())?.2)?;
         Some(MailFolder { name, is_made: self.create_folders })
     }
 }
 
 static NO_SUCH_NAME: Refusal = Refusal::permanent((1, 1), "Mailbox name too long");
-
-fn without_tag(mut owner: Owner) -> Owner {
-    owner.local.truncate(folder::split_tag(&owner.local).0.len());
-    owner
-}
 
 impl Settings for Maildir {
     fn key(&self) -> &'static str {
@@ -315,6 +323,7 @@ mod tests {
             has_values: false,
             folders,
             create_folders: true,
+            tags: TagDelimiters::default(),
             terms: MailboxTerms::default(),
             quota_grace: None,
         };

@@ -1,7 +1,7 @@
 //! Sender addresses that a user may send from.
 
 use super::fields::{OriginateWatch, TOO_MANY_FIELDS, completed};
-use config::TableEntry;
+use config::{TableEntry, TagDelimiters};
 use mail::field_watch::WatchedField;
 use mail::{Mailbox, Refusal, address_list, is_dot_string};
 use mta::answer::{Answer, Decision};
@@ -10,7 +10,7 @@ use mta::ingress::{
     Draft, Observer, Stage, TransactionView, granted_by, is_one_member, no_answer, observed,
 };
 use mta::seams::World;
-use mta::tables;
+use mta::tables::{self, KeyRules};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -85,9 +85,10 @@ impl<W: World> Stage for SenderStage<W> {
             return Answer::Now(Err(NOT_YOURS));
         };
         let is_built = senders.builds_answers() && !is_one_member(user);
+        let tags = senders.tag_delimiters.clone();
         tables::find(self.world.tables(), senders, user).then(move |found| {
             Answer::Now(match found {
-                Ok(Some(entry)) if is_among(&granted_by(&entry, is_built), sender) => Ok(()),
+                Ok(Some(entry)) if is_among(&granted_by(&entry, is_built), sender, &tags) => Ok(()),
                 Ok(_) => Err(NOT_YOURS),
                 Err(trouble) => Err(no_answer(&*self.console, &trouble)),
             })
@@ -131,11 +132,12 @@ impl<W: World> SenderStage<W> {
             return Decision::pass();
         }
         let is_built = senders.builds_answers() && !is_one_member(user);
+        let tags = senders.tag_delimiters.clone();
         tables::find(self.world.tables(), senders, user).then(move |found| {
             Answer::Now(match found {
                 Ok(Some(entry)) => {
                     let granted = granted_by(&entry, is_built);
-                    let is_his = |author| is_among(&granted, author);
+                    let is_his = |author| is_among(&granted, author, &tags);
                     authors.iter().all(is_his).then_some(()).ok_or(NOT_YOUR_NAME)
                 }
                 Ok(None) => Err(NOT_YOUR_NAME),
@@ -180,8 +182,8 @@ const FROM: usize = 0;
 
 /// Returns true if the sender matches one of these addresses and domains. An address with a tag (`user+tag@`) belongs
 /// to the user.
-fn is_among(granted: &[Cow<'_, str>], sender: &Mailbox) -> bool {
-    let keys = tables::keys_of(sender, false);
+fn is_among(granted: &[Cow<'_, str>], sender: &Mailbox, tags: &TagDelimiters) -> bool {
+    let keys = tables::keys_of(sender, KeyRules { is_whole: false, tags });
     granted.iter().any(|word| {
         let word = word.to_lowercase();
         let word = if word.contains('@') { word } else { format!("@{word}") };
@@ -197,7 +199,11 @@ mod tests {
     fn a_sender_is_among_addresses_and_domains() {
         let is = |allowed: &str, sender: &str| {
             let entry = lookup::Entry::text(allowed);
-            is_among(&granted_by(&entry, false), &Mailbox::parse(sender, true).unwrap())
+            is_among(
+                &granted_by(&entry, false),
+                &Mailbox::parse(sender, true).unwrap(),
+                &TagDelimiters::default(),
+            )
         };
         assert!(is("jo@x.test", "Jo@X.test") && is("al@x.test, JO@x.test", "jo+list@x.test"));
         assert!(is("@x.test", "anybody@x.test") && is("y.test x.test", "anybody@x.test"));

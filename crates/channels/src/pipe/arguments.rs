@@ -2,6 +2,7 @@
 //! contains, and never the start of an option.
 
 use crate::values::{self, ValueError, ValueNames};
+use config::TagDelimiters;
 use lookup::Entry;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, MessageId};
 use mta::tables;
@@ -9,14 +10,13 @@ use mta::tables;
 /// Postfix's name for the null sender (`null_sender` of pipe(8)).
 const NULL_SENDER: &str = "MAILER-DAEMON";
 
-/// Separates a local part from its tag.
-const DELIMITER: char = '+';
-
 /// The program and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CommandTemplate {
     pub(super) program: String,
     arguments: Vec<Vec<ArgumentPiece>>,
+    /// Characters that begin a tag.
+    tags: TagDelimiters,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +83,7 @@ impl CommandTemplate {
     pub(super) fn parse(
         command: &[String],
         names: &ValueNames<'_>,
+        tags: TagDelimiters,
     ) -> Result<CommandTemplate, (usize, String)> {
         let Some((program, arguments)) = command.split_first() else {
             return Err((0, "name a program: command = [\"/usr/local/bin/post\"]".to_owned()));
@@ -99,7 +100,7 @@ impl CommandTemplate {
         let parse =
             |(at, text): (usize, &String)| pieces_of(text, names).map_err(|help| (at + 1, help));
         let arguments = arguments.iter().enumerate().map(parse).collect::<Result<_, _>>()?;
-        Ok(CommandTemplate { program: program.clone(), arguments })
+        Ok(CommandTemplate { program: program.clone(), arguments, tags })
     }
 
     /// Returns true if an argument has a value of the recipient's entry.
@@ -114,7 +115,7 @@ impl CommandTemplate {
         let first = |argument: &Vec<ArgumentPiece>| argument.first().cloned();
         self.arguments.iter().filter_map(first).any(|piece| {
             let is_sure = !matches!(piece, ArgumentPiece::Value(_) | ArgumentPiece::Literal(_));
-            is_sure && facts.value(&piece).is_ok_and(|value| value.starts_with('-'))
+            is_sure && facts.value(&piece, &self.tags).is_ok_and(|value| value.starts_with('-'))
         })
     }
 
@@ -127,7 +128,7 @@ impl CommandTemplate {
         for pieces in &self.arguments {
             let mut argument = String::new();
             for piece in pieces {
-                let value = facts.value(piece)?;
+                let value = facts.value(piece, &self.tags)?;
                 let is_start = argument.is_empty() && value.starts_with('-');
                 match piece {
                     ArgumentPiece::Literal(_) => {}
@@ -149,14 +150,19 @@ impl CommandTemplate {
 }
 
 impl MessageFacts<'_> {
-    fn value(&self, piece: &ArgumentPiece) -> Result<String, ArgumentError> {
+    fn value(&self, piece: &ArgumentPiece, tags: &TagDelimiters) -> Result<String, ArgumentError> {
         let local = || self.recipient.local_unquoted().to_lowercase();
         Ok(match piece {
             ArgumentPiece::Literal(text) => text.clone(),
             ArgumentPiece::Recipient => self.recipient.to_string(),
             ArgumentPiece::Local => local(),
-            ArgumentPiece::User => split_tag(&local()).0.to_owned(),
-            ArgumentPiece::Tag => split_tag(&local()).1.to_owned(),
+            ArgumentPiece::User => {
+                let local = local();
+                tags.split(&local).map_or(&*local, |(user, ..)| user).to_owned()
+            }
+            ArgumentPiece::Tag => {
+                tags.split(&local()).map(|(.., tag)| tag.to_owned()).unwrap_or_default()
+            }
             ArgumentPiece::Domain => {
                 let domain = self.recipient.domain();
                 domain.to_ascii().unwrap_or_else(|_| domain.as_str().to_owned()).to_lowercase()
@@ -173,14 +179,6 @@ impl MessageFacts<'_> {
                 values::one(&values, name).map_err(ArgumentError::Value)?.to_owned()
             }
         })
-    }
-}
-
-/// The user and the tag of a local part; the tag may be empty. A local part that starts with the delimiter has none.
-fn split_tag(local: &str) -> (&str, &str) {
-    match local.split_once(DELIMITER) {
-        Some((user, tag)) if !user.is_empty() => (user, tag),
-        _ => (local, ""),
     }
 }
 
@@ -236,7 +234,8 @@ mod tests {
         sender: Option<&str>,
     ) -> Result<Vec<String>, ArgumentError> {
         let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
-        let template = CommandTemplate::parse(&command, &ValueNames::some(&["box"])).unwrap();
+        let (names, tags) = (ValueNames::some(&["box"]), TagDelimiters::parse("+-").unwrap());
+        let template = CommandTemplate::parse(&command, &names, tags).unwrap();
         let recipient = Mailbox::parse(recipient, true).unwrap();
         let sender = sender.map(|sender| Mailbox::parse(sender, true).unwrap());
         let entry = Entry::text("value");
@@ -277,6 +276,9 @@ mod tests {
                 "",
             ]
         );
+        let tagged = |to| filled(&["/p", "{user}", "{tag}"], to, None).unwrap()[1..].join(" ");
+        assert_eq!(tagged("jo-a+b@x.test"), "jo a+b");
+        assert_eq!((tagged("jo@x.test"), tagged("+jo@x.test")), ("jo ".into(), "+jo ".into()));
         let hostile = filled(&["/bin/post", "{local}"], "\"a b; rm -rf *\"@x.test", None).unwrap();
         assert_eq!(hostile, ["/bin/post", "a b; rm -rf *"]);
         assert_eq!(filled(&["/p", "{sender}"], "a@b.test", None).unwrap()[1], "MAILER-DAEMON");
@@ -291,7 +293,11 @@ mod tests {
         assert_eq!(of("{sender}", "a@x.test", Some("-f@x.test")), Err(ArgumentError::Sender));
         assert!(of("--to={local}", "-f@x.test", None).is_ok());
         let template = |word: &str| {
-            CommandTemplate::parse(&["/p".to_owned(), word.to_owned()], &ValueNames::default())
+            CommandTemplate::parse(
+                &["/p".to_owned(), word.to_owned()],
+                &ValueNames::default(),
+                TagDelimiters::default(),
+            )
         };
         let option = Mailbox::parse("-f@x.test", true).unwrap();
         assert!(template("{local}").unwrap().is_option(&option));
@@ -312,7 +318,8 @@ mod tests {
         ] {
             let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
             let (place, help) =
-                CommandTemplate::parse(&command, &ValueNames::default()).unwrap_err();
+                CommandTemplate::parse(&command, &ValueNames::default(), TagDelimiters::default())
+                    .unwrap_err();
             assert!(place == at && help.contains(remedy), "{command:?}: {place}: {help}");
         }
     }

@@ -22,7 +22,7 @@ pub(crate) struct PipeText {
     /// The program's absolute path, and its arguments. No shell is used. Required.
     ///
     /// Placeholders in arguments: `{recipient}`, `{sender}` (`MAILER-DAEMON` for a null sender), `{id}` of the message,
-    /// and in lower case `{local}`, `{user}` and `{tag}` (the parts of `{local}` before and after `+`) and `{domain}`.
+    /// and in lower case `{local}`, `{user}` and `{tag}` (the parts of `{local}`, see `recipient_delimiter`) and `{domain}`.
     /// Any other name is a value of the recipient's entry in the table of `recipients`, as in `maildir`. `{{` is a
     /// brace. A value never becomes several arguments. If it would start an argument with `-`, the recipient is
     /// rejected (5.1.3), or the message bounced (5.1.7 for a sender).
@@ -72,8 +72,8 @@ impl ChannelSection for PipeText {
         };
         let user = account(reader, "user", &text.user);
         let group = account(reader, "group", &text.group);
-        let command = match CommandTemplate::parse(&text.command, &ValueNames::of(table.as_deref()))
-        {
+        let (names, tags) = (ValueNames::of(table.as_deref()), reader.tag_delimiters());
+        let command = match CommandTemplate::parse(&text.command, &names, tags) {
             Ok(command) => command,
             Err((at, help)) => {
                 let key = match text.command.is_empty() {
@@ -180,8 +180,9 @@ impl Settings for Pipe {
 #[cfg(test)]
 pub(super) fn pipe_for_tests(command: &[&str]) -> Pipe {
     let command: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
+    let (names, tags) = (ValueNames::default(), config::TagDelimiters::default());
     Pipe {
-        command: CommandTemplate::parse(&command, &ValueNames::default()).unwrap(),
+        command: CommandTemplate::parse(&command, &names, tags).unwrap(),
         account: ProgramAccount::default(),
         timeout: Duration::from_secs(1_000),
         max_processes: 20,

@@ -1,7 +1,7 @@
 //! Lookup keys for tables of clients, senders and recipients, in the order to try.
 
 use mail::Mailbox;
-use mta::tables::{FoundBy, LookupKey, keys_of, networks};
+use mta::tables::{FoundBy, KeyRules, LookupKey, keys_of, networks};
 use std::net::IpAddr;
 
 /// Maximum number of parent domains looked up, those with the fewest labels. The client chooses the number of labels in
@@ -77,21 +77,21 @@ impl By {
         }
     }
 
-    /// The lookup keys. With `is_whole`, only whole addresses.
+    /// The lookup keys.
     pub(super) fn keys(
         self,
         subject: &Subject<'_>,
-        is_whole: bool,
+        rules: KeyRules<'_>,
         parent_domains: bool,
     ) -> Vec<LookupKey> {
         match self {
-            By::One(part) => part.keys(subject, is_whole, parent_domains),
+            By::One(part) => part.keys(subject, rules, parent_domains),
             By::Pair(first, second) => {
-                let seconds = second.halves(subject, is_whole);
+                let seconds = second.halves(subject, rules);
                 let pairs = |first: LookupKey| {
                     seconds.iter().map(move |second| first.pair(PAIR_DELIMITER, second))
                 };
-                first.halves(subject, is_whole).into_iter().flat_map(pairs).collect()
+                first.halves(subject, rules).into_iter().flat_map(pairs).collect()
             }
         }
     }
@@ -134,31 +134,36 @@ impl KeyPart {
         })
     }
 
-    fn keys(self, subject: &Subject<'_>, is_whole: bool, parent_domains: bool) -> Vec<LookupKey> {
+    fn keys(
+        self,
+        subject: &Subject<'_>,
+        rules: KeyRules<'_>,
+        parent_domains: bool,
+    ) -> Vec<LookupKey> {
         match self {
-            KeyPart::Client => of_client(subject, is_whole),
+            KeyPart::Client => of_client(subject, rules.is_whole),
             KeyPart::Helo => {
                 let Some(helo) = of_helo(subject) else { return Vec::new() };
-                plain(if is_whole { vec![helo] } else { domains(&helo, parent_domains) })
+                plain(if rules.is_whole { vec![helo] } else { domains(&helo, parent_domains) })
             }
             KeyPart::Sender => match subject.sender {
-                Some(sender) => of_address(sender, is_whole, parent_domains),
+                Some(sender) => of_address(sender, rules, parent_domains),
                 None => vec![NULL_SENDER.to_owned().into()],
             },
             KeyPart::Recipient => {
-                let of = |name| of_address(name, is_whole, parent_domains);
+                let of = |name| of_address(name, rules, parent_domains);
                 subject.recipients().flat_map(of).collect()
             }
         }
     }
 
     /// The keys for a pair. An address gives the whole address, the address without its tag, and `@domain`.
-    fn halves(self, subject: &Subject<'_>, is_whole: bool) -> Vec<LookupKey> {
+    fn halves(self, subject: &Subject<'_>, rules: KeyRules<'_>) -> Vec<LookupKey> {
         let of_address = |address: &Mailbox| {
-            keys_of(address, is_whole).into_iter().map(|(_, key)| key).collect::<Vec<_>>()
+            keys_of(address, rules).into_iter().map(|(_, key)| key).collect::<Vec<_>>()
         };
         match self {
-            KeyPart::Client => of_client(subject, is_whole),
+            KeyPart::Client => of_client(subject, rules.is_whole),
             KeyPart::Helo => plain(of_helo(subject)),
             KeyPart::Sender => match subject.sender {
                 Some(sender) => of_address(sender),
@@ -189,9 +194,9 @@ pub(super) fn client_keys(client: IpAddr, is_whole: bool) -> Vec<LookupKey> {
 }
 
 /// `user+tag@domain`, `user@domain`, the domain and its parents, `user+tag@`, `user@`.
-fn of_address(address: &Mailbox, is_whole: bool, parent_domains: bool) -> Vec<LookupKey> {
+fn of_address(address: &Mailbox, rules: KeyRules<'_>, parent_domains: bool) -> Vec<LookupKey> {
     let (mut keys, mut locals) = (Vec::new(), Vec::new());
-    for (by, key) in keys_of(address, is_whole) {
+    for (by, key) in keys_of(address, rules) {
         if by == FoundBy::Domain {
             keys.extend(plain(domains(key.text.trim_start_matches('@'), parent_domains)));
         } else {
@@ -200,7 +205,7 @@ fn of_address(address: &Mailbox, is_whole: bool, parent_domains: bool) -> Vec<Lo
             keys.push(key);
         }
     }
-    if !is_whole {
+    if !rules.is_whole {
         keys.extend(locals);
     }
     keys
@@ -227,6 +232,13 @@ fn domains(domain: &str, parent_domains: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::TagDelimiters;
+
+    fn rules(is_whole: bool) -> KeyRules<'static> {
+        static TAGS: std::sync::LazyLock<TagDelimiters> =
+            std::sync::LazyLock::new(Default::default);
+        KeyRules { is_whole, tags: &TAGS }
+    }
 
     fn texts(keys: Vec<LookupKey>) -> String {
         keys.into_iter().map(|key| key.text).collect::<Vec<_>>().join(" ")
@@ -234,7 +246,7 @@ mod tests {
 
     fn address(text: &str, parent_domains: bool) -> String {
         let mailbox = Mailbox::parse(text, true).expect("an address");
-        texts(of_address(&mailbox, false, parent_domains))
+        texts(of_address(&mailbox, rules(false), parent_domains))
     }
 
     #[test]
@@ -251,12 +263,12 @@ mod tests {
         assert_eq!(address("jo@[192.0.2.1]", true), "jo@[192.0.2.1] [192.0.2.1] jo@");
         assert_eq!(address("Postmaster", true), "postmaster@ postmaster@");
         let mailbox = Mailbox::parse_any("/S=Jo/O=x.y/PRMD=p/C=gb/").expect("an address");
-        let keys = texts(of_address(&mailbox, false, true));
+        let keys = texts(of_address(&mailbox, rules(false), true));
         let expected = "/S=jo/O=x.y/PRMD=p/ADMD= /C=gb/ /O=x.y/PRMD=p/ADMD= /C=gb/ /PRMD=p/ADMD= /C=gb/ \
                         /ADMD= /C=gb/ /C=gb/";
         assert_eq!(keys, expected);
         let mailbox = Mailbox::parse("jo+x@example.org", true).expect("an address");
-        assert_eq!(texts(of_address(&mailbox, true, true)), "jo+x@example.org");
+        assert_eq!(texts(of_address(&mailbox, rules(true), true)), "jo+x@example.org");
     }
 
     #[test]
@@ -273,7 +285,7 @@ mod tests {
                 recipient,
                 also: None,
             };
-            let keys = By::parse(by).expect("a pair").keys(&subject, true, true);
+            let keys = By::parse(by).expect("a pair").keys(&subject, rules(true), true);
             let shown = |key: LookupKey| format!("{}{:?}", key.text, key.form);
             keys.into_iter().map(shown).collect::<Vec<_>>().join(" ")
         };

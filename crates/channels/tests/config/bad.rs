@@ -11,7 +11,8 @@ use super::bad_warmup::WARMUPS;
 use channels::schema;
 
 /// A file that is right but for `<HERE>`, which stands on line 1 (before the sections).
-const TOP: &str = "<HERE>\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n";
+pub(crate) const TOP: &str =
+    "<HERE>\n[[listener]]\naddress = \"127.0.0.1:25\"\n[[route]]\ndiscard = {}\n";
 /// The same with `<HERE>` on line 3, inside the listener.
 pub(crate) const LISTENER: &str =
     "[[listener]]\naddress = \"127.0.0.1:25\"\n<HERE>\n[[route]]\ndiscard = {}\n";
@@ -29,6 +30,12 @@ const BAD: &[(&str, &str, &str)] = &[
     (TOP, "hostname", "1:9: key with no value, expected `=`"),
     (TOP, "hostname = \"a", "1:14: invalid basic string, expected `\"`"),
     (TOP, "hostname = \"a.example\"\nhostname = \"b.example\"", "2:1: duplicate key"),
+    (TOP, "hostname = a.example # ours", "1:12: text without quotes"),
+    (LISTENER, "greeting_delay = 5s", "3:18: text without quotes"),
+    (ROUTE, "smtp = { hosts = [\"h\"]", "4:8: `{` without `}`"),
+    (ROUTE, "domains = [\"a.example\"\ndiscard = {}", "4:11: `[` without `]`"),
+    (END, "[route]\ndiscard = {}", "6:2: `[route]` beside `[[route]]`"),
+    (END, "[spool]\npath = \"/s\"\n[[spool]]", "8:3: `[spool]` beside `[[spool]]`"),
     // Keys that do not exist.
     (TOP, "hostnam = \"a.example\"", "1:1: unknown key `hostnam`"),
     (LISTENER, "adress = 1", "3:1: unknown key `adress` in `listener`"),

@@ -62,6 +62,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("ListenerText", "senders", "{ table = \"t\" }"),
     ("ListenerText", "tls", "\"starttls\""),
     ("RouteText", "aliases", "{ table = \"t\" }"),
+    ("RouteText", "defer_classes", "[\"reputation\"]"),
     ("RouteText", "domains", "[\"b.test\", \"a.test\"]"),
     ("RouteText", "fallback", "\"backup\""),
     ("RouteText", "include", "[\"/lists\"]"),
@@ -197,7 +198,7 @@ fn every_key_of_a_route_is_shown_with_its_line() {
         let mut keys_of_route = keys("RouteText", &channels);
         keys_of_route.retain(|(key, _)| match key.as_str() {
             // Only where mail leaves this server.
-            "srs" | "pool" => !is_local,
+            "srs" | "pool" | "defer_classes" => !is_local,
             "or_addresses" => matches!(channel, "discard" | "x400"),
             // Only for internet mail.
             "when" => !matches!(channel, "discard" | "x400"),

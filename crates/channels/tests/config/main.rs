@@ -15,3 +15,4 @@ mod bad_x400;
 mod explained;
 mod good;
 mod listener_keys;
+mod remedies;

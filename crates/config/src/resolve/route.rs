@@ -77,6 +77,7 @@ impl Resolver<'_> {
                 origin,
                 include: self.include(&at, text),
                 srs: text.srs,
+                defer_classes: self.defer_classes(&at, text, &*channel),
                 pool: self.pool_of(&at, text, general.pools, &*channel),
                 channel,
                 retry,
@@ -117,6 +118,20 @@ impl Resolver<'_> {
                 "name them in `or_addresses` and leave `domains` out, or give [x400] a `gateway`";
             self.error(at, message, help);
         }
+    }
+
+    /// Classes of replies, which only peers give. The program knows their names.
+    fn defer_classes(
+        &mut self,
+        at: &str,
+        text: &RouteText,
+        channel: &dyn Settings,
+    ) -> Arc<[Box<str>]> {
+        if channel.is_local() && !text.defer_classes.is_empty() {
+            let message = "local delivery has no replies to classify";
+            self.error(&format!("{at}.defer_classes"), message, "leave `defer_classes` out");
+        }
+        text.defer_classes.iter().map(|name| name.as_str().into()).collect()
     }
 
     /// The pool that a route's mail is sent from.

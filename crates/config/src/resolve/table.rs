@@ -73,6 +73,7 @@ impl Resolver<'_> {
             settings,
             parts,
             rewrite: text.rewrite.clone(),
+            tag_delimiters: self.server.tag_delimiters.clone(),
             cache,
             line: self.document.line(at).unwrap_or(0),
         })

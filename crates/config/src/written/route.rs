@@ -70,6 +70,11 @@ pub struct RouteText {
     /// fallback. Hosts are tried again after the times of `retry`. Default: mail waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
+    /// Classes of refusals, for example `["reputation"]`. On this route 5yz replies of these classes are temporary: the mail
+    /// is retried until it expires. Default: none. See `docs/classes.md`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("items" = { "type": "string", "title": "class" }))]
+    pub defer_classes: Vec<String>,
     /// Pool of sources to send from. Default: the address that the operating system chooses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,

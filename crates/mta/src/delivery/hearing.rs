@@ -3,10 +3,11 @@
 use super::Delivery;
 use crate::line::Owner;
 use crate::message::Message;
+use crate::routing::hop::NextHop;
 use crate::seams::World;
 use crate::shaping::{EffectKey, Origin, Words};
 use config::shaping::{Action, Rule};
-use mail::{Failure, Mailbox, Reply, Step};
+use mail::{Class, Failure, Mailbox, Reply, Step};
 use queue::{ReadyId, ReadyKey, TransactionWork};
 
 /// Matches the results of a transaction's recipients, with our own strings removed ([`super::echoes`]). A rule matches
@@ -38,9 +39,40 @@ pub(super) fn outcomes<W: World>(
 
 /// Matches a rejected connection. Returns true if a rule now suspends this destination: the failure is then no reason
 /// to bounce queued mail.
-pub(super) fn opening<W: World>(delivery: &Delivery<W>, ready: ReadyId, failure: &Failure) -> bool {
-    let failures = std::iter::once((None, failure));
-    delivery.schedule.shaped.listens() && hear(delivery, ready, None, failures)
+pub(super) fn opening<W: World>(
+    delivery: &Delivery<W>,
+    ready: ReadyId,
+    hop: &NextHop,
+    failure: &mut Failure,
+) -> bool {
+    let failures = std::iter::once((None, &*failure));
+    let is_stopped = delivery.schedule.shaped.listens() && hear(delivery, ready, None, failures);
+    soften_one(delivery, hop, failure);
+    is_stopped
+}
+
+/// Makes 5yz replies temporary if the route lists their classes in `defer_classes`.
+pub(super) fn soften<W: World>(
+    delivery: &Delivery<W>,
+    hop: &NextHop,
+    outcomes: &mut [Result<Reply, Failure>],
+) {
+    if !hop.defer_classes.is_empty() {
+        let failures = outcomes.iter_mut().filter_map(|outcome| outcome.as_mut().err());
+        failures.for_each(|failure| soften_one(delivery, hop, failure));
+    }
+}
+
+fn soften_one<W: World>(delivery: &Delivery<W>, hop: &NextHop, failure: &mut Failure) {
+    if hop.defer_classes.is_empty() || failure.class != Class::Permanent {
+        return;
+    }
+    let Some(verdict) = delivery.services.classes.of(failure) else { return };
+    if hop.defer_classes.iter().any(|name| **name == *verdict.class.as_str()) {
+        failure.class = Class::Transient;
+        // RFC 3463 §2: the class of the status is that of the result. The reply itself is kept.
+        failure.status.class = 4;
+    }
 }
 
 fn count<W: World>(delivery: &Delivery<W>, ready: ReadyId, delivered: u32) {

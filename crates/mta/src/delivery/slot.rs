@@ -41,8 +41,8 @@ const ANSWERS_TOLD_EVERY: Duration = Duration::from_secs(60);
 
 /// A connection slot of a ready queue, released when dropped, however the task ends.
 pub struct Slot<W: World> {
-    delivery: Rc<Delivery<W>>,
-    ready: ReadyId,
+    pub(super) delivery: Rc<Delivery<W>>,
+    pub(super) ready: ReadyId,
     hop: Rc<NextHop>,
     reason: CloseReason,
     held: bool,
@@ -532,6 +532,7 @@ impl<W: World> Slot<W> {
         self.leave_out_own(message, work, &mut outcomes);
         // Reports are about the original message.
         let message = message.converted_from.as_ref().map_or(message, |from| &from.message);
+        hearing::soften(&self.delivery, self.hop(), &mut outcomes);
         warmup::note(&self.delivery.schedule, self.ready, &outcomes);
         outcome::conclude(&self.delivery, message, work, outcomes, context);
     }
@@ -556,7 +557,7 @@ impl<W: World> Slot<W> {
     #[must_use]
     pub fn heard_opening(&self, failure: &mut Failure) -> bool {
         echoes::leave_out_greeting(&self.delivery, self.ready, failure);
-        hearing::opening(&self.delivery, self.ready, failure)
+        hearing::opening(&self.delivery, self.ready, self.hop(), failure)
     }
 
     /// Handles a message with a part (its `record` or its `body`) that can't be read from the spool: not the peer's
@@ -567,8 +568,7 @@ impl<W: World> Slot<W> {
 
     /// Notes that the next hop accepted a message.
     pub fn accepted(&self) {
-        let now = self.now();
-        self.delivery.schedule.queue_mut().handle_accepted(now, self.ready);
+        self.delivery.schedule.queue_mut().handle_accepted(self.now(), self.ready);
     }
 
     /// Notes that the next hop deferred a whole transaction; `of_recipients`: the recipients alone may be the reason,

@@ -1,8 +1,9 @@
-//! Starts a channel on a slot of a ready queue.
+//! Starts a channel on a slot of a ready queue, and keeps its failed dialogues.
 
 use super::{Delivery, Slot};
+use crate::control::FailedDialogue;
 use crate::seams::World;
-use mail::{Class, EnhancedStatus, Failure};
+use mail::{Class, EnhancedStatus, Failure, Wall};
 use queue::ReadyId;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,4 +22,17 @@ pub(crate) fn start_connection<W: World>(delivery: &Rc<Delivery<W>>, ready: Read
         return;
     };
     delivery.services.run(channel.run(Slot::new(delivery, ready, hop)));
+}
+
+impl<W: World> Slot<W> {
+    /// Keeps the last failed dialogue with the next hop, which `queue why` shows. The closure gets the next hop's name and
+    /// the time.
+    pub fn keep_dialogue(&self, dialogue: impl FnOnce(&str, Wall) -> FailedDialogue) {
+        let dialogue = {
+            let queue = self.delivery.schedule.queue();
+            let Some(key) = queue.ready_key(self.ready) else { return };
+            dialogue(&key.next_hop, self.wall())
+        };
+        self.delivery.services.shared.dialogues.keep(dialogue);
+    }
 }

@@ -15,8 +15,8 @@ use crate::line::{self, FairKey, FairSemaphore, Permit, TrustLevel};
 use crate::routing::expansions::Expanded;
 use crate::routing::{Active, find};
 use crate::seams::{MailboxQuestion, Tables as _, Time as _, World};
-use crate::tables::{self, FoundAddress, FoundBy, FoundOwner, TAG_DELIMITER, split_tag};
-use config::{Route, TableEntry};
+use crate::tables::{self, FoundAddress, FoundBy, FoundOwner};
+use config::{Route, TableEntry, TagDelimiters};
 use lookup::{Entry, LookupError, LookupErrorKind, Requester};
 use mail::{Mailbox, Recipient, Refusal, is_dot_string};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -190,7 +190,7 @@ impl<W: World> RecipientTables<W> {
 
     /// Expands an alias recursively.
     async fn expand(self, recipient: Recipient, found: FoundAddress) -> Result<Resolved, Refusal> {
-        let (of, found) = without_tag(recipient.mailbox.clone(), found);
+        let (of, found) = without_tag(recipient.mailbox.clone(), found, self.tags());
         let (key, now) = ((self.route.index, of), self.world.time().now());
         let admission = self.admission.clone();
         let (world, tables, active) =
@@ -261,7 +261,7 @@ impl<W: World> RecipientTables<W> {
         owner: Option<Rc<ListOwner>>,
         depth: u16,
     ) -> Result<(), Refusal> {
-        let (of, found) = without_tag(of, found);
+        let (of, found) = without_tag(of, found, self.tags());
         let mut own = None;
         if let Some(table) = route.aliases.as_ref().filter(|_| expansion.has_owners) {
             let found = tables::find_owner(&self.tables, table, &of, found.by).get().await;
@@ -446,6 +446,10 @@ impl<W: World> RecipientTables<W> {
         refusals::BAD_ALIAS
     }
 
+    fn tags(&self) -> &TagDelimiters {
+        &self.active.config.tag_delimiters
+    }
+
     /// The address for a member of an alias. `@example.org` keeps the local part, a name without a domain gets the
     /// route's origin, and a tag removed for the lookup is added again.
     fn member(&self, text: &str, alias: &Alias) -> Option<Mailbox> {
@@ -454,13 +458,13 @@ impl<W: World> RecipientTables<W> {
         let origin = origin.as_ref().unwrap_or(&self.active.config.hostname);
         let member = completed(text, address.local(), origin)?;
         let tag = match by {
-            FoundBy::WithoutTag => split_tag(address.local()).map(|(_, tag)| tag),
+            FoundBy::WithoutTag => self.tags().split(address.local()),
             FoundBy::Address | FoundBy::Domain => None,
         };
-        let Some(tag) = tag.filter(|_| !member.local().starts_with('"')) else {
+        let Some((_, delimiter, tag)) = tag.filter(|_| !member.local().starts_with('"')) else {
             return Some(member);
         };
-        let tagged = format!("{}{TAG_DELIMITER}{tag}@{}", member.local(), member.domain_str());
+        let tagged = format!("{}{delimiter}{tag}@{}", member.local(), member.domain_str());
         Some(Mailbox::parse(&tagged, true).unwrap_or(member))
     }
 

@@ -79,7 +79,7 @@ impl Logins {
     pub(super) fn key_of<'a>(&self, user: &'a str) -> Cow<'a, str> {
         match &self.source {
             LoginSource::Table(table) | LoginSource::Server(LoginServer::Directory(table)) => {
-                tables::rewritten(&table.rewrite, user)
+                tables::rewritten(table, user)
             }
             LoginSource::Server(LoginServer::Dovecot(_)) | LoginSource::Nobody => user.into(),
         }

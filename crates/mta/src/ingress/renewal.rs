@@ -238,7 +238,7 @@ impl<W: World> Connection<W> {
         if let Some(name) = entry.field(USER_NAME).map(str::trim).filter(|name| !name.is_empty()) {
             return Ok(name.to_owned());
         }
-        let key = tables::rewritten(&table.rewrite, user).into_owned();
+        let key = tables::rewritten(table, user).into_owned();
         let services = &self.ingress.services;
         let mut asked: Vec<Cow<'_, str>> = vec![user.into()];
         for spelled in [lookup::plainest(user), lookup::prepared(user), lookup::fold(user)] {
@@ -250,7 +250,7 @@ impl<W: World> Connection<W> {
             let found = decided(services, found, Grace::None).await?;
             let found = found.map_err(|trouble| self.nobody_knows(&trouble))?;
             if found.is_some_and(|other| *other == *entry) {
-                return Ok(tables::rewritten(&table.rewrite, &spelled).into_owned());
+                return Ok(tables::rewritten(table, &spelled).into_owned());
             }
             asked.push(spelled);
         }

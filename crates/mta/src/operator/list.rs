@@ -7,7 +7,7 @@ use crate::control::{Filter, LISTED_RECIPIENTS_MAX, QueueItem, ShardAnswer};
 use crate::seams::World;
 use mail::MessageId;
 use queue::EntryId;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::rc::Rc;
 
 /// A message in list order: its age in inverted microseconds, its id, and one queued recipient if there is one.
@@ -103,6 +103,12 @@ impl<W: World> Operator<W> {
         let mut item = self.item(id, entry, read, usize::MAX);
         if let (Some(item), Some(entry)) = (&mut item, entry) {
             self.tell_rules(item, entry);
+        }
+        if let Some(item) = &mut item {
+            let hops: BTreeSet<&str> =
+                item.recipients.iter().filter_map(|one| one.next_hop.as_deref()).collect();
+            let dialogues = &self.services.shared.dialogues;
+            item.dialogues = hops.into_iter().filter_map(|hop| dialogues.of(hop)).collect();
         }
         answer.count(|tally| tally.messages = u64::from(item.is_some()));
         ShardAnswer { items: item.into_iter().collect(), ..ShardAnswer::default() }

@@ -17,6 +17,8 @@ pub struct NextHop {
     pub route: Arc<str>,
     /// The channel and its settings.
     pub channel: Arc<dyn Settings>,
+    /// Names of the classes of replies that are never final.
+    pub defer_classes: Arc<[Box<str>]>,
     /// For smtp, lmtp and mx: hosts in order of preference, grouped by equal preference.
     pub hosts: Vec<HostGroup>,
     /// State of the hosts.
@@ -47,6 +49,7 @@ impl NextHop {
         NextHop {
             route: Arc::clone(&route.name),
             channel: Arc::clone(&route.channel),
+            defer_classes: Arc::clone(&route.defer_classes),
             hosts,
             states: HostStates::default(),
             tls,

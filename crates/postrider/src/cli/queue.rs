@@ -11,6 +11,7 @@ use changing::{
 };
 use clap::{Args, Subcommand};
 use mta::commands::ControlRequest;
+pub(super) use selecting::parse_id;
 use suspending::{ResumeArgs, SuspendArgs, TrustClockArgs};
 
 /// `postrider queue`.
@@ -74,6 +75,20 @@ macro_rules! commands {
             }
         }
     };
+}
+
+impl QueueCommand {
+    /// Returns true if dialogues are printed.
+    #[must_use]
+    pub(crate) fn shows_dialogues(&self) -> bool {
+        matches!(self, QueueCommand::Why(why) if why.args.dialogue)
+    }
+
+    /// Returns true if long texts are printed in full.
+    #[must_use]
+    pub(crate) fn is_wide(&self) -> bool {
+        matches!(self, QueueCommand::List(list) if list.args.wide)
+    }
 }
 
 commands! {

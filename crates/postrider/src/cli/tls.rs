@@ -1,8 +1,7 @@
 //! Arguments of `postrider tls` and `postrider auth`.
 
-use super::{ConfigFile, parse_mailbox};
+use super::{ConfigFile, Sender, parse_sender};
 use clap::{Args, Subcommand, ValueHint};
-use mail::Mailbox;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -87,9 +86,9 @@ pub(crate) struct AuthCheckArgs {
     #[arg(long, value_name = "NAME", requires = "client_ip", default_value = "")]
     pub(crate) helo: String,
     /// The sender's address (MAIL FROM). Default: the null sender, `<>`.
-    #[arg(long, value_name = "ADDRESS", value_parser = parse_mailbox, requires = "client_ip")]
-    #[arg(value_hint = ValueHint::EmailAddress)]
-    pub(crate) from: Option<Mailbox>,
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_sender, requires = "client_ip")]
+    #[arg(default_value = "<>", hide_default_value = true, value_hint = ValueHint::EmailAddress)]
+    pub(crate) from: Sender,
     /// For the name servers.
     #[command(flatten)]
     pub(crate) file: ConfigFile,

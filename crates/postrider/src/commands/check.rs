@@ -24,7 +24,11 @@ use std::sync::Arc;
 /// Reads a configuration and prints its errors.
 pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     let colour = std::io::stderr().is_terminal();
-    let (loaded, mut warnings) = match load::read(args.file.config.as_deref()) {
+    let file = match load::find(args.file.config.as_deref()) {
+        Ok(file) => file,
+        Err(error) => return load::shown(&error),
+    };
+    let (loaded, mut warnings) = match load::read(file.as_deref()) {
         Ok(read) => match prepared(read) {
             Ok((config, warnings)) => (Ok(config), warnings),
             Err(mistakes) => (Err(mistakes), Warnings::default()),
@@ -46,7 +50,7 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         _ => None,
     };
     // `serve` creates the directories of the built-in configuration.
-    if let (Ok(config), Some(_)) = (&loaded, &args.file.config) {
+    if let (Ok(config), Some(_)) = (&loaded, &file) {
         warnings.others.extend(missing_roots(config));
         warnings.others.extend(programs::missing(config));
     }

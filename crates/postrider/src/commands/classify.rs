@@ -25,7 +25,11 @@ pub(crate) fn run(args: &ClassifyArgs) -> ExitCode {
 }
 
 fn classify(args: &ClassifyArgs) -> Result<ExitCode, String> {
-    let (classes, providers) = match &args.file.config {
+    let file = match load::find(args.file.config.as_deref()) {
+        Ok(file) => file,
+        Err(error) => return Ok(load::shown(&error)),
+    };
+    let (classes, providers) = match &file {
         None => (Classes::builtin(), Providers::default()),
         Some(path) => {
             let config = match load::load(Some(path)) {

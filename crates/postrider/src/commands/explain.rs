@@ -136,7 +136,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
     let rehearsal = asked.rehearsal.as_ref();
     let request = ExplainRequest {
         recipient: &args.recipient,
-        sender: args.from.as_ref(),
+        sender: args.from.0.as_ref(),
         listener: args.listener.as_deref().or(listener.map(|listener| &*listener.name)),
         client: args.client,
         login: args.login.as_deref(),
@@ -218,7 +218,7 @@ async fn rehearse(
         client: args.client.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
         helo: args.helo.as_deref().unwrap_or(""),
         login: args.login.as_deref(),
-        sender: args.from.as_ref(),
+        sender: args.from.0.as_ref(),
         recipient: &args.recipient,
     };
     let is_whole = is_client_known(args);
@@ -290,7 +290,7 @@ fn facts_of<'a>(
     tenant: Option<&'a str>,
 ) -> MailFacts<'a> {
     MailFacts {
-        sender: args.from.as_ref(),
+        sender: args.from.0.as_ref(),
         recipient: Some(&args.recipient),
         login: args.login.as_deref(),
         client: args.client,
@@ -331,7 +331,7 @@ async fn ask(
     if decision.is_accepted() {
         // A peer of X.400 is another organization's MTA.
         let is_stranger = !listener.takes_internet_mail() || !may_relay;
-        let (listener, sender) = (&*listener.name, args.from.as_ref());
+        let (listener, sender) = (&*listener.name, args.from.0.as_ref());
         let route = decision.route().and_then(|index| config.routes.get(index)).map(|it| &**it);
         let question =
             AccessQuestion { listener, client, is_stranger, helo, sender, recipient, route };

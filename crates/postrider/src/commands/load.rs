@@ -1,5 +1,9 @@
 //! The configuration that a command line names.
 
+mod place;
+
+pub(crate) use place::find;
+
 use crate::cli::{ServerArgs, exit};
 use crate::limited_work::waited_for;
 use channels::{GatewayTables, X400};
@@ -65,12 +69,12 @@ pub(crate) fn read(file: Option<&Path>) -> Result<LoadedConfig, LoadError> {
     Ok((config, mistakes))
 }
 
-/// As [`read`], for commands that need no other files.
+/// As [`read`], for commands that need no other files. Without a file, [`find`] finds it.
 ///
 /// # Errors
 /// Returns an error if there is no valid configuration, or its files have errors.
 fn config(file: Option<&Path>) -> Result<Config, LoadError> {
-    match read(file)? {
+    match read(find(file)?.as_deref())? {
         (config, None) => Ok(config),
         (_, Some(mistakes)) => Err(LoadError::Wrong(mistakes)),
     }
@@ -207,12 +211,22 @@ pub(crate) fn shown(error: &LoadError) -> ExitCode {
 /// The path of the server's control socket. Only the configuration file is read: commands must work while disks do not
 /// respond.
 pub(crate) fn control_socket(server: &ServerArgs) -> Result<PathBuf, ExitCode> {
-    let config = match (&server.control, &server.config) {
-        (Some(path), _) => return Ok(path.clone()),
-        (None, None) => Ok(crate::sections::schema().embedded()),
-        (None, Some(path)) => parse(path, read_in_time(path, CONFIGURATION_MAX)),
-    };
+    if let Some(path) = &server.control {
+        return Ok(path.clone());
+    }
+    let config = alone(server.config.as_deref());
     config.map(|config| config.admin.control).map_err(|error| shown(&error))
+}
+
+/// The configuration without the files that it names, from a disk that may not respond.
+///
+/// # Errors
+/// Returns an error if there is no valid configuration.
+pub(crate) fn alone(file: Option<&Path>) -> Result<Config, LoadError> {
+    match find(file)? {
+        None => Ok(crate::sections::schema().embedded()),
+        Some(path) => parse(&path, read_in_time(&path, CONFIGURATION_MAX)),
+    }
 }
 
 #[cfg(test)]

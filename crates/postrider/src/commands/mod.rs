@@ -6,6 +6,7 @@ pub(crate) mod check;
 pub(crate) mod classify;
 pub(crate) mod dkim;
 pub(crate) mod explain;
+pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod load;
 pub(crate) mod login;

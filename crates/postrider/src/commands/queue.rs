@@ -5,6 +5,7 @@ mod shown;
 
 use crate::cli::{QueueArgs, ServerArgs};
 use crate::commands::asking;
+use crate::terminal;
 use mail::Wall;
 use mta::commands::{ControlRequest, QueueList, QueueShow, QueueWhy, Reload, ServerStatus};
 use mta::control::{ControlResponse, ErrorCode, QueueItem, Tally};
@@ -12,10 +13,18 @@ use std::io::{self, IsTerminal as _, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+pub(super) use shown::why;
+
 /// `postrider queue …`.
 pub(crate) fn run(args: &QueueArgs) -> ExitCode {
     let (asked, server) = args.command.ask();
-    request(server, &asked)
+    let width = if args.command.is_wide() { None } else { terminal::width() };
+    let view = View {
+        width,
+        has_dialogues: args.command.shows_dialogues(),
+        ..View::new(asked, server.json)
+    };
+    request_for(server, view)
 }
 
 /// `postrider reload`.
@@ -29,9 +38,13 @@ pub(crate) fn status(server: &ServerArgs) -> ExitCode {
 }
 
 fn request(server: &ServerArgs, request: &ControlRequest) -> ExitCode {
+    request_for(server, View::new(request.clone(), server.json))
+}
+
+fn request_for(server: &ServerArgs, mut view: View) -> ExitCode {
     let mut out = io::stdout().lock();
-    let mut view = View::new(request.clone(), server.json);
-    let asked = asking::ask(server, request, |response| view.take(response, &mut out));
+    let request = view.request.clone();
+    let asked = asking::ask(server, &request, |response| view.take(response, &mut out));
     // An answer that did not come is not an empty one.
     let shown = if asked.is_ok() || !view.listed.is_empty() {
         view.finish(&mut out, crate::world::clock::wall_now())
@@ -58,6 +71,10 @@ struct View {
     matched: u64,
     error: Option<(ErrorCode, String)>,
     progress: Progress,
+    /// Columns of the terminal, if a table is to fit it.
+    width: Option<u16>,
+    /// `queue why` prints dialogues.
+    has_dialogues: bool,
 }
 
 /// Between two lines about progress where there is no terminal to draw on.
@@ -117,6 +134,8 @@ impl View {
             matched: 0,
             error: None,
             progress: Progress::new(),
+            width: None,
+            has_dialogues: false,
         }
     }
 
@@ -165,13 +184,17 @@ impl View {
         let items = &self.listed;
         let text = match &self.request {
             ControlRequest::QueueList(QueueList { .. }) if self.error.is_none() => {
-                shown::list(items, self.matched, now)
+                shown::list(items, self.matched, now, self.width)
             }
             ControlRequest::QueueShow(QueueShow { .. }) => {
                 items.iter().map(|item| shown::show(item, now)).collect()
             }
             ControlRequest::QueueWhy(QueueWhy { .. }) => {
-                items.iter().map(|item| shown::why(item, now)).collect()
+                let dialogues = |item| match self.has_dialogues {
+                    true => shown::dialogues(item),
+                    false => String::new(),
+                };
+                items.iter().map(|item| shown::why(item, now) + &dialogues(item)).collect()
             }
             _ => String::new(),
         };

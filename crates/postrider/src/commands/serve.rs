@@ -28,9 +28,14 @@ const START_TOLD_EVERY: Duration = Duration::from_secs(5);
 /// Timeout for the end of the control socket and the HTTP server.
 const ADMIN_MAX: Duration = Duration::from_millis(250);
 
-/// Runs the server. `file` is the configuration, `None` the embedded default; `shards` overrides its number of shards.
-pub(crate) fn run(file: Option<PathBuf>, shards: Option<u16>) -> ExitCode {
+/// Runs the server. `named` is the configuration that the command line names; `shards` overrides its number of shards.
+pub(crate) fn run(named: Option<&Path>, shards: Option<u16>) -> ExitCode {
     crate::panic::ends_the_process();
+    // Found once: a reload reads the same file.
+    let file = match load::find(named) {
+        Ok(file) => file,
+        Err(error) => return load::shown(&error),
+    };
     // The level before the configuration is known.
     let console = Arc::new(ConsoleLog::stderr(Level::Info));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -179,8 +179,8 @@ fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// This program removes only files that it named.
-fn is_stamp(text: &str) -> bool {
+/// Returns true for the end of a name that a rotation appends. This program removes only files that it named.
+pub(crate) fn is_stamp(text: &str) -> bool {
     text.get(11..).is_some_and(|_| text.is_ascii())
         && parse_wall(&format!("{}{}", &text[..11], text[11..].replace('-', ":"))).is_some()
 }
@@ -201,7 +201,7 @@ fn first_time(file: &mut File) -> Option<Wall> {
 }
 
 /// The time of a line; every line begins with it.
-fn line_time(line: &[u8]) -> Option<Wall> {
+pub(crate) fn line_time(line: &[u8]) -> Option<Wall> {
     let text = line.strip_prefix(b"{\"time\":\"")?.get(..24)?;
     parse_wall(std::str::from_utf8(text).ok()?)
 }

@@ -89,7 +89,7 @@ impl LdapLoginServer {
         claim: Option<Claim>,
         terms: LoginTerms,
     ) -> Later<'static, Result<PasswordResult, LookupError>> {
-        let (shared, user) = (Arc::clone(&self.0), rewritten(&table.rewrite, user).into());
+        let (shared, user) = (Arc::clone(&self.0), rewritten(table, user).into());
         Box::pin(async move {
             let (permit, patience) = place(&shared.logins, terms).await?;
             let (answer, answered) = oneshot::channel();

@@ -19,6 +19,14 @@ const BAD: &[(&str, &str)] = &[
         "[tls_reports]\nfrom = \"a@b.test\"\norganization_name = \"\"",
         "8:21: use 1 to 200 printable ASCII characters",
     ),
+    (
+        "domains = [\"a.test\"]\n[[route]]\ndefer_classes = [\"reputation\", \"bad\"]\nmx = {}",
+        "8:32: unknown class \"bad\"",
+    ),
+    (
+        "domains = [\"a.test\"]\n[[route]]\ndefer_classes = [\"policy\"]\ndiscard = {}",
+        "8:17: local delivery has no replies to classify",
+    ),
     ("[classes]\nfiles = [\"a\", \"a\"]", "7:15: \"a\" is listed twice"),
 ];
 

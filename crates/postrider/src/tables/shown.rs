@@ -113,7 +113,7 @@ fn forget(table: &LiveTable, key: Option<&str>) -> Result<String, String> {
     let TableSource::Remote(remote) = &table.source else {
         return Err(format!("table {name} has no cache: its entries are local"));
     };
-    let key = key.map(|key| mta::tables::rewritten(&table.entry.rewrite, key));
+    let key = key.map(|key| mta::tables::rewritten(&table.entry, key));
     Ok(match key {
         Some(key) if remote.forget(&key) => format!("cached answer for {key} dropped"),
         Some(key) => format!("no cached answer for {key}"),

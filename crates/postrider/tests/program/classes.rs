@@ -2,6 +2,7 @@
 
 use crate::support::client::Client;
 use crate::support::http::{get, metric};
+use crate::support::peer::Peer;
 use crate::support::server::{self, CONFIG, Server};
 use crate::support::tool::{Tool, free_port};
 use crate::support::{Files, config};
@@ -169,4 +170,40 @@ fn a_reply_is_classed_on_the_command_line() {
         let wrong = classify(words);
         assert!(wrong.code == 2 && wrong.err.contains(told), "{words:?}: {wrong:?}");
     }
+}
+
+#[test]
+fn refusals_of_deferred_classes_stay_queued() {
+    let files = Files::new();
+    let peer = Peer::start(|line| match line.split_once(" TO:")?.1 {
+        to if to.starts_with("<a@") => {
+            Some("550 5.7.1 Service unavailable; client blocked using zen.spamhaus.org".to_owned())
+        }
+        to if to.starts_with("<b@") => Some("550 5.1.1 User unknown".to_owned()),
+        _ => None,
+    });
+    let route = |more: &str, address: &str| {
+        let text = format!("[[route]]\n{more}smtp = {{ hosts = [\"{address}\"] }}\n");
+        config(&format!("{text}[retry]\nfirst = \"1h\"\nlongest = \"1h\"\n"))
+    };
+    let soft = route("defer_classes = [\"reputation\"]\n", &peer.address);
+    let server = Server::start(&files, &soft);
+    let mut client = Client::connect(server.address());
+    let id = client.mail("me@source.test", &["a@there.test", "b@there.test"], "\r\n");
+    let deferred = files.wait_events("deferred", 1);
+    assert_eq!(classed(&deferred[0]), ("reputation", "block"), "{deferred:?}");
+    assert_eq!(deferred[0]["status"], "4.7.1", "{deferred:?}");
+    assert!(deferred[0]["reply"].as_str().is_some_and(|reply| reply.starts_with("550 5.7.1")));
+    let failed = files.wait_events("failed", 1);
+    assert_eq!(failed[0]["recipient"], "b@there.test", "{failed:?}");
+    let queue = server.queue();
+    let kept = queue.iter().find(|item| item["id"] == id.as_str()).expect("the message waits");
+    assert_eq!(kept["recipients"][0]["address"], "a@there.test", "{kept}");
+    // Without the key, after a reload, the refusal is final.
+    files.write(CONFIG, &route("", &peer.address));
+    assert_eq!(server.command(&["reload"]).code, 0);
+    server.json(&["queue", "retry", &id]);
+    let failed = files.wait_events("failed", 2);
+    assert_eq!(failed[1]["recipient"], "a@there.test", "{failed:?}");
+    server.stop();
 }

@@ -40,7 +40,7 @@ fn the_first_five_minutes() {
     let find = "find postrider-data -path '*/new/*' -type f -exec cat {} +";
     assert!(readme.contains(find));
     let shell = |line: &str| {
-        let line = format!("cd '{}' && {line}", files.dir().display());
+        let line = format!("cd '{}' && export POSTRIDER_CONFIG= && {line}", files.dir().display());
         succeed("sh", &["-c", &line])
     };
     assert!(shell(find).contains("Subject: Hello\n\nFirst light.\n"));

@@ -41,6 +41,21 @@ fn folders_and_quotas_are_kept() {
 }
 
 #[test]
+fn folders_follow_the_configured_delimiter() {
+    let files = Files::new();
+    let keys = ", folders = \"tag\", create_folders = true";
+    let text = with(keys);
+    let server = Server::start(&files, &format!("recipient_delimiter = \"-\"\n{text}"));
+    let mut client = Client::connect(server.address());
+    let to = ["user-Lists@box.test", "user+Lists@box.test"];
+    client.mail("me@source.test", &to, "Subject: one\r\n\r\nBody.\r\n");
+    let (tagged, whole) = (home(&files, "user"), home(&files, "user+lists"));
+    files.wait_maildir(&format!("{tagged}/.Lists"), 1);
+    files.wait_maildir(&whole, 1);
+    server.stop();
+}
+
+#[test]
 fn mail_for_a_mailbox_that_is_a_link_waits_until_it_is_none() {
     let files = Files::new();
     let server = Server::start(&files, &with(""));

@@ -22,6 +22,7 @@ mod examples;
 mod explained;
 mod followed_files;
 mod hanging_files;
+mod history;
 mod init;
 mod intake;
 mod interop;

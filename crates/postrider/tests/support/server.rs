@@ -64,6 +64,8 @@ impl Server {
         let child = command
             .current_dir(dir)
             .env_remove("JOURNAL_STREAM")
+            // The built-in configuration where the command line names none, whatever is installed here.
+            .env("POSTRIDER_CONFIG", "")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -225,6 +227,7 @@ fn run(dir: &Path, words: &[&str], server: &[&str]) -> Answer {
         .args(words)
         .args(server)
         .current_dir(dir)
+        .env("POSTRIDER_CONFIG", "")
         .output()
         .expect("the program runs");
     Answer {

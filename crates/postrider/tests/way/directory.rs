@@ -1,5 +1,7 @@
 //! Recipients, aliases and domains in tables.
 
+mod tags;
+
 use super::client::{Client, FRIEND, STRANGER, submit};
 use super::node::{Node, config, play, wait_until};
 use super::peer::Peer;

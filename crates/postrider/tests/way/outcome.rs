@@ -59,6 +59,28 @@ fn each_recipient_has_its_own_outcome() {
 }
 
 #[test]
+fn refusals_of_deferred_classes_are_retried() {
+    play(|| async {
+        let text = ROUTE.replacen("[[route]]", "[[route]]\ndefer_classes = [\"reputation\"]", 1);
+        let node = Node::start(&config(&text)).await;
+        let peer = Peer::at(&node.world, HOP);
+        peer.once("RCPT", "550 5.7.1 Service unavailable; client blocked using zen.spamhaus.org")
+            .once("RCPT", "550 5.1.1 User unknown");
+        submit(&node, "me@source.test", &["a@x.test", "b@x.test"]).await;
+        // The message to a, later, and the report about b.
+        node.wait_for("relayed", 2).await;
+        let events = node.events(&["recipient", "status", "class", "attempts"]);
+        for line in [
+            "deferred recipient=a@x.test status=4.7.1 class=reputation attempts=1",
+            "failed recipient=b@x.test status=5.1.1 class=unknown_recipient attempts=1",
+            "relayed recipient=a@x.test status=2.0.0 attempts=2",
+        ] {
+            assert!(events.iter().any(|event| event == line), "no {line}: {events:#?}");
+        }
+    });
+}
+
+#[test]
 fn the_waits_between_attempts_double_up_to_the_longest() {
     play(|| async {
         let text = ROUTE.replace("jitter = 0", "jitter = 0\nfirst = \"1m\"\nlongest = \"3m\"");

@@ -403,6 +403,10 @@ impl<W: World> OutboundConnection<W> {
                 return Err(reason);
             }
         }
+        // The opening stays with the first transaction.
+        if self.carried > 0 && self.in_flight.is_empty() {
+            self.dialogue.transcript.borrow_mut().clear();
+        }
         self.carried += 1;
         self.slot.metrics().transactions.inc();
         if let Some(result) = &mut self.tls_result {

@@ -3,6 +3,7 @@
 use super::content::{self, SmtpTransport, WriteError};
 use super::held::HeldContent;
 use super::patience::Stir;
+use super::transcript::Transcript;
 use mail::{ByMode, DeliverBy, Mono, Wall};
 use mta::delivery::Slot;
 use mta::message::Message;
@@ -11,6 +12,7 @@ use queue::TransactionWork;
 use smtp::client::{ClientEvent, Outgoing, OutgoingRecipient, Output, RequireTls};
 use smtp::wishes::ByParameter;
 use spool::LoadError;
+use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -26,12 +28,18 @@ pub(super) struct SmtpDialogue<W: World> {
     pub(super) stir: Rc<Stir>,
     /// Error that cut off that content, until it is taken.
     unreadable: Option<LoadError>,
+    /// Commands and replies of the opening or of the last transactions. It outlives a dialogue that fails.
+    pub(super) transcript: Rc<RefCell<Transcript>>,
 }
 
 impl<W: World> SmtpDialogue<W> {
     /// A dialogue before its first command.
-    pub(super) fn new(wire: SmtpTransport<W>, stir: Rc<Stir>) -> SmtpDialogue<W> {
-        SmtpDialogue { wire, plan: Vec::new(), content: None, stir, unreadable: None }
+    pub(super) fn new(
+        wire: SmtpTransport<W>,
+        stir: Rc<Stir>,
+        transcript: Rc<RefCell<Transcript>>,
+    ) -> SmtpDialogue<W> {
+        SmtpDialogue { wire, plan: Vec::new(), content: None, stir, unreadable: None, transcript }
     }
 
     /// Error that cut off the content of the last transaction, if one occurred since the previous call.
@@ -73,6 +81,13 @@ impl<W: World> SmtpDialogue<W> {
             return false;
         }
         let plan = std::mem::take(&mut self.plan);
+        for piece in &plan {
+            if let Output::Bytes { start, end } = *piece
+                && let Some(commands) = self.wire.session.buffer().get(start..end)
+            {
+                self.transcript.borrow_mut().sent(commands);
+            }
+        }
         let has_content = plan.iter().any(|piece| !matches!(piece, Output::Bytes { .. }));
         // // Written content is not needed any more: a connection that waits for the final reply holds none.
         let content = if has_content { self.content.take() } else { None };
@@ -116,6 +131,7 @@ impl<W: World> SmtpDialogue<W> {
             }
             Poll::Ready(Ok(n)) => {
                 let (now, session) = (slot.now(), &mut self.wire.session);
+                self.transcript.borrow_mut().received(&scratch[..n]);
                 let before = session.replies();
                 session.handle_input(now, &scratch[..n]);
                 if session.replies() != before {

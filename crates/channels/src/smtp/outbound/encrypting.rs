@@ -356,14 +356,15 @@ pub(super) async fn encrypt<W: World>(
     (host, name): (&str, &str),
     dialogue: SmtpDialogue<W>,
 ) -> Result<(SmtpDialogue<W>, Encryption), Unencrypted> {
-    let SmtpDialogue { wire: SmtpTransport { stream, mut session, mut alarm }, stir, .. } =
-        dialogue;
+    let SmtpDialogue { wire, stir, transcript, .. } = dialogue;
+    let SmtpTransport { stream, mut session, mut alarm } = wire;
     let until = session.deadline();
     let (stream, encryption) =
         shake_hands(slot, tls, (host, name), stream, (&mut alarm, until)).await?;
     session.handle_tls_started(slot.now());
     stir.note(slot.now());
-    Ok((SmtpDialogue::new(SmtpTransport { stream, session, alarm }, stir), encryption))
+    let wire = SmtpTransport { stream, session, alarm };
+    Ok((SmtpDialogue::new(wire, stir, transcript), encryption))
 }
 
 /// Performs the handshake, with `until` as deadline.

@@ -11,7 +11,7 @@ use mail::{Class, Culprit, EnhancedStatus, Failure, Mailbox};
 use mta::delivery::Slot;
 use mta::routing::hosts::Host;
 use mta::seams::{Hashed, Hashing as _, Lane, World};
-use mta::tables::{self, LookupKey};
+use mta::tables::{self, KeyRules, LookupKey};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -188,8 +188,8 @@ async fn found<W: World>(
     let name = host.name.to_ascii_lowercase();
     let sender = slot.hop().sender.as_deref();
     let address = sender.and_then(|sender| Mailbox::parse(sender, true).ok());
-    let is_whole = table.settings.has_patterns();
-    let of_sender = address.map(|address| tables::keys_of(&address, is_whole)).unwrap_or_default();
+    let of_sender =
+        address.map(|address| tables::keys_of(&address, KeyRules::of(table))).unwrap_or_default();
     let of_host = [
         config::host_text(&name, host.port),
         format!("[{name}]:{}", host.port),

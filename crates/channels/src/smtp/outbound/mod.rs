@@ -20,6 +20,7 @@ mod seat;
 mod source;
 mod tls_lessons;
 mod tls_result;
+mod transcript;
 
 use super::settings::{LmtpText, MxText, Relay, SmtpText};
 use config::ChannelSection;

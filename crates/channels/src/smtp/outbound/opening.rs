@@ -397,13 +397,18 @@ async fn open_once<W: World>(
     let trial = tls.trial(slot, hop, (host, peer), &stream);
     let session = session(slot, hop, (peer, tls), &name);
     stir.note(slot.now());
-    let dialogue = SmtpDialogue::new(SmtpTransport { stream, session, alarm }, stir);
+    let transcript = Rc::default();
+    let wire = SmtpTransport { stream, session, alarm };
+    let dialogue = SmtpDialogue::new(wire, stir, Rc::clone(&transcript));
     let greeting = greeted(slot, (hop, tls), dialogue, (host, peer, &name));
     let greeted = patience.wait(slot, &mut permit, greeting).await;
     let greeted = greeted.unwrap_or_else(|| Err(NoGreeting::silent(&name, &patience)));
     if let (Some(trial), Err(NoGreeting { failure, result: Some(result), .. })) = (&trial, &greeted)
     {
         trial.failed(slot, *result, failure);
+    }
+    if greeted.is_err() {
+        slot.keep_dialogue(|next_hop, at| transcript.borrow().dialogue(next_hop, &name, at));
     }
     let (dialogue, encrypted) = greeted?;
     let encryption = encrypted.or(encryption);

@@ -23,7 +23,7 @@ use mta::ingress::{
 };
 use mta::pressure::Pressures;
 use mta::seams::{Tables, World};
-use mta::tables::{FoundKey, LookupKey, find_first};
+use mta::tables::{FoundKey, KeyRules, LookupKey, find_first};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -151,7 +151,7 @@ impl Rule {
     }
 
     fn keys(&self, subject: &Subject<'_>) -> Vec<LookupKey> {
-        self.by.keys(subject, self.table.settings.has_patterns(), self.text.parent_domains)
+        self.by.keys(subject, KeyRules::of(&self.table), self.text.parent_domains)
     }
 
     /// Returns true if a recipient is refused because the table has none of the keys. The bare postmaster never is (RFC

@@ -25,7 +25,7 @@ use mta::ingress::{
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
 use mta::seams::{Spawn as _, Tables, World};
-use mta::tables::{LookupKey, find_first};
+use mta::tables::{KeyRules, LookupKey, find_first};
 use parts::RcptCheckContext;
 use settings::Exempt;
 use std::collections::BTreeMap;
@@ -195,7 +195,7 @@ impl Exempt {
             recipient: &recipient.mailbox,
             also: None,
         };
-        let keys = |is_whole| By::One(KeyPart::Recipient).keys(&subject, is_whole, false);
+        let keys = |rules: KeyRules<'_>| By::One(KeyPart::Recipient).keys(&subject, rules, false);
         is_in(tables, self.recipients.as_ref(), transaction, keys).await
     }
 
@@ -209,7 +209,7 @@ impl Exempt {
         transaction: &TransactionView,
     ) -> Result<bool, LookupError> {
         let client = transaction.session.client().address.ip();
-        let keys = |is_whole| client_keys(client, is_whole);
+        let keys = |rules: KeyRules<'_>| client_keys(client, rules.is_whole);
         is_in(tables, self.clients.as_ref(), transaction, keys).await
     }
 }
@@ -219,10 +219,10 @@ async fn is_in<T: Tables + Clone>(
     tables: &T,
     table: Option<&Arc<TableEntry>>,
     transaction: &TransactionView,
-    keys: impl FnOnce(bool) -> Vec<LookupKey>,
+    keys: impl FnOnce(KeyRules<'_>) -> Vec<LookupKey>,
 ) -> Result<bool, LookupError> {
     let Some(table) = table else { return Ok(false) };
     let tables = tables.asked_for(asker_of(transaction.session.client().address.ip()));
-    let keys = keys(table.settings.has_patterns());
+    let keys = keys(KeyRules::of(table));
     Ok(find_first(&tables, table, keys).get().await?.is_some())
 }

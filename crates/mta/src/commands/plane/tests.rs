@@ -24,6 +24,7 @@ fn item(id: u64, received_at: u64) -> QueueItem {
         moved: None,
         client: None,
         recipients: Vec::new(),
+        dialogues: Vec::new(),
         recipients_open: 1,
         recipients_count: 1,
     }

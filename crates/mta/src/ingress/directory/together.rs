@@ -6,8 +6,9 @@ use super::{Expansion, RecipientTables, Turns};
 use crate::line::{self, FairKey};
 use crate::routing::expansions::{Expanded, ExpansionResult};
 use crate::seams::{Spawn as _, Tables as _, Time as _, World};
-use crate::tables::{FoundAddress, FoundBy, split_tag};
+use crate::tables::{FoundAddress, FoundBy};
 use crate::watched::Watched;
+use config::TagDelimiters;
 use lookup::Requester;
 use mail::Mailbox;
 use std::rc::Rc;
@@ -81,11 +82,15 @@ impl<W: World> RecipientTables<W> {
 
 /// The address and entry by which a list is expanded. The tag is dropped, so that a list named with a thousand tags is
 /// expanded once.
-pub(super) fn without_tag(of: Mailbox, found: FoundAddress) -> (Mailbox, FoundAddress) {
+pub(super) fn without_tag(
+    of: Mailbox,
+    found: FoundAddress,
+    tags: &TagDelimiters,
+) -> (Mailbox, FoundAddress) {
     if found.by != FoundBy::WithoutTag || !is_list(&found.entry) {
         return (of, found);
     }
-    let user = split_tag(of.local()).map_or(of.local(), |(user, _)| user);
+    let user = tags.split(of.local()).map_or(of.local(), |(user, ..)| user);
     match Mailbox::parse(&format!("{user}@{}", of.domain_str()), true) {
         Ok(untagged) => (untagged, FoundAddress { by: FoundBy::Address, ..found }),
         Err(_) => (of, found),

@@ -146,6 +146,9 @@ pub(crate) struct ListArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(mta::control::ITEMS_MAX)))]
     pub(crate) limit: u32,
+    /// Print long texts in full. Default: on a terminal, lines are cut to its width.
+    #[arg(long)]
+    pub(crate) wide: bool,
 }
 
 impl ControlCommandArgs for ListArgs {
@@ -191,6 +194,9 @@ pub(crate) struct WhyArgs {
     /// The message's ID: 16 hexadecimal digits.
     #[arg(value_name = "ID", value_parser = parse_id)]
     pub(crate) id: MessageId,
+    /// Also print the last failed SMTP dialogue with each of its next hops, without passwords.
+    #[arg(long)]
+    pub(crate) dialogue: bool,
 }
 
 impl ControlCommandArgs for WhyArgs {

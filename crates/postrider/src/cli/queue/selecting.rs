@@ -170,6 +170,6 @@ pub(super) fn parse_time(text: &str) -> Result<Duration, String> {
     config::quantity::parse_duration(text).map_err(str::to_owned)
 }
 
-pub(super) fn parse_id(text: &str) -> Result<MessageId, String> {
+pub(in crate::cli) fn parse_id(text: &str) -> Result<MessageId, String> {
     text.parse().map_err(|_| "an ID has 16 hexadecimal digits".to_owned())
 }

@@ -47,7 +47,7 @@ fn checked(args: &AuthCheckArgs, config: &Config) -> Result<AuthReport, String> 
     let mut scan = asked.scan();
     scan.push(&with_crlf(content));
     let message = scan.finish();
-    let sender = args.from.as_ref().map(|from| {
+    let sender = args.from.0.as_ref().map(|from| {
         let domain = from.domain().to_ascii();
         (from.local_unquoted(), domain.unwrap_or_else(|_| from.domain_str().to_owned()))
     });

@@ -1,14 +1,14 @@
 //! The queue as text for people.
 
-use crate::terminal::clean;
+use crate::terminal::{clean, fit};
 use comfy_table::{CellAlignment, Table, presets};
 use mail::Wall;
 use mta::control::{QueueItem, QueueRecipient, RecipientState, Status, Summary};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// A table, one line per message.
-pub(super) fn list(items: &[QueueItem], matched: u64, now: Wall) -> String {
+/// A table, one line per message. With a `width`, long texts are cut so that its lines fit, where that is possible.
+pub(super) fn list(items: &[QueueItem], matched: u64, now: Wall, width: Option<u16>) -> String {
     if items.is_empty() {
         return if matched == 0 {
             "Nothing is queued.\n".to_owned()
@@ -16,9 +16,7 @@ pub(super) fn list(items: &[QueueItem], matched: u64, now: Wall) -> String {
             format!("{}, none shown.\n", counted(matched, "message"))
         };
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["ID", "AGE", "BYTES", "FROM", "TO", "WAITS FOR", "NEXT TRY"]);
+    let mut rows = vec![LIST_HEADER.map(str::to_owned)];
     for item in items {
         let Some(first) = item.recipients.first() else { continue };
         let open = item.recipients_open.max(u32::try_from(item.recipients.len()).unwrap_or(0));
@@ -30,7 +28,7 @@ pub(super) fn list(items: &[QueueItem], matched: u64, now: Wall) -> String {
         };
         // A recipient on hold has no next attempt.
         let next_try = first.next_try;
-        table.add_row([
+        rows.push([
             item.id.to_string(),
             age(Duration::from_millis(item.age_ms)),
             bytes(item),
@@ -40,6 +38,15 @@ pub(super) fn list(items: &[QueueItem], matched: u64, now: Wall) -> String {
             next_try.map_or_else(|| "-".to_owned(), |at| from_now(at, now)),
         ]);
     }
+    if let Some(width) = width {
+        // The reasons first, then addresses.
+        fit(&mut rows, &[5, 4, 3], usize::from(width));
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let mut rows = rows.into_iter();
+    table.set_header(rows.next().unwrap_or_default());
+    table.add_rows(rows);
     for column in [1, 2] {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -55,6 +62,8 @@ pub(super) fn list(items: &[QueueItem], matched: u64, now: Wall) -> String {
     }
     text
 }
+
+const LIST_HEADER: [&str; 7] = ["ID", "AGE", "BYTES", "FROM", "TO", "WAITS FOR", "NEXT TRY"];
 
 /// Everything about one message.
 pub(super) fn show(item: &QueueItem, now: Wall) -> String {
@@ -127,7 +136,7 @@ fn recipient_lines(text: &mut String, recipient: &QueueRecipient, now: Wall) {
 }
 
 /// One sentence per open recipient: the condition it waits for, and until when.
-pub(super) fn why(item: &QueueItem, now: Wall) -> String {
+pub(in crate::commands) fn why(item: &QueueItem, now: Wall) -> String {
     let mut text = String::new();
     for recipient in &item.recipients {
         let _ = write!(
@@ -162,6 +171,23 @@ pub(super) fn why(item: &QueueItem, now: Wall) -> String {
             let _ = write!(text, "; moved by an operator to {}", clean(&moved.to_string()));
         }
         text.push('\n');
+    }
+    text
+}
+
+/// The last failed dialogue with each next hop.
+pub(super) fn dialogues(item: &QueueItem) -> String {
+    if item.dialogues.is_empty() {
+        return "No dialogue with a next hop of this message has failed since the start.\n"
+            .to_owned();
+    }
+    let mut text = String::new();
+    for dialogue in &item.dialogues {
+        let (hop, peer) = (clean(&dialogue.next_hop), clean(&dialogue.peer));
+        let _ = writeln!(text, "\n{hop}, with {peer} at {}:", dialogue.at);
+        for line in dialogue.text.lines() {
+            let _ = writeln!(text, "  {}", clean(line));
+        }
     }
     text
 }
@@ -372,6 +398,7 @@ mod tests {
                 next_hop: Some("smtp:mx.example.com".to_owned()),
                 source: Some("ip-1".to_owned()),
             }],
+            dialogues: Vec::new(),
             recipients_open: 1,
             recipients_count: 3,
         }
@@ -389,7 +416,7 @@ mod tests {
         recipient.blocker.until = Some(Wall(NOW.0 + 182_000));
         let text = why(&item, NOW);
         assert!(text.ends_with("resume the domain example.com, until 12:04:11Z (in 3m 2s)\n"));
-        assert!(list(&[item.clone()], 1, NOW).lines().nth(1).unwrap().ends_with(" -"));
+        assert!(list(&[item.clone()], 1, NOW, None).lines().nth(1).unwrap().ends_with(" -"));
         item.recipients[0].expires_at = Some(NOW);
         assert!(why(&item, NOW).contains("; expired, fails unless one last attempt succeeds"));
     }
@@ -445,7 +472,7 @@ mod tests {
         let mut many = item();
         many.recipients_open = 2;
         many.sender = "a@b.example".to_owned();
-        let text = list(&[item(), many], 7, NOW);
+        let text = list(&[item(), many], 7, NOW, None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 4, "{text}");
         assert!(lines[0].trim_start().starts_with("ID"), "{text}");
@@ -455,10 +482,30 @@ mod tests {
     }
 
     #[test]
+    fn a_list_fits_the_terminal() {
+        let mut long = item();
+        long.recipients[0].blocker.text = "a reply of mx.example.com, ".repeat(30);
+        let items = [item(), long];
+        for width in [100, 140, 1_000] {
+            let text = list(&items, 2, NOW, Some(width));
+            let longest = text.lines().map(|line| line.chars().count()).max().unwrap();
+            assert!(longest <= usize::from(width), "{longest} {text}");
+            assert_eq!(text.contains('…'), width < 1_000, "{text}");
+            assert!(
+                text.contains("000100000000002a") && text.contains("user@example.com"),
+                "{text}"
+            );
+        }
+        assert!(!list(&items, 2, NOW, None).contains('…'));
+        // Nothing is narrower than its minimum.
+        assert!(list(&items, 2, NOW, Some(1)).contains("a reply of …"));
+    }
+
+    #[test]
     fn what_is_not_known_of_a_message_is_not_made_up() {
         let mut unread = item();
         unread.unreadable = Some("damaged: x at 1".to_owned());
-        let text = list(&[unread.clone()], 1, NOW);
+        let text = list(&[unread.clone()], 1, NOW, None);
         let line = text.lines().nth(1).unwrap_or_default();
         assert!(!line.contains("<>") && !line.contains("400"), "{text}");
         let text = show(&unread, NOW);

@@ -4,6 +4,7 @@ use super::blocks::pages;
 use super::stand_ins::Programs;
 use crate::support::Files;
 use crate::support::certificate::{EC, make_certificate, section};
+use crate::support::client::Client;
 use crate::support::server::{CONFIG, Server, program};
 use crate::support::tool::{Tool, free_port};
 use std::fs;
@@ -77,6 +78,8 @@ impl<'a> Scene<'a> {
         let admin = format!("127.0.0.1:{}", free_port());
         let server =
             Server::start(files, &configuration(files, &names.address, &hub.address, &admin));
+        // The message that searches look for.
+        Client::connect(server.address()).mail("jo@example.com", &["you@example.net"], "\r\n");
         for (name, text) in READ {
             fs::write(files.path("work").join(name), text).expect("a file");
         }

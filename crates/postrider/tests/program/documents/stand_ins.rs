@@ -29,12 +29,12 @@ struct StandIn {
 const STAND_INS: &[StandIn] = &[
     StandIn {
         program: "postrider",
-        reason: "runs the program under test, but for two commands. `serve` would run until it is stopped: the test \
-                 has started it, and its command line is parsed here. `shaping lift` ends with 1 where no effect is \
+        reason: "runs the program under test, but for three commands. `serve` would run until it is stopped: the test \
+                 has started it, and its command line is parsed here, as that of `events --follow` is. `shaping lift` ends with 1 where no effect is \
                  in force, which must be its only error",
         script: r#"
 case "$1 ${2:-}" in
-serve\ *) exec "$POSTRIDER" "$@" --help ;;
+serve\ * | "events --follow") exec "$POSTRIDER" "$@" --help ;;
 "shaping lift")
     "$POSTRIDER" "$@" 2>&1 | grep -q "^postrider: effect not found"
     [ "${PIPESTATUS[0]}" = 1 ]

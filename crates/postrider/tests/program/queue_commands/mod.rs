@@ -7,8 +7,8 @@ mod unreadable;
 
 use crate::support::client::Client;
 use crate::support::peer::Peer;
-use crate::support::server::{self, Server};
-use crate::support::tool::free_port;
+use crate::support::server::{self, CONFIG, POSTRIDER, Server};
+use crate::support::tool::{free_port, succeed};
 use crate::support::{Files, config, wait_until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,6 +54,18 @@ fn what_waits_is_listed_shown_and_explained() {
     assert!(answer.out.contains("refused") && answer.out.contains(&hop), "{answer:?}");
     let answer = server.command(&["queue", "list"]);
     assert!(answer.out.contains(&a) && answer.out.contains("x@far.test"), "{answer:?}");
+    // On a terminal lines fit it, but for `--wide`.
+    let on_terminal = |words: &str| {
+        let command = format!(
+            "cd '{}' && stty cols 100 && '{POSTRIDER}' queue list --config {CONFIG}{words}",
+            files.dir().display()
+        );
+        let text = succeed("script", &["-qec", &command, "/dev/null"]);
+        text.lines().map(|line| line.trim_end().chars().count()).max().unwrap_or(0)
+    };
+    let longest = answer.out.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    assert!(longest > 100, "{answer:?}");
+    assert!(on_terminal("") <= 100 && on_terminal(" --wide") > 100, "{}", on_terminal(""));
     server.stop();
 }
 

@@ -54,6 +54,7 @@ fn explain_names_the_checks_of_strangers() {
         command(files.dir(), &words).out
     };
     let text = explain(&[]);
+    assert_eq!(explain(&["--from", "<>"]), text, "the null sender is the default");
     let line = text.lines().find(|line| line.contains("spf marks, dmarc refuses"));
     assert!(line.is_some_and(|line| line.contains("postrider.toml:")), "{text}");
 }

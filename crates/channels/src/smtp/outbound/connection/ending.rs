@@ -72,6 +72,11 @@ impl<W: World> OutboundConnection<W> {
         let has_wants = self.doubt(&mut done, &first, hop);
         // Only refusals need the sender, and to compute it may cost a signature.
         let is_taken = done.outcomes.iter().all(Result::is_ok);
+        if !is_taken {
+            let transcript = self.dialogue.transcript.borrow();
+            let peer = &self.event_hop.peer;
+            self.slot.keep_dialogue(|next_hop, at| transcript.dialogue(next_hop, peer, at));
+        }
         let sender = first.work.entries.first().filter(|_| !is_taken);
         let sender = sender.and_then(|one| self.slot.reverse_path(&first.message, one.1));
         let bearing = HostHealth::of(&done.outcomes, sender.as_ref(), relay_of(hop).is_lmtp());
