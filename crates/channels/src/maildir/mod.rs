@@ -1,6 +1,7 @@
 //! Maildirs on this server: each message becomes a file, synced and moved to `new`.
 
 mod folder;
+mod junk;
 mod settings;
 mod template;
 mod terms;
@@ -56,9 +57,13 @@ async fn deliver<W: World>(
     (index, origin): (u32, Origin),
 ) -> Result<Delivered, NotDelivered> {
     let recipient = &message.envelope.recipients[index as usize].mailbox;
-    let place =
+    let mut place =
         MailboxPlace { origin, ..place_of(slot.world().tables(), maildir, recipient).await? };
     let shown = place.path().to_string_lossy().into_owned();
+    if let Some(junk) = maildir.junk() {
+        let start = start_of(slot, message).await.map_err(NotDelivered::Unreadable)?;
+        place.folder = junk.folder_of(&start).or(place.folder);
+    }
     match into_maildir(slot, message, recipient, place, index).await {
         Ok(()) => {
             let reply = Reply::new(250, (2, 0, 0), "delivered to the mailbox");
@@ -150,6 +155,21 @@ impl From<MailboxError> for WriteError {
     fn from(error: MailboxError) -> WriteError {
         WriteError::Mailbox(error)
     }
+}
+
+/// The fields that this server added, and the start of the content.
+async fn start_of<W: World>(slot: &Slot<W>, message: &Message) -> Result<Vec<u8>, LoadError> {
+    let mut start = message.prefix.to_vec();
+    match message.sent_body() {
+        SentBody::Memory(body) => {
+            start.extend_from_slice(body.first().map(|first| &**first).unwrap_or_default());
+        }
+        SentBody::Blob(blob) if message.sent_body_bytes() > 0 => {
+            start.extend_from_slice(&slot.load_blob(message, blob, 0).await?);
+        }
+        SentBody::Blob(_) => {}
+    }
+    Ok(start)
 }
 
 /// Writes the message into one Maildir.

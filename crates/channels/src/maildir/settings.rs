@@ -1,6 +1,7 @@
 //! Settings of a `maildir` route.
 
 use super::folder;
+use super::junk::{Junk, JunkText};
 use super::template::{MaildirTemplate, Owner, PlaceError};
 use super::terms::{MailboxTerms, QuotaText};
 use crate::values::{EntryTable, ValueNames};
@@ -47,6 +48,10 @@ pub(crate) struct MaildirText {
     /// With `folders = "tag"`: create a missing folder. Otherwise its mail goes to the inbox, so that senders can't
     /// create folders.
     create_folders: bool,
+    /// Mail with this header field goes to a folder: `{ header = "X-Spam-Flag", value = "YES", folder = ".Junk" }`. Default:
+    /// none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    junk: Option<JunkText>,
     /// Maximum size of all messages in a Maildir together, accounted in Maildir++'s `maildirsize`, which other programs
     /// update as well. A full mailbox is refused at RCPT (452 4.2.2, or 552 5.2.2 with `quota_grace = "0"`), with the
     /// size in MAIL if the client announces one. An accepted message that does not fit is deferred (4.2.2) for the time
@@ -77,6 +82,7 @@ impl Default for MaildirText {
             path: None,
             folders: Folders::None,
             create_folders: false,
+            junk: None,
             quota: None,
             quota_grace: None,
             user: None,
@@ -117,6 +123,7 @@ impl ChannelSection for MaildirText {
         if text.create_folders && text.folders == Folders::None {
             reader.warn("create_folders", "used without `folders`", "add folders = \"tag\"");
         }
+        let junk = text.junk.as_ref().and_then(|junk| Junk::read(junk, reader));
         let template = template?;
         let has_values = template.has_values() || terms.have_values();
         Some(Arc::new(Maildir {
@@ -126,6 +133,7 @@ impl ChannelSection for MaildirText {
             folders: text.folders,
             create_folders: text.create_folders,
             tags: reader.tag_delimiters(),
+            junk,
             terms,
             quota_grace,
         }))
@@ -139,6 +147,7 @@ impl ChannelSection for MaildirText {
             folders: Folders::None,
             create_folders: false,
             tags: TagDelimiters::default(),
+            junk: None,
             terms: MailboxTerms::with_quota(quota_bytes),
             quota_grace: None,
         }))
@@ -182,6 +191,7 @@ pub(crate) struct Maildir {
     create_folders: bool,
     /// Characters that begin a tag.
     tags: TagDelimiters,
+    junk: Option<Junk>,
     terms: MailboxTerms,
     quota_grace: Option<Duration>,
 }
@@ -217,6 +227,11 @@ impl Maildir {
         let is_tagged = || self.tags.split(&recipient.local_unquoted()).is_some();
         let is_needed = self.has_values || self.folders == Folders::None && is_tagged();
         self.entries.as_ref().filter(|_| is_needed)
+    }
+
+    /// The folder for marked mail.
+    pub(super) fn junk(&self) -> Option<&Junk> {
+        self.junk.as_ref()
     }
 
     /// The path as written.
@@ -292,6 +307,9 @@ impl Settings for Maildir {
             let otherwise = if folder.is_made { "" } else { ", if it exists" };
             explainer.own_key("folders", format!("{}{otherwise}", folder.name));
         }
+        if let Some(junk) = &self.junk {
+            explainer.own_key("junk", junk.text());
+        }
     }
 
     fn explain_limits(&self, explainer: &mut Explainer<'_>) {
@@ -324,6 +342,7 @@ mod tests {
             folders,
             create_folders: true,
             tags: TagDelimiters::default(),
+            junk: None,
             terms: MailboxTerms::default(),
             quota_grace: None,
         };

@@ -195,3 +195,37 @@ fn an_entry_closes_a_mailbox() {
         assert_eq!(replies(&node, " SIZE=501", &["one@ours.test"]).await, ["552 5.2.2"]);
     });
 }
+
+#[test]
+fn marked_mail_goes_to_the_junk_folder() {
+    play(|| async {
+        let node = Node::start(&with(
+            ", folders = \"tag\", junk = { header = \"X-Spam\", value = \"Yes\" }",
+        ))
+        .await;
+        let long = format!("X-Spam: yes\r\n\r\n{}", "0123456789 abcdef\r\n".repeat(200_000));
+        for (n, (to, content, path)) in [
+            ("a@x.test", "X-Spam: yes, score=9\r\n\r\n", "/mail/a/.Junk"),
+            ("a+Lists@x.test", "Subject: x\r\nX-Spam: Yes\r\n\r\n", "/mail/a/.Junk"),
+            ("a@x.test", "X-Spam: no\r\n\r\nX-Spam: yes\r\n", "/mail/a"),
+            ("a+Lists@x.test", "X-Spam: no\r\n\r\n", "/mail/a/.Lists"),
+            ("b@x.test", &*long, "/mail/b/.Junk"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut client = Client::connect(&node, STRANGER).await;
+            let reply = client.send("me@source.test", &[to], content).await;
+            assert!(reply.starts_with("250 "), "{reply}");
+            node.wait_for("delivered", n + 1).await;
+            let mailboxes = node.world.mailboxes();
+            let last = mailboxes.get(Path::new(path)).and_then(|messages| messages.last());
+            assert!(
+                last.is_some_and(|text| text.ends_with(content)),
+                "{n}: {:?}",
+                mailboxes.keys()
+            );
+        }
+        assert_eq!(node.world.mailboxes()[Path::new("/mail/a/.Junk")].len(), 2);
+    });
+}
