@@ -68,6 +68,8 @@ pub struct ServerConfig {
     /// The operator knows the client, for example a device that cannot be updated. Any name in EHLO is accepted and, if
     /// bare newlines are normalised, also lines that end with LF alone.
     pub is_lenient: bool,
+    /// Domain of addresses without one in MAIL and RCPT, except the bare `<postmaster>`. `None`: they are rejected.
+    pub origin: Option<String>,
     /// Treatment of content with a bare CR or LF.
     pub bare_newline: BareNewline,
     /// Treatment of content with a NUL.
@@ -113,6 +115,7 @@ impl Default for ServerConfig {
             deliver_by: false,
             future_release: None,
             is_lenient: false,
+            origin: None,
             bare_newline: BareNewline::Reject,
             nul: Nul::Reject,
             lmtp: false,

@@ -216,7 +216,7 @@ impl ServerSession {
             None
         } else {
             ascii_or(path, given.smtputf8)?;
-            let mailbox = Mailbox::parse(path, given.smtputf8).map_err(bad_sender)?;
+            let mailbox = Mailbox::parse(&self.whole(path), given.smtputf8).map_err(bad_sender)?;
             if mailbox.domain_str().is_empty() {
                 return Err(bad_sender("domain missing"));
             }
@@ -271,6 +271,14 @@ impl ServerSession {
         Ok(Some(self.ask(recipient)))
     }
 
+    /// An address with the origin if it has no domain (RFC 6409 §6.3).
+    fn whole<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        match &self.config.origin {
+            Some(origin) if !path.contains('@') => Cow::Owned(format!("{path}@{origin}")),
+            _ => Cow::Borrowed(path),
+        }
+    }
+
     /// The recipient in the argument of RCPT.
     fn recipient_of(&self, argument: &str) -> Result<Recipient, Reply> {
         let smtputf8 = self.transaction.as_ref().is_some_and(|t| t.envelope.smtputf8);
@@ -283,7 +291,10 @@ impl ServerSession {
             return Err(bad_recipient("address missing"));
         }
         ascii_or(path, smtputf8)?;
-        let mailbox = Mailbox::parse(path, smtputf8).map_err(bad_recipient)?;
+        // The bare postmaster is a recipient everywhere (RFC 5321 §4.5.1).
+        let is_postmaster = path.eq_ignore_ascii_case("postmaster");
+        let path = if is_postmaster { path.into() } else { self.whole(path) };
+        let mailbox = Mailbox::parse(&path, smtputf8).map_err(bad_recipient)?;
         let notify = given.notify.unwrap_or(Notify::UNSPECIFIED);
         Ok(Recipient { mailbox, notify, orcpt: given.orcpt.map(Box::from) })
     }

@@ -63,6 +63,7 @@ impl<W: World> Protocol<W> for Inbound {
             Some(_) => server.clone(),
             None => ServerConfig {
                 is_lenient: false,
+                origin: None,
                 bare_newline: match told.is_some_and(|told| told.normalizes_all) {
                     true => BareNewline::Normalize,
                     false => BareNewline::Reject,

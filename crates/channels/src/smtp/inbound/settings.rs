@@ -3,7 +3,7 @@
 use crate::originate::{FieldRules, SenderRules};
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader};
-use mail::Wall;
+use mail::{Domain, Wall};
 use mta::ingress::Logins;
 use mta::steering::HOLD_MAX;
 use schemars::JsonSchema;
@@ -69,6 +69,11 @@ pub(crate) struct SmtpListenerText {
     /// are not added as recipients. Default: only with `kind = "submission"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remove_bcc: Option<bool>,
+    /// Domain of addresses without one, for clients that may relay: of the sender and recipients (`MAIL FROM:<root>`), and
+    /// of authors (`From: jo` becomes `From: jo@example.org`; RFC 6409 §6.3; Postfix's `myorigin`). The bare `<postmaster>`
+    /// stays. Default: senders and recipients without a domain are rejected, and the field stays unchanged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// Action for a message with a bare CR or LF. Servers with different views of line ends allow a sender to smuggle a
     /// second message inside the first (SMTP smuggling). Check this key first if a client suddenly gets 550 5.6.0, for
     /// example `curl --upload-file` with LF line ends (use `--crlf`), or a script that writes to a socket.
@@ -120,6 +125,7 @@ impl Default for SmtpListenerText {
             greeting_delay: "100ms".into(),
             add_missing_fields: None,
             remove_bcc: None,
+            origin: None,
             bare_newline: None,
             nul: Nul::Reject,
             chunking: true,
@@ -227,6 +233,7 @@ impl SmtpListener {
     /// Reads the keys that listeners with and without logins share.
     pub(super) fn read(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> SmtpListener {
         reader.printable("banner", &text.banner, 400);
+        let origin = text.origin.as_deref().and_then(|domain| domain_of(domain, reader));
         let server = ServerConfig {
             banner: text.banner.clone(),
             command_line_bytes_max: text.max_command_bytes as usize,
@@ -251,6 +258,7 @@ impl SmtpListener {
                 .future_release
                 .then_some(HoldMax { interval: HOLD_MAX, until: Wall(0) }),
             is_lenient: true,
+            origin: origin.clone(),
             bare_newline: match text.bare_newline {
                 Some(BareNewline::Reject) => server::BareNewline::Reject,
                 Some(BareNewline::Normalize) | None => server::BareNewline::Normalize,
@@ -271,7 +279,7 @@ impl SmtpListener {
             fields: FieldRules {
                 add_missing: text.add_missing_fields.unwrap_or(false),
                 remove_bcc: text.remove_bcc.unwrap_or(false),
-                origin: None,
+                origin,
             },
             greeting_delay,
             xclient_from,
@@ -301,4 +309,19 @@ fn line_bytes(text: &SmtpListenerText, reader: &mut Reader<'_, '_>) -> u64 {
         reader.error("max_line_bytes", format!("{bytes} is too short for a line"), help);
     }
     bytes
+}
+
+/// The domain of a setting in ASCII.
+fn domain_of(domain: &str, reader: &mut Reader<'_, '_>) -> Option<String> {
+    match Domain::parse(domain).and_then(|domain| domain.to_ascii()) {
+        Ok(domain) => Some(domain),
+        Err(error) => {
+            reader.error(
+                "origin",
+                format!("\"{domain}\": {error}"),
+                "write a domain, for example \"example.org\"",
+            );
+            None
+        }
+    }
 }

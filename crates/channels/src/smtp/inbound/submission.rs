@@ -5,7 +5,6 @@ use crate::logins::{LoginKeys, LoginsText, MechanismText};
 use crate::originate::{AuthorsText, FieldRules, SenderRules};
 use config::quantity::DurationText;
 use config::{ProtocolSection, ProtocolSettings, Reader, TableRefText, Takes};
-use mail::Domain;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use smtp::server::LoginRules;
@@ -39,10 +38,6 @@ pub(crate) struct SubmissionText {
     mechanisms: Vec<MechanismText>,
     /// Omit the client's name and address from the Received field. Events still contain them.
     hide_client: bool,
-    /// Domain added to authors without one: `From: jo` becomes `From: jo@example.org` (RFC 6409 §6.3; Postfix's
-    /// `myorigin`). Default: the field stays unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    origin: Option<String>,
     /// Maximum duration of a session without a login, then 421 4.4.2. Dovecot has the same default of three minutes.
     login_timeout: DurationText,
     /// Maximum number of failed logins in one session; the last one gets 421 4.7.0.
@@ -67,7 +62,6 @@ impl Default for SubmissionText {
             authors: None,
             mechanisms: vec![MechanismText::Plain, MechanismText::Login],
             hide_client: false,
-            origin: None,
             login_timeout: "3m".into(),
             max_login_failures: 3,
             login_failures_per_hour: 60,
@@ -123,7 +117,7 @@ impl ProtocolSection for SubmissionText {
             failure_delay,
         };
         let logins = keys.read(reader)?;
-        let origin = text.origin.as_deref().and_then(|domain| domain_of(domain, reader));
+        let origin = listener.fields.origin.clone();
         listener.fields = FieldRules {
             add_missing: text.smtp.add_missing_fields.unwrap_or(true),
             remove_bcc: text.smtp.remove_bcc.unwrap_or(true),
@@ -141,20 +135,5 @@ impl ProtocolSection for SubmissionText {
             }),
         }));
         Some(Arc::new(listener))
-    }
-}
-
-/// The domain of a setting in ASCII.
-fn domain_of(domain: &str, reader: &mut Reader<'_, '_>) -> Option<String> {
-    match Domain::parse(domain).and_then(|domain| domain.to_ascii()) {
-        Ok(domain) => Some(domain),
-        Err(error) => {
-            reader.error(
-                "origin",
-                format!("\"{domain}\": {error}"),
-                "write a domain, for example \"example.org\"",
-            );
-            None
-        }
     }
 }
