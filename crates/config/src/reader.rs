@@ -185,18 +185,24 @@ impl<'a, 'd> Reader<'a, 'd> {
 
     /// The value of `key` is a list of names, each of which must be a listener's.
     pub fn check_listeners(&mut self, key: &str, names: &[String]) {
+        let known = self.resolver.listener_names.clone();
+        self.check_names((key, names), "listener", &known);
+    }
+
+    /// The value of `key` is a list of names, each of which must be a route's. For sections that are read after routes.
+    pub fn check_routes(&mut self, key: &str, names: &[String]) {
+        let known = self.resolver.route_names.clone();
+        self.check_names((key, names), "route", &known);
+    }
+
+    fn check_names(&mut self, (key, names): (&str, &[String]), what: &str, known: &[Arc<str>]) {
         for (index, name) in names.iter().enumerate() {
-            let known = &self.resolver.listener_names;
-            if known.iter().any(|listener| **listener == **name) {
+            if known.iter().any(|one| **one == **name) {
                 continue;
             }
             let known: Vec<String> = known.iter().map(|name| format!("\"{name}\"")).collect();
-            let message = format!("unknown listener \"{name}\"");
-            self.error(
-                &format!("{key}[{index}]"),
-                message,
-                &format!("configured: {}", known.join(", ")),
-            );
+            let help = format!("configured: {}", known.join(", "));
+            self.error(&format!("{key}[{index}]"), format!("unknown {what} \"{name}\""), &help);
         }
     }
 

@@ -56,6 +56,7 @@ pub(super) fn read(
         listener_names: Vec::new(),
         foreign_listeners: Vec::new(),
         tenant_names: Vec::new(),
+        route_names: Vec::new(),
         tables: Vec::new(),
         server: ServerContext::new(machine.clone()),
         sections: Owned::default(),
@@ -178,6 +179,7 @@ impl Resolver<'_> {
         let general = General { schema, retry: &retry, reports: &reports, pools: &pools, written };
         let (mut routes, table) = self.routes(&written.route, &general);
         self.fallbacks(&written.route, &mut routes);
+        self.route_names = routes.iter().map(|route| Arc::clone(&route.name)).collect();
         let or_routes = self.or_routes(&routes);
         self.routes_to_ourselves(&routes, &listeners);
         self.possible_conditions(&routes, &listeners);

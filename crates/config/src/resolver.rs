@@ -25,6 +25,8 @@ pub(super) struct Resolver<'a> {
     /// Listeners with other input than internet mail.
     pub(super) foreign_listeners: Vec<Arc<str>>,
     pub(super) tenant_names: Vec<Arc<str>>,
+    /// Of all routes, as soon as they are read.
+    pub(super) route_names: Vec<Arc<str>>,
     /// All tables without a mistake, as soon as they are read.
     pub(super) tables: Vec<Arc<TableEntry>>,
     pub(super) server: ServerContext,

@@ -120,6 +120,14 @@ impl Share {
         self.budget.give_back(excess);
     }
 
+    /// Moves `amount`, at most the whole, to another share.
+    #[must_use]
+    pub fn split_off(&mut self, amount: u64) -> Share {
+        let amount = amount.min(self.amount);
+        self.amount -= amount;
+        Share { budget: Arc::clone(&self.budget), amount }
+    }
+
     /// Releases the whole amount now.
     pub fn clear(&mut self) {
         self.budget.give_back(std::mem::take(&mut self.amount));

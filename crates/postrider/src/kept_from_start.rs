@@ -80,7 +80,7 @@ mod tests {
 
     /// What a reload puts in force, and where, of sections without an owner that says so itself. A section without a
     /// point has all its keys there: the shards get it whole.
-    const RELOADED: [(&str, &str); 25] = [
+    const RELOADED: [(&str, &str); 26] = [
         ("access", "shards"),
         ("certificate", "Certificates::adopt"),
         ("copy", "shards"),
@@ -95,6 +95,7 @@ mod tests {
         ("proxy_addresses", "shards"),
         ("reports", "shards"),
         ("retry", "Schedule::follow_changes"),
+        ("rewrite", "shards"),
         ("route", "shards"),
         ("shaping", "Shared::set_rules"),
         ("signer", "SigningKeys::adopt"),

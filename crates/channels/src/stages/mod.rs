@@ -5,6 +5,7 @@ mod action;
 mod asked_clients;
 mod checks;
 mod copy;
+mod edits;
 mod event_headers;
 mod header_checks;
 pub(crate) mod key_file;
@@ -12,6 +13,7 @@ mod keys;
 mod lookups;
 mod milters;
 mod policy;
+mod rewrite;
 mod signing;
 mod steering;
 mod strangers;
@@ -22,6 +24,7 @@ use auth::scan::{Scan, Scanned};
 pub(crate) use checks::CheckRules;
 use config::{Config, Listener, Schema, StageSection as _};
 use mail::Refusal;
+use mail::header::HeaderBoundary;
 pub use milters::milter_connections;
 use mta::ingress::{Draft, StageKinds};
 use mta::seams::World;
@@ -41,6 +44,7 @@ pub(crate) fn keys(schema: Schema) -> Schema {
         .stage::<copy::CopyText>()
         .stage::<header_checks::HeaderCheckText>()
         .stage::<policy::PolicyText>()
+        .stage::<rewrite::RewriteText>()
         .stage::<signing::SignerText>()
 }
 
@@ -55,6 +59,7 @@ pub(crate) fn kinds<W: World>() -> StageKinds<W> {
         Rc::new(header_checks::HeaderChecks),
         Rc::new(milters::Milters),
         Rc::new(policy::Policies),
+        Rc::new(rewrite::Rewrites),
         Rc::new(signing::Signing),
         Rc::new(event_headers::EventHeaders),
     ]
@@ -105,4 +110,39 @@ async fn scanned(draft: &mut Draft, mut scan: Scan) -> Result<Scanned, Refusal> 
         scan.push(&piece);
         offset += piece.len() as u64;
     }
+}
+
+/// Maximum header length for stages that need the whole header. A message with a longer one is refused.
+const HEADER_BYTES_MAX: usize = 1024 * 1024;
+
+/// See [`HEADER_BYTES_MAX`] and [`milter::FIELDS_MAX`].
+const HEADER_TOO_LARGE: Refusal = Refusal::permanent((3, 4), "Message header too large");
+
+/// The start of a draft's content with its whole header, and the header's end.
+///
+/// # Errors
+/// The content can't be read, or the header is too large.
+async fn header_text(draft: &Draft) -> Result<(Vec<u8>, HeaderBoundary), Refusal> {
+    let mut text = Vec::new();
+    loop {
+        let piece = draft.read(text.len() as u64).await?;
+        let room = HEADER_BYTES_MAX - text.len().min(HEADER_BYTES_MAX);
+        text.extend_from_slice(piece.get(..piece.len().min(room)).unwrap_or_default());
+        match mail::header::end(&text) {
+            Some(end) => return Ok((text, end)),
+            None if piece.is_empty() => {
+                let end = all_header(&text);
+                return Ok((text, end));
+            }
+            None if piece.len() >= room => return Err(HEADER_TOO_LARGE),
+            None => {}
+        }
+    }
+}
+
+/// End of a header without a body. An invalid field at the end counts as body.
+fn all_header(text: &[u8]) -> HeaderBoundary {
+    let last = mail::header::fields(text).last();
+    let end = last.map_or(0, |field| field.range.end);
+    HeaderBoundary { fields_end: end, body_start: end }
 }

@@ -5,6 +5,7 @@ use super::bad_events::EVENTS;
 use super::bad_limits::LIMITS;
 use super::bad_logins::LOGINS;
 use super::bad_pipe::PIPES;
+use super::bad_rewrite::REWRITES;
 use super::bad_routes::ROUTES;
 use super::bad_signing::SIGNING;
 use super::bad_warmup::WARMUPS;
@@ -517,9 +518,9 @@ const BAD: &[(&str, &str, &str)] = &[
 #[test]
 fn each_mistake_is_shown_at_its_place() {
     let mut wrong = String::new();
-    let more =
-        [CHECKS, EVENTS, LIMITS, LOGINS, PIPES, SIGNING, WARMUPS, super::bad_x400::X400, ROUTES];
-    for (frame, mistake, expected) in BAD.iter().chain(more.into_iter().flatten()) {
+    let named = [CHECKS, EVENTS, LIMITS, LOGINS, PIPES, REWRITES, ROUTES, SIGNING, WARMUPS];
+    let more = named.into_iter().chain([super::bad_x400::X400]).flatten();
+    for (frame, mistake, expected) in BAD.iter().chain(more) {
         let text = frame.replacen("<HERE>", mistake, 1);
         let found = match schema().parse(&text, "f.toml") {
             Ok(_) => "no error".to_owned(),

@@ -8,6 +8,7 @@ mod bad_events;
 mod bad_limits;
 mod bad_logins;
 mod bad_pipe;
+mod bad_rewrite;
 mod bad_routes;
 mod bad_signing;
 mod bad_warmup;

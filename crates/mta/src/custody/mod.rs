@@ -31,6 +31,21 @@ use std::time::Duration;
 /// Maximum time that a settle record waits for an acceptance to share its commit.
 const GATHER: Duration = Duration::from_millis(5);
 
+/// The records that make a message durable, with a `hold` if there is a reason.
+fn records_of(message: &Message, hold: Option<&str>) -> Vec<Record> {
+    let mut records = vec![Record::Accept(Box::new(message.accept_record()))];
+    records.extend(hold.map(|reason| {
+        Record::State(State {
+            id: message.id,
+            hold: Some(Some(Box::from(reason))),
+            next_try: None,
+            overrides: None,
+            delay_notice_sent: None,
+        })
+    }));
+    records
+}
+
 /// The messages of one shard that were accepted and are not settled.
 pub(crate) struct Custody<W: World> {
     services: Rc<Services<W>>,
@@ -136,19 +151,25 @@ impl<W: World> Custody<W> {
         hold: Option<&str>,
         done: impl FnOnce(Completion) + 'static,
     ) {
-        let accept = Record::Accept(Box::new(message.accept_record()));
-        let mut records = vec![accept];
-        records.extend(hold.map(|reason| {
-            Record::State(State {
-                id: message.id,
-                hold: Some(Some(Box::from(reason))),
-                next_try: None,
-                overrides: None,
-                delay_notice_sent: None,
-            })
-        }));
         self.flush_settles();
-        self.client.submit_then(message.id, records, done);
+        self.client.submit_then(message.id, records_of(message, hold), done);
+    }
+
+    /// The same for several messages in one log, which become durable together, or not at all.
+    pub(crate) fn accept_together<'m>(
+        self: &Rc<Self>,
+        messages: impl Iterator<Item = (&'m Message, Option<&'m str>)>,
+        done: impl FnOnce(Completion) + 'static,
+    ) {
+        self.flush_settles();
+        let (mut id, mut records) = (None, Vec::new());
+        for (message, hold) in messages {
+            id = id.or(Some(message.id));
+            records.extend(records_of(message, hold));
+        }
+        if let Some(id) = id {
+            self.client.submit_then(id, records, done);
+        }
     }
 
     /// Makes `records` durable together. All must be about messages in the log of `id`.

@@ -97,6 +97,20 @@ impl RecipientRecords {
         true
     }
 
+    /// Splits the records of `count` recipients: those of group `n` go to the n-th result.
+    pub(crate) fn split(self, group_of: &[usize], groups: usize) -> Vec<RecipientRecords> {
+        let mut split: Vec<RecipientRecords> = Vec::new();
+        split.resize_with(groups, RecipientRecords::default);
+        let has_any = !self.0.is_empty();
+        let records = self.0.into_iter().map(Some).chain(std::iter::repeat_with(|| None));
+        for (group, record) in group_of.iter().zip(records).filter(|_| has_any) {
+            if let Some(records) = split.get_mut(*group) {
+                records.0.push(record.unwrap_or_default());
+            }
+        }
+        split
+    }
+
     fn indexed(&self) -> impl Iterator<Item = (u32, &RecipientFacts)> {
         (0..).zip(&self.0)
     }

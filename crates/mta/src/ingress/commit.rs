@@ -43,19 +43,17 @@ struct Accepted {
 /// Makes the message durable and queues it. `slots` is the capacity reserved for its recipients.
 pub(super) async fn commit<W: World>(
     ingress: &Rc<Ingress<W>>,
-    draft: Box<Draft>,
+    mut draft: Box<Draft>,
     slots: Share,
 ) -> Result<MessageId, Refusal> {
-    let id = draft.content.id;
-    if let Some((blob, _)) = draft.content.blob {
-        let sealed = ingress.custody.seal_blob(id, blob).await;
-        if !matches!(sealed, Completion::BlobDone) {
-            ingress.custody.drop_blob(id, blob);
-            let refusal = refusals::of_log(&sealed);
-            let refused = content_refused(&draft.envelope, Reply::from(refusal.clone()));
-            account(ingress, &draft.client, refused);
-            return Err(refusal);
-        }
+    if !draft.twins.is_empty() {
+        // Boxed: few messages are split, and the future would enlarge every session.
+        return Box::pin(commit_all(ingress, draft, slots)).await;
+    }
+    if let Err(refusal) = seal(ingress, &mut draft).await {
+        let refused = content_refused(&draft.envelope, Reply::from(refusal.clone()));
+        account(ingress, &draft.client, refused);
+        return Err(refusal);
     }
     let (answer, answered) = oneshot::channel();
     let owner = Rc::clone(ingress);
@@ -64,6 +62,53 @@ pub(super) async fn commit<W: World>(
     // The completion queues the message, not this session: a durable message is in the queue even if the session ends.
     ingress.custody.accept(&message, hold.as_deref(), move |completion| {
         let _ = answer.send(conclude(&owner, accepted, &completion));
+    });
+    answered.await.unwrap_or(Err(refusals::STOPPING))
+}
+
+/// Makes the body file of a message durable, if it has one. On an error the file is dropped.
+async fn seal<W: World>(ingress: &Ingress<W>, draft: &mut Draft) -> Result<(), Refusal> {
+    let Some((blob, _)) = draft.content.blob else { return Ok(()) };
+    let sealed = ingress.custody.seal_blob(draft.content.id, blob).await;
+    if matches!(sealed, Completion::BlobDone) {
+        return Ok(());
+    }
+    draft.forget_blob();
+    Err(refusals::of_log(&sealed))
+}
+
+/// As [`commit`], for a message that was split: its parts become durable together. Returns the id of the first.
+async fn commit_all<W: World>(
+    ingress: &Rc<Ingress<W>>,
+    mut draft: Box<Draft>,
+    mut slots: Share,
+) -> Result<MessageId, Refusal> {
+    let twins = std::mem::take(&mut draft.twins);
+    let mut drafts: Vec<Draft> = std::iter::once(*draft).chain(twins).collect();
+    for at in 0..drafts.len() {
+        let Some(draft) = drafts.get_mut(at) else { break };
+        if let Err(refusal) = seal(ingress, draft).await {
+            let refused = content_refused(&draft.envelope, Reply::from(refusal.clone()));
+            account(ingress, &draft.client, refused);
+            drafts.iter_mut().for_each(Draft::forget_blob);
+            return Err(refusal);
+        }
+    }
+    let mut accepted = Vec::with_capacity(drafts.len());
+    for draft in drafts {
+        let share = slots.split_off(draft.envelope.recipients.len() as u64);
+        accepted.push(build(ingress, Box::new(draft), share));
+    }
+    let (answer, answered) = oneshot::channel();
+    let owner = Rc::clone(ingress);
+    let messages: Vec<(Rc<Message>, Option<Arc<str>>)> =
+        accepted.iter().map(|one| (Rc::clone(&one.message), one.hold.clone())).collect();
+    let messages = messages.iter().map(|(message, hold)| (&**message, hold.as_deref()));
+    ingress.custody.accept_together(messages, move |completion| {
+        let mut concluded = accepted.into_iter().map(|one| conclude(&owner, one, &completion));
+        let first = concluded.next().unwrap_or(Err(refusals::STOPPING));
+        concluded.for_each(drop);
+        let _ = answer.send(first);
     });
     answered.await.unwrap_or(Err(refusals::STOPPING))
 }
@@ -197,6 +242,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, mut draft: Box<Draft>, slots: Share
         hides_client: _,
         discarded: _,
         contents: _,
+        twins: _,
     } = *draft;
     if is_from_stranger {
         disregard_wishes(&mut envelope);

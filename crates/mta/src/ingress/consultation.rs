@@ -1,14 +1,16 @@
-//! Looks up a recipient in the tables that RCPT would consult, without a transaction.
+//! Looks up a recipient in the tables that RCPT would consult, without a transaction, and its route for stages.
 
 use super::admission::is_disabled;
 use super::refusals;
 use crate::conditions::{all_found, lookup_of};
-use crate::routing::find;
+use crate::routing::conditional::{candidates, find_routes};
+use crate::routing::{Active, find};
 use crate::seams::Tables;
 use crate::tables::{self, FoundBy};
 use config::{ConditionStep, Config, Decision, FoundRoutes, MailFacts, Route};
 use lookup::{Entry, LookupError};
-use mail::{Domain, Mailbox, Refusal};
+use mail::{Domain, Mailbox, Refusal, Wall};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Table entries for a recipient.
@@ -153,4 +155,43 @@ async fn ask<T: Tables + Clone>(
         };
     }
     Ok(())
+}
+
+/// Finds the routes of recipients of messages that are not stored yet.
+#[derive(Debug)]
+pub struct RouteFinder(Rc<Active>);
+
+impl RouteFinder {
+    #[must_use]
+    pub fn new(config: &Config) -> RouteFinder {
+        let config = Arc::new(config.clone());
+        RouteFinder(Rc::new(Active::new(config, ("start", Wall(0)))))
+    }
+
+    /// The route by which the recipient in `facts` is delivered. `None` without a route. `may_relay`: the client may
+    /// send to any domain.
+    ///
+    /// # Errors
+    /// A table lookup failed.
+    pub async fn find<T: Tables + Clone>(
+        &self,
+        tables: &T,
+        facts: &MailFacts<'_>,
+        may_relay: bool,
+    ) -> Result<Option<Arc<Route>>, LookupError> {
+        let (active, config) = (&self.0, &self.0.config);
+        let Some(recipient) = facts.recipient else { return Ok(None) };
+        if config.is_postmaster(recipient) {
+            return Ok(config.routes.get(config.postmaster.route).cloned());
+        }
+        let domain = recipient.domain();
+        let candidates = match active.may_have_conditions(&domain) {
+            true => candidates(config, facts, &domain, may_relay),
+            false => Vec::new(),
+        };
+        let found = find_routes(tables, active, domain.clone(), candidates).get().await?;
+        let by_conditions = found.by_conditions.and_then(|at| config.routes.get(at));
+        let by_domain = || config.route_for(&domain, found.in_tables).map(|(_, route)| route);
+        Ok(by_conditions.or_else(by_domain).cloned())
+    }
 }

@@ -14,6 +14,9 @@ use std::rc::Rc;
 
 /// Content storage of a shard, independent of the world type.
 pub(super) trait Contents {
+    /// An id for a further message in the log of `id`. `None` if it has no ids left.
+    fn id_beside(&self, id: MessageId) -> Option<MessageId>;
+
     /// Starts replacement content for a message.
     fn gather(&self, id: MessageId) -> Box<dyn Gathers>;
 
@@ -52,6 +55,10 @@ impl fmt::Debug for dyn Gathers {
 }
 
 impl<W: World> Contents for Ingress<W> {
+    fn id_beside(&self, id: MessageId) -> Option<MessageId> {
+        self.custody.allocate_id_beside(id)
+    }
+
     fn gather(&self, id: MessageId) -> Box<dyn Gathers> {
         let blob_bytes = self.router.active().config.spool.blob_bytes;
         Box::new(Another(Intake::for_message(id, &self.services, &self.custody, blob_bytes)))
@@ -181,7 +188,7 @@ impl Drop for BufferedContent {
 }
 
 /// Reserves no memory.
-struct Nothing;
+pub(super) struct Nothing;
 
 impl Gathers for Nothing {
     fn push(&mut self, _piece: &[u8]) {}

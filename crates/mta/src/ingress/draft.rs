@@ -1,6 +1,6 @@
 //! A message that is not durable yet, as stages see and change it.
 
-use super::content::{self, BufferedContent, ContentBuffer, Contents, Gathers};
+use super::content::{self, BufferedContent, ContentBuffer, Contents, Gathers, Nothing};
 use super::intake::Content;
 use super::refusals;
 use crate::budget::Share;
@@ -58,6 +58,8 @@ pub struct Draft {
     pub(super) memory: Option<Box<dyn Gathers>>,
     /// The recipients' share of the tenant's `queued_max`.
     pub(super) tenant_room: Option<Share>,
+    /// Messages split off for recipients with other content.
+    pub(super) twins: Vec<Draft>,
 }
 
 impl Draft {
@@ -91,6 +93,25 @@ impl Draft {
             contents,
             memory: None,
             tenant_room: None,
+            twins: Vec::new(),
+        }
+    }
+
+    /// A further message with the same facts and options.
+    pub(super) fn like(&self, content: Content, envelope: Envelope) -> Draft {
+        let (client, contents) = (Arc::clone(&self.client), Rc::clone(&self.contents));
+        Draft {
+            is_from_stranger: self.is_from_stranger,
+            require_tls: self.require_tls,
+            steering: self.steering.clone(),
+            tenants: Arc::clone(&self.tenants),
+            tenancy: self.tenancy.clone(),
+            additions: self.additions.twin(),
+            hides_client: self.hides_client,
+            omitted: self.omitted.clone(),
+            // Signatures cover its own content.
+            memory: Some(Box::new(Nothing)),
+            ..Draft::new(content, envelope, self.facts, client, contents)
         }
     }
 
@@ -360,6 +381,23 @@ impl Additions {
 
     pub(super) fn hold(&mut self, reason: &str) {
         self.hold.get_or_insert_with(|| Arc::from(reason));
+    }
+
+    /// The same for a message split off.
+    pub(super) fn twin(&self) -> Additions {
+        Additions {
+            fields: self.fields.clone(),
+            hold: self.hold.clone(),
+            author: self.author.clone(),
+            is_sender_proven: self.is_sender_proven,
+            checked: self.checked,
+            signed: self.signed.clone(),
+            headers: self.headers.clone(),
+            // For the first message only.
+            hold_room: None,
+            recipients: Vec::new(),
+            left: None,
+        }
     }
 
     pub(super) fn fields(&self) -> &[u8] {

@@ -6,7 +6,7 @@ use super::draft::Draft;
 use super::foreign::NativeMessage;
 use super::forwarding::leaving;
 use super::recipients::{Applied, Dropped};
-use super::stage::TransactionView;
+use super::stage::{Stage, TransactionView};
 use super::transaction::Transaction;
 use super::{refusals, room, wants};
 use crate::answer::Answer;
@@ -122,7 +122,7 @@ impl<W: World> Transaction<W> {
         let completed = self.complete(&mut draft, instead).await;
         ingress.services.metrics.count_checked(&draft.additions.checked);
         if let Err(refusal) = completed {
-            draft.forget_blob();
+            draft.rejoin();
             return Err(self.refuse_content(&draft.envelope, refusal));
         }
         let slots = Share::none(&ingress.services.shared.queue_slots);
@@ -130,7 +130,7 @@ impl<W: World> Transaction<W> {
         let submitted = if draft.envelope.recipients.is_empty() {
             Ok(Submitted::Discarded)
         } else if let Some(reason) = draft.discarded.take() {
-            draft.forget_blob();
+            draft.rejoin();
             self.tell_dropped(Dropped::all(draft.envelope, reason), id, body_bytes);
             Ok(Submitted::Discarded)
         } else {
@@ -163,11 +163,24 @@ impl<W: World> Transaction<W> {
         }
         if let Some(reason) = self.exceeds() {
             draft.hold(&reason);
+            draft.twins.iter_mut().for_each(|twin| twin.hold(&reason));
         }
-        wants::of_message(&ingress, draft).await?;
-        let services = &ingress.services;
-        draft.additions.hold_room = room::reserve_held(services, draft)?;
-        room::reserve_own_mailbox(services, &ingress.router.active().config, draft)
+        self.reserve_room(draft).await?;
+        for twin in &mut draft.twins {
+            self.reserve_room(twin).await?;
+        }
+        // Last, because a refusal after it would not give it back.
+        let (active, services) = (ingress.router.active(), &ingress.services);
+        room::reserve_own_mailbox(services, &active.config, draft)?;
+        let mut twins = draft.twins.iter();
+        twins.try_for_each(|twin| room::reserve_own_mailbox(services, &active.config, twin))
+    }
+
+    /// The last decisions about one message.
+    async fn reserve_room(&self, draft: &mut Draft) -> Result<(), Refusal> {
+        wants::of_message(&self.ingress, draft).await?;
+        draft.additions.hold_room = room::reserve_held(&self.ingress.services, draft)?;
+        Ok(())
     }
 
     /// Passes the message through the stages, unless no recipient is left.
@@ -190,19 +203,50 @@ impl<W: World> Transaction<W> {
         let mut observers = self.intake.take_observers().into_iter().peekable();
         for (place, stage) in self.stages.iter().enumerate() {
             let observer = observers.next_if(|(of, _)| *of == place).map(|(_, observer)| observer);
+            // A stage that splits the message changes all parts itself.
+            let is_split = !draft.twins.is_empty();
             let decision = stage.content(view, draft, observer);
             let (services, time) = (&self.ingress.services, stage.content_time_max());
             decided_within(services, decision, Grace::OfTransactions, time).await?;
             if draft.discarded.is_some() {
                 break;
             }
+            if is_split {
+                self.pass_twins(&**stage, view, draft).await?;
+            }
         }
-        let count = draft.envelope.recipients.len();
+        let count = draft.recipients_count();
         if count > RECIPIENTS_MAX {
             return Err(refusals::TOO_MANY_RECIPIENTS);
         }
         self.take_slots((count as u64).saturating_sub(self.slots.amount()))?;
-        self.reserve_for_tenant(draft)
+        self.reserve_for_tenant(draft)?;
+        draft.twins.iter_mut().try_for_each(|twin| self.reserve_for_tenant(twin))
+    }
+
+    /// Passes messages that an earlier stage split off through a stage. Its observer sees their own content.
+    async fn pass_twins(
+        &self,
+        stage: &dyn Stage,
+        view: &Rc<TransactionView>,
+        draft: &mut Draft,
+    ) -> Result<(), Refusal> {
+        for twin in &mut draft.twins {
+            let mut observer = stage.observe(view);
+            let mut offset = 0;
+            while let Some(observer) = &mut observer {
+                let piece = twin.read(offset).await?;
+                if piece.is_empty() {
+                    break;
+                }
+                observer.push(&piece);
+                offset += piece.len() as u64;
+            }
+            let (services, time) = (&self.ingress.services, stage.content_time_max());
+            let decision = stage.content(view, twin, observer);
+            decided_within(services, decision, Grace::OfTransactions, time).await?;
+        }
+        Ok(())
     }
 
     /// Reserves capacity in the tenant's `queued_max`.

@@ -313,6 +313,12 @@ pub const MEMORIES: &[Memory] = &[
          that is near its limit",
     },
     Memory {
+        name: "`[[rewrite]]` of one message",
+        amount: "16 messages that it becomes, and 10,000 addresses looked up",
+        why: "the rules of the operator decide; beyond it the message gets 451 4.3.5, and further \
+         addresses stay",
+    },
+    Memory {
         name: "greylist",
         amount: "500,000 entries",
         why: "clients that retried are kept before clients seen once",

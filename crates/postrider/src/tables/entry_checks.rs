@@ -79,6 +79,25 @@ impl EntryChecks {
         self.access.as_ref().map_or(Ok(()), |access| access.judge(entry))
     }
 
+    /// Returns true if entries refer to each other: then [`EntryChecks::check_circle`] finds circles.
+    pub(super) fn follows_entries(&self) -> bool {
+        self.access.as_ref().is_some_and(EntryJudge::follows_entries)
+    }
+
+    /// Checks that an entry does not lead back to its key.
+    ///
+    /// # Errors
+    /// It leads in a circle.
+    pub(super) fn check_circle(
+        &self,
+        entry: &EntryText<'_>,
+        table: &dyn Table,
+    ) -> Result<(), Flaw> {
+        let Some((access, key)) = self.access.as_ref().zip(entry.key) else { return Ok(()) };
+        let find = |key: &str| Some(table.find(key).ok()??.text);
+        access.check_circle(key, &find).map_err(Flaw::Unusable)
+    }
+
     fn check_key(&self, key: &str) -> Result<(), Flaw> {
         // O/R addresses have no `@`. A colon at the end has another warning.
         if key.contains('@') || key.starts_with('/') || key.ends_with(':') {

@@ -3,10 +3,10 @@
 use super::entry_checks::EntryChecks;
 use crate::file_content;
 use crate::file_stamp::{FileIdentity, Stamp};
-use channels::DatabaseFile;
+use channels::{DatabaseFile, LocalTable};
 use config::TableEntry;
 use lookup::database::Database;
-use lookup::{EntryText, MISTAKES_MAX, Table};
+use lookup::{EntryText, MISTAKES_MAX, Table, TableFileError};
 use mta::console::Console;
 use std::fs::File;
 use std::io::{self, Read as _};
@@ -39,20 +39,33 @@ pub(super) fn open(entry: &TableEntry, checks: &EntryChecks) -> Result<OpenedTab
         let sentence = format!("unsupported table kind `{}`", entry.kind);
         return Err(vec![sentence]);
     };
-    let judge = |written: &EntryText<'_>| checks.check(written);
     let Some(path) = local.path() else {
-        let sentences = |mistakes: Vec<lookup::TableFileError>| {
+        let sentences = |mistakes: Vec<TableFileError>| {
             mistakes.into_iter().map(|mistake| mistake.text.into()).collect::<Vec<String>>()
         };
-        return Ok((local.make(&[], &judge).map_err(sentences)?, None));
+        return Ok((make(local, &[], checks).map_err(sentences)?, None));
     };
     let at = path.display().to_string();
     let (content, seen) = read(path, local.file_bytes_max())
         .map_err(|error| vec![format!("cannot read {at}: {error}")])?;
-    let table = local.make(&content, &judge).map_err(|mistakes| {
+    let table = make(local, &content, checks).map_err(|mistakes| {
         mistakes.iter().map(|mistake| format!("{at}:{mistake}")).collect::<Vec<_>>()
     })?;
     Ok((table, Some(Stamp::new(path, seen))))
+}
+
+/// Makes a table of its content, and checks its entries.
+fn make(
+    local: &dyn LocalTable,
+    content: &[u8],
+    checks: &EntryChecks,
+) -> Result<Arc<dyn Table>, Vec<TableFileError>> {
+    let table = local.make(content, &|entry| checks.check(entry))?;
+    if checks.follows_entries() {
+        // Once more, because circles show only in the whole table.
+        local.make(content, &|entry| checks.check_circle(entry, &*table))?;
+    }
+    Ok(table)
 }
 
 /// Warnings about the files of tables, a sentence each: skipped or suspicious entries.

@@ -46,6 +46,7 @@ mod pools;
 mod rate_limits;
 mod repeated_data;
 mod report;
+mod rewrite;
 mod rights;
 mod routing;
 mod rules;

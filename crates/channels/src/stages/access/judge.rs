@@ -5,6 +5,7 @@ use crate::stages::action::Action;
 use crate::stages::header_checks::{check_entry, lines_of};
 use crate::stages::is_for_listener;
 use crate::stages::keys::By;
+use crate::stages::rewrite;
 use config::{Config, Listener, TableEntry};
 use lookup::EntryText;
 use std::sync::Arc;
@@ -15,6 +16,8 @@ pub struct EntryJudge {
     rules: Vec<Asking>,
     /// Header checks compare header fields, or body lines, with the table.
     lines: [bool; 2],
+    /// Rules for rewriting look up addresses.
+    is_of_addresses: bool,
 }
 
 /// A rule that uses the table.
@@ -36,15 +39,16 @@ struct NativeListener {
     peers: Vec<Box<str>>,
 }
 
-/// The judge of this table's entries. `None` if neither access rules nor header checks look in the table, directly or as part of another
-/// table.
+/// The judge of this table's entries. `None` if neither access rules, header checks nor rewriting look in the table,
+/// directly or as part of another table.
 #[must_use]
 pub fn entry_judge(config: &Config, table: &TableEntry) -> Option<EntryJudge> {
     let asking = rules(config).filter(|rule| rule.table.has(table));
     let rules: Vec<Asking> = asking.map(|rule| Asking::of(config, rule)).collect();
     let lines = lines_of(config, table);
-    let is_any = !rules.is_empty() || lines != [false; 2];
-    is_any.then_some(EntryJudge { rules, lines })
+    let is_of_addresses = rewrite::is_asked(config, table);
+    let is_any = !rules.is_empty() || lines != [false; 2] || is_of_addresses;
+    is_any.then_some(EntryJudge { rules, lines, is_of_addresses })
 }
 
 impl Asking {
@@ -78,6 +82,9 @@ impl EntryJudge {
     /// The reason for which they can't.
     pub fn judge(&self, entry: &EntryText<'_>) -> Result<(), String> {
         check_entry(entry, self.lines)?;
+        if self.is_of_addresses {
+            rewrite::check_entry(entry)?;
+        }
         if self.rules.is_empty() {
             return Ok(());
         }
@@ -90,5 +97,23 @@ impl EntryJudge {
                  X.400"
             ))
         })
+    }
+
+    /// Returns true if entries refer to each other: then [`EntryJudge::check_circle`] finds circles.
+    #[must_use]
+    pub fn follows_entries(&self) -> bool {
+        self.is_of_addresses
+    }
+
+    /// Checks that the entry of a key does not lead back to it. `find` is the text of a key.
+    ///
+    /// # Errors
+    /// It leads in a circle.
+    pub fn check_circle(
+        &self,
+        key: &str,
+        find: &dyn Fn(&str) -> Option<Box<str>>,
+    ) -> Result<(), String> {
+        rewrite::check_circle(key, find)
     }
 }

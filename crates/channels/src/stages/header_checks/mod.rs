@@ -1,13 +1,12 @@
 //! Header and body checks by patterns (`[[header_check]]`), as Postfix's header_checks(5) and body_checks(5).
 
 mod action;
-mod edits;
 mod settings;
 mod walk;
 
+use super::edits::Edits;
 use action::LineAction;
 use config::{Config, StageSection as _};
-use edits::Edits;
 use lookup::{EntryText, LookupErrorKind};
 use mail::{Mailbox, Notify, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
@@ -20,6 +19,7 @@ pub(crate) use settings::HeaderCheckText;
 pub(super) use settings::lines_of;
 use settings::{HeaderCheck, entries};
 use std::fmt;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 use walk::{Line, LineKind, LineWalk};
@@ -110,6 +110,12 @@ struct Outcome {
     discard: Option<String>,
     redirect: Option<Mailbox>,
     copies: Vec<Mailbox>,
+}
+
+impl Outcome {
+    fn put(&mut self, line: &Line, range: &Range<u64>, text: Vec<u8>) -> Result<(), Refusal> {
+        self.edits.put(range.clone(), text, line.is_in_own_header)
+    }
 }
 
 /// The inspection of one message.
@@ -241,13 +247,16 @@ impl<W: World> Inspection<'_, W> {
             }
             LineAction::Hold(reason) => outcome.hold = outcome.hold.take().or(Some(reason)),
             LineAction::Remove { is_logged } => {
-                outcome.edits.remove(line)?;
+                outcome.put(line, &line.range, Vec::new())?;
                 if is_logged {
                     self.log(false, format_args!("removed {}", shown(line)));
                 }
             }
-            LineAction::Replace(text) => outcome.edits.replace(line, &text)?,
-            LineAction::Prepend(text) => outcome.edits.prepend(line, &text)?,
+            LineAction::Replace(text) => outcome.put(line, &line.range, line_of(&text))?,
+            LineAction::Prepend(text) => {
+                let before = line.range.start..line.range.start;
+                outcome.put(line, &before, line_of(&text))?;
+            }
             // The last one applies, as in Postfix.
             LineAction::Redirect(mailbox) => outcome.redirect = Some(mailbox),
             LineAction::Copy(mailbox) => {
@@ -282,4 +291,10 @@ const COPIES_MAX: usize = 100;
 fn shown(line: &Line) -> String {
     let text = line.text.get(..SHOWN_BYTES_MAX).unwrap_or(&line.text);
     format!("{:?}", String::from_utf8_lossy(text))
+}
+
+/// The text as one line: other control characters than tabs become spaces.
+fn line_of(text: &str) -> Vec<u8> {
+    let clean = |byte: u8| if byte.is_ascii_control() && byte != b'\t' { b' ' } else { byte };
+    text.bytes().map(clean).chain(*b"\r\n").collect()
 }

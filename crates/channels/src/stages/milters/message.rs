@@ -1,6 +1,7 @@
 //! A message as sent to filters, with their changes.
 
 use super::link::{Link, MilterError, MilterReply};
+use crate::stages::{HEADER_TOO_LARGE, header_text};
 use bytes::Bytes;
 use mail::{Mailbox, Mono, Notify, Recipient, Refusal};
 use milter::{BODY_BYTES_MAX, Change, FilterDecision, Header, MilterCommand, MilterEvent};
@@ -9,14 +10,8 @@ use mta::seams::World;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Maximum header length for filters. A message with a longer header is refused.
-const HEADER_BYTES_MAX: usize = 1024 * 1024;
-
 /// Memory limit for a filter's changes, without the body.
 const CHANGES_BYTES_MAX: usize = 1024 * 1024;
-
-/// See [`HEADER_BYTES_MAX`] and [`milter::FIELDS_MAX`].
-const HEADER_TOO_LARGE: Refusal = Refusal::permanent((3, 4), "Message header too large");
 
 /// Reason for which a filter gave no verdict.
 pub(super) enum Halt {
@@ -69,18 +64,7 @@ enum MilterBody {
 impl MilterMessage {
     /// Reads the header of a draft.
     pub(super) async fn read(draft: &Draft) -> Result<MilterMessage, Refusal> {
-        let mut text = Vec::new();
-        let end = loop {
-            let piece = draft.read(text.len() as u64).await?;
-            let room = HEADER_BYTES_MAX - text.len().min(HEADER_BYTES_MAX);
-            text.extend_from_slice(piece.get(..piece.len().min(room)).unwrap_or_default());
-            match mail::header::end(&text) {
-                Some(end) => break end,
-                None if piece.is_empty() => break all_header(&text),
-                None if piece.len() >= room => return Err(HEADER_TOO_LARGE),
-                None => {}
-            }
-        };
+        let (text, end) = header_text(draft).await?;
         let fields = text.get(..end.fields_end).unwrap_or_default();
         let separator = text.get(end.fields_end..end.body_start).unwrap_or_default();
         let header = Header::read(draft.added_fields(), fields).ok_or(HEADER_TOO_LARGE)?;
@@ -221,13 +205,6 @@ impl MilterMessage {
         draft.replace_content(content.finish().await?);
         Ok(true)
     }
-}
-
-/// End of a header without a body. An invalid field at the end counts as body.
-fn all_header(text: &[u8]) -> mail::header::HeaderBoundary {
-    let last = mail::header::fields(text).last();
-    let end = last.map_or(0, |field| field.range.end);
-    mail::header::HeaderBoundary { fields_end: end, body_start: end }
 }
 
 /// A filter that receives a message.

@@ -24,6 +24,7 @@ const READ: &[(&str, &str)] = &[
     ("etc/aliases", "postmaster@example.org jo@example.org\n"),
     ("etc/client.secret", "secret\n"),
     ("etc/database", "secret\n"),
+    ("etc/generic", "root@app1.example.org alerts@example.org\n"),
     ("etc/header_checks", "/^X-Internal:/ IGNORE\n"),
     ("etc/introspection.secret", "secret\n"),
     ("etc/ldap-password", "secret\n"),
@@ -116,6 +117,11 @@ const SECTIONS: &[Section] = &[
         definition: "name = \"exceptions\"",
         text: "[[table]]\nname = \"exceptions\"\ninline = { \"jo@example.org\" = \"jo\" }\n\
                [[table]]\nname = \"users\"\nfile = { path = \"etc/users\" }\n",
+    },
+    Section {
+        reference: "routes = [\"outside\"]",
+        definition: "name = \"outside\"",
+        text: "[[route]]\nname = \"outside\"\ndomains = [\"*.example.net\"]\nmx = {}\n",
     },
     Section {
         reference: "pool = \"bulk\"",

@@ -24,6 +24,7 @@ pub(crate) mod postfix;
 mod proxies;
 mod redis;
 mod restrictions;
+mod rewriting;
 mod set_ups;
 
 use crate::support::client::Client;
@@ -381,5 +382,13 @@ fn dovecots_quota_status_refuses_full_mailboxes() {
 fn header_checks_give_the_result_of_postfix() {
     if is_possible(&["postgrey"]) {
         header_checks::give_the_result_of_postfix();
+    }
+}
+
+#[test]
+fn canonical_and_generic_addresses_are_those_of_postfix() {
+    if postfix::is_startable() {
+        rewriting::canonical_addresses_are_those_of_postfix();
+        rewriting::generic_addresses_are_those_of_postfix();
     }
 }

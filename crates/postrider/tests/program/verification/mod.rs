@@ -8,6 +8,7 @@ mod encoded;
 mod judges;
 mod listeners;
 mod openspf;
+mod rewritten;
 mod rspamd;
 mod sealing;
 mod signers;

@@ -69,6 +69,27 @@ fn a_batch_that_was_cut_does_not_come_back() {
     assert!(torn_count > 100, "{torn_count}");
 }
 
+#[test]
+fn messages_of_one_submit_are_there_together_or_not_at_all() {
+    let (mut none_count, mut all_count) = (0, 0);
+    for seed in 0..3_000 {
+        let disk = MemDisk::new(seed, 1 << 30);
+        let (mut spool, _, _) = open(&disk, small()).expect("opens");
+        let records = vec![accept(1, 600), accept(2, 600)];
+        spool.handle_request(Request::Submit { ticket: Ticket(1), records });
+        write_without_sync(&mut spool, &disk);
+        disk.crash();
+        let (_, report, found) = open(&disk, small()).expect("opens");
+        assert_eq!(report.damaged_count, 0, "seed {seed}: {:?}", report.damage);
+        match found.len() {
+            0 => none_count += 1,
+            2 => all_count += 1,
+            count => panic!("seed {seed}: {count} of 2"),
+        }
+    }
+    assert!(none_count > 100 && all_count > 10, "{none_count} {all_count}");
+}
+
 /// A log in which five messages came and went, with one segment and no room for another.
 fn used_up(seed: u64, registered: bool) -> (MemDisk, u64) {
     let disk = MemDisk::new(seed, 1 << 30);

@@ -1,6 +1,5 @@
 //! Changes of a message's lines.
 
-use super::walk::Line;
 use mail::Refusal;
 use mta::ingress::{ContentBuffer, Draft};
 use std::ops::Range;
@@ -9,7 +8,7 @@ use std::ops::Range;
 pub(super) const ADDED_BYTES_MAX: usize = 1 << 20;
 
 /// RFC 3463 §3.4: X.3.4 is a message that is too big.
-const TOO_LARGE: Refusal = Refusal::permanent((3, 4), "Message too large after header checks");
+const TOO_LARGE: Refusal = Refusal::permanent((3, 4), "Message too large after its rewriting");
 
 /// Changes in the order of the message.
 #[derive(Debug, Default)]
@@ -27,26 +26,19 @@ struct Edit {
 }
 
 impl Edits {
-    /// Removes the line.
-    pub(super) fn remove(&mut self, line: &Line) -> Result<(), Refusal> {
-        self.push(line, line.range.clone(), Vec::new())
-    }
-
-    /// Replaces the line.
-    pub(super) fn replace(&mut self, line: &Line, text: &str) -> Result<(), Refusal> {
-        self.push(line, line.range.clone(), line_of(text))
-    }
-
-    /// Inserts a line before it.
-    pub(super) fn prepend(&mut self, line: &Line, text: &str) -> Result<(), Refusal> {
-        self.push(line, line.range.start..line.range.start, line_of(text))
-    }
-
+    /// Puts lines of this text in the place of a part of the message. `is_in_header`: the part is whole lines of the
+    /// message's own header.
+    ///
     /// # Errors
     /// Too much is added.
-    fn push(&mut self, line: &Line, range: Range<u64>, text: Vec<u8>) -> Result<(), Refusal> {
+    pub(super) fn put(
+        &mut self,
+        range: Range<u64>,
+        text: Vec<u8>,
+        is_in_header: bool,
+    ) -> Result<(), Refusal> {
         self.added_bytes += text.len();
-        self.is_beyond_header |= !line.is_in_own_header;
+        self.is_beyond_header |= !is_in_header;
         self.edits.push(Edit { range, text });
         if self.added_bytes > ADDED_BYTES_MAX { Err(TOO_LARGE) } else { Ok(()) }
     }
@@ -95,10 +87,4 @@ async fn copy(
         part.start += piece.len() as u64;
     }
     Ok(())
-}
-
-/// The text as one line: other control characters than tabs become spaces.
-fn line_of(text: &str) -> Vec<u8> {
-    let clean = |byte: u8| if byte.is_ascii_control() && byte != b'\t' { b' ' } else { byte };
-    text.bytes().map(clean).chain(*b"\r\n").collect()
 }
