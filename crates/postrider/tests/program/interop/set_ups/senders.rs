@@ -115,7 +115,9 @@ const SUBMISSION: SetUp = SetUp {
 /// The hub of a company: relays by sender, transports by domain, a provider with a login for the rest.
 const HUB: SetUp = SetUp {
     name: "hub",
-    main: "relay_domains = relayed.test, second.test\nrelay_recipient_maps =\n\
+    // Conditions of routes do not apply to the postmaster's mail, so it has a domain of this server.
+    postmaster: "postmaster@relayed.test",
+    main: "myorigin = relayed.test\nrelay_domains = relayed.test, second.test\nrelay_recipient_maps =\n\
            transport_maps = texthash:{dir}/transport\nrelayhost = [{s}]:{port}\n\
            sender_dependent_relayhost_maps = texthash:{dir}/relays\n\
            smtp_sasl_auth_enable = yes\nsmtp_sasl_security_options = noanonymous\n\

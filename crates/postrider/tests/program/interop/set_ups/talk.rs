@@ -6,6 +6,7 @@ use crate::support::client::Client;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use mail::random::Random;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
@@ -130,17 +131,23 @@ impl Talk {
             let one = odd(random, words.recipients, &ODD_RECIPIENTS);
             if count > 100 { format!("u{n}@{}", words.crowd_domain) } else { one.to_owned() }
         });
-        let recipients = recipients.collect();
+        let mut recipients: Vec<String> = recipients.collect();
         let is_encrypted = set_up.is_submission && random.hits(950);
         let users =
             [("jo", true), ("jo", true), ("al", true), ("al", true), ("jo", false), ("eve", true)];
         let login = (is_encrypted && random.hits(900)).then(|| pick(random, &users));
+        let sender = odd(random, words.senders, &ODD_SENDERS);
+        if sender.is_empty() {
+            // A recipient that is named twice counts once for `multi_recipient_bounce`.
+            let mut seen = BTreeSet::new();
+            recipients.retain(|recipient| seen.insert(recipient.clone()));
+        }
         Talk {
             client: pick(random, words.clients),
             greeting: odd(random, words.greetings, &ODD_GREETINGS),
             is_encrypted,
             login,
-            sender: odd(random, words.senders, &ODD_SENDERS),
+            sender,
             recipients,
             content: content(random, words),
         }
