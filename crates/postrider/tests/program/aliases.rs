@@ -369,6 +369,22 @@ fn circles_are_found_up_to_a_length() {
 }
 
 #[test]
+fn recipients_without_a_domain_are_warned_of() {
+    let files = Files::new();
+    files.write("users", "jo@here.test x\njo x\n@here.test x\n");
+    let text = "[[table]]\nname = \"users\"\nfile = { path = \"users\" }\n\
+                [[route]]\ndomains = [\"here.test\"]\nrecipients = { table = \"users\" }\n\
+                maildir = { path = \"mail/{local}\" }\n";
+    files.write(CONFIG, &config(text));
+    let checked = crate::support::server::command(files.dir(), &["check"]);
+    let warned: Vec<&str> =
+        checked.err.lines().filter(|line| line.starts_with("warning: table users")).collect();
+    assert_eq!((checked.code, warned.len()), (0, 1), "{checked:?}");
+    let expected = "users:2:1: \"jo\" has no domain and matches no address; add the domain";
+    assert!(warned[0].ends_with(expected), "{warned:?}");
+}
+
+#[test]
 fn warnings_of_a_table_are_bounded() {
     let files = Files::new();
     let lines: String = (0..150).map(|n| format!("user{n} jo@here.test\n")).collect();
