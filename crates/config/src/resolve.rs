@@ -57,6 +57,7 @@ pub(super) fn read(
         foreign_listeners: Vec::new(),
         tenant_names: Vec::new(),
         route_names: Vec::new(),
+        needs: Vec::new(),
         tables: Vec::new(),
         server: ServerContext::new(machine.clone()),
         sections: Owned::default(),
@@ -169,19 +170,22 @@ impl Resolver<'_> {
         self.server.hostname = hostname.clone();
         self.server.first_spool = spool.first_path();
         self.server.first_ordered = written.certificate.iter().position(|one| one.acme);
+        // Sections refer to listeners and tenants.
+        self.name_listeners(schema, &written.listener);
+        self.tenant_names = written.tenant.iter().map(|text| text.name.as_str().into()).collect();
         self.sections(schema, &written.others);
         let listeners = self.listeners(schema, &written.listener, !written.certificate.is_empty());
         let reports = Arc::new(self.reports("reports", &written.reports));
         let sources = self.sources(&written.source);
         let pools = self.pools(&written.pool, &sources);
         let tenants = Arc::new(self.tenants(&written.tenant, &pools));
-        self.tenant_names = tenants.iter().map(|tenant| Arc::clone(&tenant.name)).collect();
         let general = General { schema, retry: &retry, reports: &reports, pools: &pools, written };
         let (mut routes, table) = self.routes(&written.route, &general);
         self.fallbacks(&written.route, &mut routes);
         self.route_names = routes.iter().map(|route| Arc::clone(&route.name)).collect();
         let or_routes = self.or_routes(&routes);
         self.routes_to_ourselves(&routes, &listeners);
+        let stages = self.stages(schema, &written.others);
         self.possible_conditions(&routes, &listeners);
         self.asked_routes(&written.table, &routes);
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
@@ -196,7 +200,7 @@ impl Resolver<'_> {
             dns: self.dns(&written.dns),
             admin: self.admin(&written.admin, &spool),
             log: Log { level: written.log.level, deliveries: written.log.deliveries },
-            stages: self.stages(schema, &written.others),
+            stages,
             shaping_sources: self.shaping(&written.shaping),
             sources,
             pools,

@@ -20,18 +20,33 @@ const DNS_PORT: u16 = 53;
 pub(super) struct Resolver<'a> {
     pub(super) document: &'a Document,
     pub(super) problems: Vec<Problem>,
-    /// Of all listeners, as soon as they are read.
+    /// Of all listeners, before any section is read.
     pub(super) listener_names: Vec<Arc<str>>,
     /// Listeners with other input than internet mail.
     pub(super) foreign_listeners: Vec<Arc<str>>,
     pub(super) tenant_names: Vec<Arc<str>>,
     /// Of all routes, as soon as they are read.
     pub(super) route_names: Vec<Arc<str>>,
+    /// Those of all conditions, as soon as they are read.
+    pub(super) needs: Vec<ConditionNeeds>,
     /// All tables without a mistake, as soon as they are read.
     pub(super) tables: Vec<Arc<TableEntry>>,
     pub(super) server: ServerContext,
     /// Values of sections with registered owners, as soon as read.
     pub(super) sections: Owned,
+}
+
+/// Parts of the file without which conditions never hold.
+#[derive(Debug)]
+pub(super) struct ConditionNeeds {
+    /// Path of the conditions.
+    pub(super) at: String,
+    /// A listener with logins is needed.
+    pub(super) logins: bool,
+    /// Tenants are needed.
+    pub(super) tenants: bool,
+    /// Names of the only listeners; `None`: any.
+    pub(super) listeners: Option<Vec<String>>,
 }
 
 /// The parts of the rest of the file visible to readers of a section.

@@ -51,6 +51,29 @@ pub(crate) const LIMITS: &[(&str, &str, &str)] = &[
     ),
     (
         END,
+        "[[limit]]\nby = \"sender\"\nmessages = \"1/h\"\nwhen = { listeners = [\"out\"] }",
+        "9:23: unknown listener \"out\"",
+    ),
+    (
+        END,
+        "[[tenant]]\nname = \"acme\"\n[[limit]]\nby = \"sender\"\nmessages = \"1/h\"\n\
+         when = { tenants = [\"acne\"] }",
+        "11:21: unknown tenant \"acne\"",
+    ),
+    (
+        END,
+        "[[limit]]\nby = \"sender\"\nmessages = \"1/h\"\n\
+         when = { tenants = [\"acme\"], logins = [\"jo\"] }",
+        "9:20: no mail has a tenant, so the condition never holds\n\
+         9:39: no listener has logins, so the condition never holds",
+    ),
+    (
+        END,
+        "[[copy]]\nto = \"archive@here.example\"\nwhen = { logins = [\"jo\"] }",
+        "8:19: no listener has logins, so the condition never holds",
+    ),
+    (
+        END,
         "[[limit]]\nby = \"login\"\nmessages = \"1/h\"\nlisteners = [\"out\"]",
         "9:14: unknown listener \"out\"",
     ),

@@ -4,10 +4,11 @@ use crate::conditions::{Condition, ConditionSubject, ConditionValues, Conditions
 use crate::listener::Listener;
 use crate::patterns::{AddressPattern, DomainPattern};
 use crate::reader::Reader;
-use crate::resolver::Resolver;
+use crate::resolver::{ConditionNeeds, Resolver};
 use crate::route::Route;
 use crate::written::{WhenList, WhenText};
 use ipnet::IpNet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Maximum length of the name of a user in octets, as for logins of tenants.
@@ -37,7 +38,18 @@ impl Reader<'_, '_> {
         if all.is_empty() && is_whole {
             self.error("", "`when` is empty", "name a condition, or leave `when` out");
         }
-        Conditions::of(all).filter(|_| is_whole).map(Arc::new)
+        let conditions = Conditions::of(all).filter(|_| is_whole)?;
+        let needs = ConditionNeeds {
+            at: self.path(""),
+            logins: logins.is_some(),
+            tenants: tenants.is_some(),
+            listeners: listeners.as_ref().and_then(|list| match list {
+                WhenList::List(names) => Some(names.clone()),
+                WhenList::Table(_) => None,
+            }),
+        };
+        self.resolver.needs.push(needs);
+        Some(Arc::new(conditions))
     }
 
     fn values(&mut self, about: ConditionSubject, list: &WhenList) -> Option<ConditionValues> {
@@ -111,45 +123,51 @@ impl Reader<'_, '_> {
 impl Resolver<'_> {
     /// Reports conditions that no mail meets.
     pub(super) fn possible_conditions(&mut self, routes: &[Route], listeners: &[Listener]) {
+        let mut impossible = BTreeSet::new();
+        for needs in std::mem::take(&mut self.needs) {
+            let with_tenant = !needs.tenants || self.possible_tenants(&needs.at, listeners);
+            let with_login = !needs.logins || self.possible_login(&needs, listeners);
+            if !(with_tenant && with_login) {
+                impossible.insert(needs.at);
+            }
+        }
         for route in routes {
             let Some(when) = &route.when else { continue };
             let at = format!("route[{}].when", route.index);
-            let among: Vec<&Listener> =
-                listeners.iter().filter(|listener| may_be_of(when, listener)).collect();
             self.possible_recipients(&at, when, &route.domains);
-            let with_tenant = self.possible_tenants(&at, when, listeners);
-            let with_login = self.possible_login(&at, when, &among);
-            if with_tenant && with_login {
-                self.possible_clients(&at, (route, when), &among);
+            if !impossible.contains(&at) {
+                self.possible_clients(&at, (route, when), listeners);
             }
         }
     }
 
     /// Returns true unless the condition about logins never holds, which is an error.
-    fn possible_login(&mut self, at: &str, when: &Conditions, among: &[&Listener]) -> bool {
-        let never = when.about(ConditionSubject::Login).is_some()
-            && !among.iter().any(|listener| listener.needs_login());
-        if never {
+    fn possible_login(&mut self, needs: &ConditionNeeds, listeners: &[Listener]) -> bool {
+        let names = |name: &str, names: &Vec<String>| names.iter().any(|one| one == name);
+        let is_among = |listener: &&Listener| {
+            needs.listeners.as_ref().is_none_or(|all| names(&listener.name, all))
+        };
+        let found = listeners.iter().filter(is_among).any(Listener::needs_login);
+        if !found {
             let message = "no listener has logins, so the condition never holds";
             let help = "users log in at listeners with `kind = \"submission\"`";
-            self.error(&format!("{at}.logins"), message, help);
+            self.error(&format!("{}.logins", needs.at), message, help);
         }
-        !never
+        found
     }
 
     /// Returns true unless the condition about tenants never holds, which is an error.
-    fn possible_tenants(&mut self, at: &str, when: &Conditions, listeners: &[Listener]) -> bool {
+    fn possible_tenants(&mut self, at: &str, listeners: &[Listener]) -> bool {
         // Tenants are those of a [[tenant]], or else names that clients may write into messages.
-        let never = when.about(ConditionSubject::Tenant).is_some()
-            && self.tenant_names.is_empty()
-            && listeners.iter().all(|listener| listener.steering_from.is_empty());
-        if never {
+        let found = !self.tenant_names.is_empty()
+            || listeners.iter().any(|listener| !listener.steering_from.is_empty());
+        if !found {
             let message = "no mail has a tenant, so the condition never holds";
             let help = "add a [[tenant]] with this name and its `logins`, or name in a listener's \
                         `steering_from` the clients that write the tenant into their messages";
             self.error(&format!("{at}.tenants"), message, help);
         }
-        !never
+        found
     }
 
     /// Warns of a route without domains that no client may use.
@@ -157,11 +175,13 @@ impl Resolver<'_> {
         &mut self,
         at: &str,
         (route, when): (&Route, &Conditions),
-        among: &[&Listener],
+        listeners: &[Listener],
     ) {
         if route.names_domains() {
             return;
         }
+        let among: Vec<&Listener> =
+            listeners.iter().filter(|listener| may_be_of(when, listener)).collect();
         if !among.iter().any(|listener| listener.may_give_relay()) {
             let message = "no client may use this route, because it has no `domains`";
             let help = "name in a listener's `relay_from` the networks that may send anywhere";
@@ -188,7 +208,8 @@ impl Resolver<'_> {
             return;
         }
         if !patterns.iter().any(is_inside) {
-            let message = "the recipients are outside the `domains` of the route, so the condition never holds";
+            let message = "the recipients are outside the `domains` of the route, so the condition \
+                           never holds";
             let help = "name recipients in these domains, or leave `domains` out";
             self.error(&format!("{at}.recipients"), message, help);
             return;

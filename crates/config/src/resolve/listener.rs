@@ -25,6 +25,11 @@ fn keys_for(schema: &Schema, takes: Takes) -> Vec<String> {
     kinds.flat_map(|kind| (kind.keys)()).collect()
 }
 
+/// The name of a listener: by default its address.
+fn name_of(text: &ListenerText, address: SocketAddr) -> Arc<str> {
+    text.name.as_deref().map_or_else(|| address.to_string().into(), Arc::from)
+}
+
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
 impl Resolver<'_> {
@@ -42,13 +47,9 @@ impl Resolver<'_> {
         for (index, text) in written.iter().enumerate() {
             let at = format!("listener[{index}]");
             let name_and_address = self.name_and_address(&at, text);
-            self.listener_names.push(Arc::clone(&name_and_address.0));
             // A protocol with an error has no listener: the file is rejected.
             let protocol = self.protocol(schema, &at, text);
             let takes = protocol.as_ref().map(|protocol| protocol.takes);
-            if takes == Some(Takes::Foreign) {
-                self.foreign_listeners.extend(self.listener_names.last().cloned());
-            }
             let tls = self.tls(&at, text, has_certificates);
             let told = protocol.as_ref().map(|protocol| (&*protocol.settings, protocol.takes));
             let asked = self.client_certificates(&at, text, tls, told);
@@ -86,14 +87,24 @@ impl Resolver<'_> {
             }
         };
         let address = address.unwrap_or(NO_ADDRESS);
-        let name = match &text.name {
-            Some(name) => {
-                self.printable(&format!("{at}.name"), name, 64);
-                name.as_str().into()
+        if let Some(name) = &text.name {
+            self.printable(&format!("{at}.name"), name, 64);
+        }
+        (name_of(text, address), address)
+    }
+
+    /// Notes the names of all listeners, for sections that are read before them.
+    pub(super) fn name_listeners(&mut self, schema: &Schema, written: &[ListenerText]) {
+        let kinds = schema.protocols();
+        for text in written {
+            let address = text.address.as_deref().and_then(|address| address.parse().ok());
+            let name = name_of(text, address.unwrap_or(NO_ADDRESS));
+            let kind = kinds.iter().find(|protocol| protocol.kind == text.kind);
+            if kind.is_some_and(|protocol| protocol.takes == Takes::Foreign) {
+                self.foreign_listeners.push(Arc::clone(&name));
             }
-            None => address.to_string().into(),
-        };
-        (name, address)
+            self.listener_names.push(name);
+        }
     }
 
     fn listener(

@@ -323,7 +323,9 @@ fn read_one(text: &LimitText, reader: &mut Reader<'_, '_>) -> Option<RateLimit> 
         reader.error("", "a limit without `messages` and `recipients`", help);
     }
     reader.check_listeners("listeners", &text.listeners);
-    reader.refuse_foreign("listeners", &text.listeners, "limited");
+    if !text.listeners.is_empty() {
+        reader.refuse_foreign("listeners", &text.listeners, "limited");
+    }
     for (index, name) in text.names.iter().enumerate() {
         reader.printable(&format!("names[{index}]"), name, NAME_BYTES_MAX);
     }

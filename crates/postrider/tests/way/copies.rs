@@ -66,7 +66,10 @@ fn copies_have_conditions_of_client_and_recipient() {
              [[copy]]\nto = \"b@archive.test\"\nsenders = [\"source.test\"]\n\
              when = { recipients = { table = \"watched\" } }\n\
              [[copy]]\nto = \"user@archive.test\"\nwhen = { logins = [\"jo\"] }\n\
-             [[table]]\nname = \"watched\"\nscripted = { fields = [] }",
+             [[table]]\nname = \"watched\"\nscripted = { fields = [] }\n\
+             [[certificate]]\nnames = [\"relay.test\"]\nchain = \"c.pem\"\nkey = \"c.key\"\n\
+             [[listener]]\nname = \"users\"\nkind = \"submission\"\naddress = \"192.0.2.250:587\"\n\
+             tls = \"implicit\"\nlogins = { table = \"watched\" }",
         )
         .await;
         node.world.set_entry("watched", "b@ours.test", Ok("1"));

@@ -49,6 +49,24 @@ const FULL: &str = "450 4.7.1 Message limit reached; try again later";
 const NO_MORE_RECIPIENTS: &str = "450 4.7.1 Recipient limit reached; try again later";
 
 #[test]
+fn limit_of_a_listener_leaves_others_alone() {
+    play(|| async {
+        for key in ["listeners = [\"other\"]", "when = { listeners = [\"other\"] }"] {
+            let text = super::node::config(&format!(
+                "[[listener]]\nname = \"other\"\naddress = \"192.0.2.250:26\"\n\
+                 relay_from = [\"198.51.100.0/24\"]\n\
+                 [[limit]]\nby = \"sender\"\nmessages = \"2/h\"\n{key}\n[[route]]\ndiscard = {{}}"
+            ));
+            let node = Node::start(&text).await;
+            let mut other = Client::connect_at(&node, 1, FRIEND).await;
+            assert_eq!(send(&mut other, 5).await, (2, FULL.to_owned()), "{key}");
+            let mut first = Client::connect_at(&node, 0, FRIEND).await;
+            assert_eq!(send(&mut first, 5).await, (5, String::new()), "{key}");
+        }
+    });
+}
+
+#[test]
 fn login_without_limits_of_its_own_has_those_by_default() {
     play(|| async {
         let node = node("").await;
