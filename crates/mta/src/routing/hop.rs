@@ -104,15 +104,33 @@ impl NextHop {
 
     /// Returns true if connections of the two hops are interchangeable.
     pub fn is_like(&self, other: &NextHop) -> bool {
-        self.route == other.route
-            && *self.channel == *other.channel
-            && self.hosts == other.hosts
-            && self.tls == other.tls
-            && self.provider == other.provider
-            && self.source == other.source
-            && self.sender == other.sender
-            && self.has_fallback == other.has_fallback
-            && self.hostname == other.hostname
+        // A new field of a route is part of the comparison, or named as state.
+        let NextHop {
+            route,
+            channel,
+            defer_classes,
+            hosts,
+            states: _,
+            tls,
+            provider,
+            source,
+            sender,
+            has_fallback,
+            hostname,
+            superseded: _,
+            retried_at: _,
+            memory: _,
+        } = self;
+        *route == other.route
+            && **channel == *other.channel
+            && *defer_classes == other.defer_classes
+            && *hosts == other.hosts
+            && *tls == other.tls
+            && *provider == other.provider
+            && *source == other.source
+            && *sender == other.sender
+            && *has_fallback == other.has_fallback
+            && *hostname == other.hostname
     }
 
     /// Returns true if the hosts are from MX records.
