@@ -80,7 +80,7 @@ mod tests {
 
     /// What a reload puts in force, and where, of sections without an owner that says so itself. A section without a
     /// point has all its keys there: the shards get it whole.
-    const RELOADED: [(&str, &str); 26] = [
+    const RELOADED: [(&str, &str); 27] = [
         ("access", "shards"),
         ("certificate", "Certificates::adopt"),
         ("copy", "shards"),
@@ -93,6 +93,7 @@ mod tests {
         ("pool", "shards"),
         ("postmaster", "shards"),
         ("proxy_addresses", "shards"),
+        ("recipient_delimiter", "shards"),
         ("reports", "shards"),
         ("retry", "Schedule::follow_changes"),
         ("rewrite", "shards"),

@@ -80,6 +80,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("SmtpText", "tls", "\"required\""),
     ("LmtpText", "hosts", "[\"192.0.2.1\"]"),
     ("MaildirText", "group", "\"mail\""),
+    ("MaildirText", "junk", "{ header = \"X-Spam-Flag\", value = \"YES\", folder = \".Junk\" }"),
     ("MaildirText", "path", "\"/m/{domain}/{local}\""),
     ("MaildirText", "quota", "\"1GiB\""),
     ("MaildirText", "quota_grace", "\"1d\""),

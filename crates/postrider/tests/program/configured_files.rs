@@ -191,7 +191,7 @@ const ELSEWHERE: [(&str, &str); 9] = [
 ];
 
 /// Texts of the configuration that speak of files and name none.
-const NO_FILES: [&str; 22] = [
+const NO_FILES: [&str; 24] = [
     "acme.directory",
     "admin.control",
     "listener.logins.dovecot",
@@ -200,8 +200,10 @@ const NO_FILES: [&str; 22] = [
     "listener.milters.address",
     "policy.service",
     "postmaster",
+    "recipient_delimiter",
     "route.lmtp.hosts",
     "route.maildir.group",
+    "route.maildir.junk.folder",
     "route.maildir.user",
     "route.or_addresses",
     "table.call_ahead.route",
