@@ -5,7 +5,7 @@ pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     match channels::schema().parse(text, "fuzz.toml") {
         Ok(config) => {
-            let _ = config.render_warnings(false);
+            let _ = config.render(&config.warnings, false);
             check_places(text, &config.warnings, false);
             assert!(!config.listeners.is_empty(), "a server without a listener");
             for route in &config.routes {
