@@ -14,6 +14,7 @@ use crate::rate_limits::settings::{LimitBy, Maximum, Over};
 use ::classes::ReplyClassification;
 use auth::checks::AuthSummary;
 use auth::iprev;
+use config::{MailFacts, Tenancy};
 use mail::{Envelope, Failure, MessageId, Mono, Reply, RequireTls, Wall};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -124,6 +125,19 @@ impl Client {
     #[must_use]
     pub fn confirmed_name(&self) -> Option<&str> {
         self.name.get().and_then(|found| found.name.as_deref())
+    }
+
+    /// The facts about its mail that conditions may name, without sender and recipient.
+    #[must_use]
+    pub fn facts<'a>(&'a self, tenancy: Option<&'a Tenancy>) -> MailFacts<'a> {
+        MailFacts {
+            sender: None,
+            recipient: None,
+            login: self.login.as_deref(),
+            client: Some(self.address.ip()),
+            listener: Some(&self.listener),
+            tenant: tenancy.map(|tenancy| &*tenancy.name),
+        }
     }
 }
 

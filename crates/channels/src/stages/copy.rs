@@ -178,14 +178,8 @@ impl<W: World> CopyStage<W> {
         let (client, envelope) = (session.client(), draft.envelope());
         let login = client.login.as_deref();
         let tenancy = self.tenants.choose(login, None).ok().flatten();
-        let facts = MailFacts {
-            sender: envelope.reverse_path.as_ref(),
-            recipient: None,
-            login,
-            client: Some(client.address.ip()),
-            listener: Some(&client.listener),
-            tenant: tenancy.as_ref().map(|tenancy| &*tenancy.name),
-        };
+        let sender = envelope.reverse_path.as_ref();
+        let facts = MailFacts { sender, ..client.facts(tenancy.as_ref()) };
         let tables = self.world.tables().asked_for(asker_of(client.address.ip()));
         if when.about(ConditionSubject::Recipient).is_none() {
             return all_hold(&tables, when, &facts).get().await;

@@ -148,14 +148,8 @@ impl<W: World> RecipientResolver<W> {
         let candidates = view.map_or_else(Vec::new, |view| {
             let login = client.login.as_deref();
             let tenancy = active.config.tenants.choose(login, None).ok().flatten();
-            let facts = MailFacts {
-                sender: view.sender.as_ref(),
-                recipient: Some(to),
-                login,
-                client: Some(client.address.ip()),
-                listener: Some(&client.listener),
-                tenant: tenancy.as_ref().map(|tenancy| &*tenancy.name),
-            };
+            let (sender, recipient) = (view.sender.as_ref(), Some(to));
+            let facts = MailFacts { sender, recipient, ..client.facts(tenancy.as_ref()) };
             candidates(&active.config, &facts, &domain, self.session.may_relay())
         });
         find_routes(&tables, active, domain, candidates)

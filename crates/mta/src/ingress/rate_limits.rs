@@ -54,14 +54,7 @@ impl<W: World> Connection<W> {
         let active = self.ingress.router.active();
         let login = client.login.as_deref();
         let tenancy = active.config.tenants.choose(login, None).ok().flatten();
-        let facts = MailFacts {
-            sender,
-            recipient: None,
-            login,
-            client: Some(client.address.ip()),
-            listener: Some(&client.listener),
-            tenant: tenancy.as_ref().map(|tenancy| &*tenancy.name),
-        };
+        let facts = MailFacts { sender, ..client.facts(tenancy.as_ref()) };
         let tables = services.world.tables().asked_for(asker_of(client.address.ip()));
         let mut applicable = Vec::with_capacity(limits.len());
         for limit in limits {

@@ -140,14 +140,7 @@ impl<'a, W: World> Rewriting<'a, W> {
     ) -> Result<Selection, Refusal> {
         let (client, stage) = (session.client(), self.stage);
         let (sender, tenant) = (draft.envelope().reverse_path.clone(), draft.tenancy().cloned());
-        let facts = MailFacts {
-            sender: sender.as_ref(),
-            recipient: None,
-            login: client.login.as_deref(),
-            client: Some(client.address.ip()),
-            listener: Some(&client.listener),
-            tenant: tenant.as_ref().map(|tenancy| &*tenancy.name),
-        };
+        let facts = MailFacts { sender: sender.as_ref(), ..client.facts(tenant.as_ref()) };
         let mut selection = Selection::default();
         let mut names = Vec::with_capacity(draft.envelope().recipients.len());
         let mut rules = Vec::with_capacity(stage.rules.len());
