@@ -3,7 +3,7 @@
 use super::is_for_listener;
 use config::{
     AddressPattern, ConditionSubject, Conditions, Config, MailFacts, Reader, StageSection,
-    StageSettings, Tenants, WhenText,
+    StageSettings, WhenText,
 };
 use lookup::LookupError;
 use mail::{Envelope, Mailbox, Notify, Recipient, Refusal};
@@ -131,9 +131,8 @@ impl<W: World> StageKind<W> for Copies {
         let entries = || config.stages.iter().filter(|entry| entry.key == CopyText::KEY);
         // One stage for all rules: a recipient added by one rule is not matched by another.
         let rules = entries().filter_map(|entry| entry.settings.of::<Rule>().cloned()).collect();
-        let (world, console, tenants) =
-            (world.clone(), Rc::clone(console), Arc::clone(&config.tenants));
-        let stage: Rc<dyn Stage> = Rc::new(CopyStage { rules, world, console, tenants });
+        let (world, console) = (world.clone(), Rc::clone(console));
+        let stage: Rc<dyn Stage> = Rc::new(CopyStage { rules, world, console });
         let first = entries().next();
         first.map(|entry| Placed { line: entry.line, stage }).into_iter().collect()
     }
@@ -143,7 +142,6 @@ struct CopyStage<W: World> {
     rules: Vec<Rule>,
     world: W,
     console: Rc<dyn Console>,
-    tenants: Arc<Tenants>,
 }
 
 impl<W: World> CopyStage<W> {
@@ -176,10 +174,8 @@ impl<W: World> CopyStage<W> {
         draft: &Draft,
     ) -> Result<bool, LookupError> {
         let (client, envelope) = (session.client(), draft.envelope());
-        let login = client.login.as_deref();
-        let tenancy = self.tenants.choose(login, None).ok().flatten();
         let sender = envelope.reverse_path.as_ref();
-        let facts = MailFacts { sender, ..client.facts(tenancy.as_ref()) };
+        let facts = MailFacts { sender, ..client.facts(draft.tenancy()) };
         let tables = self.world.tables().asked_for(asker_of(client.address.ip()));
         if when.about(ConditionSubject::Recipient).is_none() {
             return all_hold(&tables, when, &facts).get().await;

@@ -98,6 +98,26 @@ fn copies_have_conditions_of_client_and_recipient() {
 }
 
 #[test]
+fn copies_know_the_tenant_that_a_field_names() {
+    play(|| async {
+        let world = TestWorld::new();
+        let disk = Rc::new(MemDisk::new(1, 1 << 30));
+        let rules = "[steering]\ntenant = \"X-Tenant\"\n[[tenant]]\nname = \"acme\"\n\
+                     [[copy]]\nto = \"acme@archive.test\"\nwhen = { tenants = [\"acme\"] }";
+        let text = config(&format!("{ROUTES}\n{rules}"));
+        let from = format!("name = \"in\"\nsteering_from = [\"{FRIEND}\"]\n");
+        let node = Node::start_on(world, disk, &text.replacen("name = \"in\"\n", &from, 1)).await;
+        let mut client = Client::connect(&node, FRIEND).await;
+        for field in ["X-Tenant: acme\r\n", ""] {
+            let content = format!("{field}Subject: x\r\n\r\n");
+            let reply = client.send("me@source.test", &["a@ours.test"], &content).await;
+            assert!(reply.starts_with("250 2.0.0"), "{reply}");
+        }
+        assert_eq!(received(&node), ["a@ours.test acme@archive.test", "a@ours.test"]);
+    });
+}
+
+#[test]
 fn nobody_hears_of_a_copy_that_fails_and_the_recipient_sees_no_sign_of_it() {
     play(|| async {
         let node =
