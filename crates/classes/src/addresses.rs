@@ -1,19 +1,19 @@
-//! What a peer repeats of what it was told is no word of its own: addresses, and names that were given to
-//! it. Senders and recipients choose these, and with them they would choose what a reply means.
+//! Removes echoes from a peer's reply: addresses, and names that it got from us. Senders and recipients
+//! choose these, and could choose the class of a reply with them.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// A name of fewer octets makes no word that a rule looks for.
+/// Minimum length in octets of a name to remove; shorter ones match no rule.
 const WORD_BYTES_MIN: usize = 3;
 
-/// Whether an octet ends an address, but for those in quotes.
+/// Returns true if an octet ends an address outside quotes.
 fn is_delimiter(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte.is_ascii_control() || b"<>()[],;:\"".contains(&byte)
 }
 
-/// The text without mail addresses, whosever they are: all that stands around an `@`, up to blanks,
-/// brackets, quotes and the punctuation that lists have.
+/// Returns the text without mail addresses: everything around an `@`, up to blanks, brackets, quotes and
+/// punctuation of lists.
 pub(crate) fn without_addresses(text: &str) -> Cow<'_, str> {
     if !text.contains('@') {
         return Cow::Borrowed(text);
@@ -30,11 +30,11 @@ pub(crate) fn without_addresses(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Where the address begins and ends whose `@` is here; nothing before `from` is of it.
+/// Returns the range of the address with its `@` at `at`; it starts at `from` or later.
 fn address_around(bytes: &[u8], from: usize, at: usize) -> Range<usize> {
     let is_quoted = at > from && bytes[at - 1] == b'"';
     let start = if is_quoted {
-        // RFC 5321 §4.1.2: a quoted local part may have blanks and any words in it.
+        // RFC 5321 §4.1.2: a quoted local part may have blanks and any text.
         let open = bytes[from..at - 1].iter().rposition(|b| *b == b'"');
         open.map_or(from, |open| from + open)
     } else {
@@ -52,7 +52,7 @@ fn address_around(bytes: &[u8], from: usize, at: usize) -> Range<usize> {
     start..end
 }
 
-/// The text without these words, wherever they stand alone, whatever their case. Those of one or two
+/// Returns the text without these names, where they are whole tokens, in any case. Names of one or two
 /// octets stay.
 #[must_use]
 pub fn without_words(text: &str, words: &[&str]) -> String {
@@ -65,7 +65,7 @@ pub fn without_words(text: &str, words: &[&str]) -> String {
     left
 }
 
-/// The word in lower case.
+/// The same for one name, in lower case.
 fn without_word(text: &str, word: &str) -> String {
     let lower = text.to_ascii_lowercase();
     let bytes = lower.as_bytes();

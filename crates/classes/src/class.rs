@@ -1,23 +1,23 @@
-//! The classes and kinds that there are.
+//! Classes and kinds of failures.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What a sender does about a failure, in four words.
+/// Group of failures with the same remedy for the sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureKind {
-    /// The address is no good: it should not be written to again.
+    /// The address is invalid: send no more mail to it.
     Hard,
-    /// The recipient, or the peer's patience, is short for now: later it may work.
+    /// A temporary limit of the recipient or the peer: a retry may succeed.
     Soft,
-    /// The sender or its message is not wanted: its address, its domain, what it sends.
+    /// A refusal of the sender: its address, its domain or its content.
     Block,
-    /// Neither recipient nor sender is the matter: servers, networks, protocols.
+    /// A failure of servers, networks or protocols.
     Technical,
 }
 
 impl FailureKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [FailureKind; 4] =
         [FailureKind::Hard, FailureKind::Soft, FailureKind::Block, FailureKind::Technical];
 
@@ -35,14 +35,14 @@ impl FailureKind {
 
 macro_rules! classes {
     ($($variant:ident $name:literal $kind:ident $meaning:literal;)*) => {
-        /// Why a peer refused.
+        /// Cause of a refusal.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum ReplyClass {
             $(#[doc = $meaning] $variant,)*
         }
 
         impl ReplyClass {
-            /// All of them, in the order of the enum.
+            /// All classes, in the order of the enum.
             pub const ALL: &'static [ReplyClass] = &[$(ReplyClass::$variant,)*];
 
             /// As files, events and metrics spell it.
@@ -53,7 +53,7 @@ macro_rules! classes {
                 }
             }
 
-            /// The kind that it has in a final reply where a rule names no other.
+            /// Default kind in a permanent failure.
             #[must_use]
             pub const fn kind(self) -> FailureKind {
                 match self {
@@ -61,7 +61,7 @@ macro_rules! classes {
                 }
             }
 
-            /// The kind that it has in a reply with this code: what is not final is not hard.
+            /// Default kind in a reply with this code: temporary failures are not hard.
             #[must_use]
             pub const fn kind_in(self, code: u16) -> FailureKind {
                 match self.kind() {

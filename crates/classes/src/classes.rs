@@ -6,7 +6,7 @@ use crate::said::{PeerReply, push_words};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-/// What our own rules are called.
+/// Name of the built-in rules.
 pub const BUILTIN: &str = "builtin";
 
 /// Octets of memory that all patterns together may take once they are compiled, and as many again for
@@ -53,12 +53,12 @@ impl Patterns {
     }
 }
 
-/// What a reply means.
+/// The classification of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplyClassification {
-    /// Why.
+    /// Its cause.
     pub class: ReplyClass,
-    /// What to do about it.
+    /// Its remedy.
     pub kind: FailureKind,
     /// The rule, for [`Classes::place`]; `None`: no rule matches.
     pub rule: Option<u32>,
@@ -73,7 +73,7 @@ pub struct RulePosition<'a> {
     pub line: u32,
 }
 
-/// Where a provider is named.
+/// The place of a provider's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named<'a> {
     /// The file; [`BUILTIN`] for reading.
@@ -116,8 +116,7 @@ impl Classes {
         Ok(Classes { files: names, rules, patterns, providers })
     }
 
-    /// The providers that rules name, each with where it is named first. Who they are is no knowledge of
-    /// rules.
+    /// The providers in rules, each with its first place. Shaping files describe them.
     pub fn providers(&self) -> impl Iterator<Item = (&str, Named<'_>)> {
         self.providers.iter().filter_map(|provider| {
             let place = provider.place;
@@ -126,7 +125,7 @@ impl Classes {
         })
     }
 
-    /// What a refusal means; `None`: it is none.
+    /// Classifies a failing reply; `None` for another reply.
     #[must_use]
     pub fn classify(&self, said: &PeerReply<'_>) -> Option<ReplyClassification> {
         let mut words = String::new();
@@ -134,13 +133,13 @@ impl Classes {
         said.is_failure().then(|| self.judge(said, self.provider_index(said.provider), &words))
     }
 
-    /// The number of a provider; `None` of one that no rule knows.
+    /// Index of a provider, or `None` if no rule names it.
     pub(crate) fn provider_index(&self, name: Option<&str>) -> Option<usize> {
         let name = name?;
         self.providers.iter().position(|provider| *provider.name == *name)
     }
 
-    /// The same of words that are in one line and of bounded length.
+    /// Classifies a reply with its text normalised by [`push_words`].
     pub(crate) fn judge(
         &self,
         said: &PeerReply<'_>,
@@ -170,7 +169,7 @@ impl Classes {
         }
     }
 
-    /// Where a rule stands.
+    /// The place of a rule.
     #[must_use]
     pub fn place(&self, rule: u32) -> Option<RulePosition<'_>> {
         let rule = self.rules.get(rule as usize)?;

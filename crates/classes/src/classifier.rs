@@ -1,15 +1,15 @@
-//! Rules with a memory of the replies that they were asked about.
+//! Rules with a cache of recent replies.
 
 use crate::classes::{Classes, ReplyClassification};
 use crate::said::{PeerReply, push_words};
 use mail::Recent;
 use std::sync::Arc;
 
-/// Replies that are remembered at most. With [`crate::REPLY_BYTES_MAX`] octets each, that is half a megabyte.
+/// Maximum number of cached replies. With [`crate::REPLY_BYTES_MAX`] octets each, that is half a megabyte.
 pub const CACHE_MAX: usize = 1_024;
 
-/// What one thread asks. Peers repeat themselves; one that never says the same twice costs a match for
-/// each reply, and the memory stays as large as it is.
+/// The classifier of one thread. Peers repeat their replies; a peer that does not costs a match for each
+/// reply, and the cache keeps its size.
 #[derive(Debug)]
 pub struct Classifier {
     classes: Arc<Classes>,
@@ -18,7 +18,7 @@ pub struct Classifier {
 }
 
 impl Classifier {
-    /// Remembers nothing yet.
+    /// A classifier with an empty cache.
     #[must_use]
     pub fn new(classes: Arc<Classes>) -> Classifier {
         Classifier { classes, known: Recent::new(CACHE_MAX), key: String::new() }
@@ -30,12 +30,12 @@ impl Classifier {
         &self.classes
     }
 
-    /// Goes by these rules from now on.
+    /// Replaces the rules and clears the cache.
     pub fn adopt(&mut self, classes: Arc<Classes>) {
         *self = Classifier::new(classes);
     }
 
-    /// What a refusal means; `None`: it is none.
+    /// Classifies a failing reply; `None` for another reply.
     pub fn classify(&mut self, said: &PeerReply<'_>) -> Option<ReplyClassification> {
         if !said.is_failure() {
             return None;
@@ -53,14 +53,14 @@ impl Classifier {
         Some(verdict)
     }
 
-    /// Replies that are remembered now.
+    /// Number of cached replies.
     #[must_use]
     pub fn remembered(&self) -> usize {
         self.known.len()
     }
 }
 
-/// All that decides beside the words, in front of them; no two look alike.
+/// Writes all properties of a reply except its text as an unambiguous prefix of the key.
 fn push_key(said: &PeerReply<'_>, provider: Option<usize>, key: &mut String) {
     use std::fmt::Write as _;
     // Writing to a String can't fail.

@@ -20,9 +20,9 @@ pub const PATTERN_BYTES_MAX: usize = 1 << 18;
 /// A file as it was read.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleFile<'a> {
-    /// What it is called in mistakes and answers.
+    /// Its name for errors and results.
     pub name: &'a str,
-    /// What is in it.
+    /// Its content.
     pub text: &'a [u8],
 }
 
@@ -31,12 +31,12 @@ pub struct RuleFile<'a> {
 pub(crate) struct Rule {
     pub(crate) code: CodePattern,
     pub(crate) status: StatusPattern,
-    /// Index into the providers; `None`: whoever it is.
+    /// Index into the providers; `None`: any provider.
     pub(crate) provider: Option<usize>,
     pub(crate) class: ReplyClass,
-    /// `None`: the class's own.
+    /// `None`: the class's default.
     pub(crate) kind: Option<FailureKind>,
-    /// Index into the patterns; `None`: whatever it says.
+    /// Index into the patterns; `None`: any text.
     pub(crate) pattern: Option<usize>,
     /// Index of its file.
     pub(crate) file: usize,
@@ -47,11 +47,11 @@ pub(crate) struct Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct Provider {
     pub(crate) name: Box<str>,
-    /// Where it is named first.
+    /// Place of its first name.
     pub(crate) place: TextPosition,
 }
 
-/// What was read so far.
+/// The result of reading files.
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub(crate) files: Vec<Box<str>>,
@@ -59,11 +59,11 @@ pub(crate) struct Reading {
     pub(crate) patterns: Vec<Box<str>>,
     pub(crate) providers: Vec<Provider>,
     pub(crate) mistakes: Vec<RuleFileError>,
-    /// The files are ours: as many rules and providers as they like, and patterns that a test has looked at.
+    /// True for built-in files: no limits of rules and providers, and patterns are checked by a test.
     pub(crate) is_ours: bool,
 }
 
-/// Where something stands.
+/// A place in a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TextPosition {
     pub(crate) file: usize,
@@ -71,7 +71,7 @@ pub(crate) struct TextPosition {
     pub(crate) column: u32,
 }
 
-/// A mistake within a line: the octet where it is, and what it is.
+/// An error in a line: its octet, and its text.
 pub(crate) type RuleSyntaxError = (usize, String);
 
 impl Reading {
@@ -217,7 +217,7 @@ pub(crate) fn compiled(pattern: &str) -> Result<Regex, RuleSyntaxError> {
     }
 }
 
-/// Whether a pattern matches texts that have nothing in common: such a one is hardly meant.
+/// Returns true if a pattern matches texts without common parts, which is hardly intended.
 #[must_use]
 pub fn matches_everything(regex: &Regex) -> bool {
     ["x", "Q", "7", "#", " ", "\u{e9}"]
@@ -231,7 +231,7 @@ fn column(line: &str, at: usize) -> u32 {
     u32::try_from(before.chars().count() + 1).unwrap_or(u32::MAX)
 }
 
-/// The words of a line, with the places where they begin.
+/// The tokens of a line, with their offsets.
 struct Words<'a> {
     line: &'a str,
     at: usize,
@@ -249,7 +249,7 @@ impl<'a> Words<'a> {
         self.at += rest.len() - rest.trim_ascii_start().len();
     }
 
-    /// The next word; `what`: what it should be.
+    /// Returns the next token; `what` describes it in the error.
     fn next(&mut self, what: &str) -> Result<(usize, &'a str), RuleSyntaxError> {
         let start = self.at;
         let rest = &self.line[start..];
@@ -268,7 +268,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Mistakes that are told of all files together.
+/// Maximum number of reported errors, for all files together.
 pub const MISTAKES_MAX: usize = 100;
 
 /// Something wrong, with its place.
@@ -280,7 +280,7 @@ pub struct RuleFileError {
     pub line: u32,
     /// Column in characters, from 1.
     pub column: u32,
-    /// What is wrong, for people; one line.
+    /// The error, in one line.
     pub text: Box<str>,
 }
 

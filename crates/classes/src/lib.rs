@@ -1,9 +1,9 @@
-//! What a peer means when it says no: each failing reply gets a [`ReplyClass`] and a [`FailureKind`].
+//! Classification of failing replies: each gets a [`ReplyClass`] and a [`FailureKind`].
 //!
-//! Rules are lines of text, ours (`builtin.classes`) behind those of the operator's files; the first
-//! that matches wins. [`Classes`] is an immutable set of them, [`Classifier`] one with a memory of what
-//! it was asked. Nothing here knows where a reply came from: code, enhanced status, provider and words
-//! come in as values. Only what a peer said belongs here; a lack of our own has no class.
+//! Rules are lines of text: first those of the operator's files, then the built-in ones
+//! (`builtin.classes`). The first match wins. [`Classes`] is an immutable set of rules, and
+//! [`Classifier`] adds a cache. Code, enhanced status, provider and text of a reply are arguments.
+//! Failures of this server have no class.
 
 mod addresses;
 mod class;

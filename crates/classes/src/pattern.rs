@@ -1,4 +1,4 @@
-//! Patterns for whole replies, for whoever has rules of another kind.
+//! Patterns for whole replies, for rules of other kinds.
 
 use crate::file::compiled;
 use crate::said::push_words;
@@ -14,10 +14,10 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// What is wrong with it; that it matches every refusal is wrong as well.
+    /// A syntax error, or a pattern that matches every failure.
     pub fn new(text: &str) -> Result<Pattern, String> {
         if text.contains('@') {
-            // It would match nothing, and nobody would notice.
+            // The pattern could never match, without an error.
             return Err(
                 "addresses are removed from a reply before matching: it has no `@`".to_owned()
             );
@@ -30,15 +30,15 @@ impl Pattern {
         }
     }
 
-    /// Whether a reply in one line is meant.
+    /// Returns true if the pattern matches a reply in one line.
     #[must_use]
     pub fn matches(&self, line: &str) -> bool {
         self.0.is_match(line.as_bytes())
     }
 }
 
-/// A reply in one line: its code, its status where it has one, and its words, of these
-/// [`crate::REPLY_BYTES_MAX`] octets at most.
+/// Returns a reply in one line: its code, its status if present, and at most [`crate::REPLY_BYTES_MAX`]
+/// octets of its text.
 #[must_use]
 pub fn one_line(code: u16, status: Option<EnhancedStatus>, text: &str) -> String {
     let mut line = match status {

@@ -1,8 +1,8 @@
-//! What a line asks of a reply's codes.
+//! Conditions of a rule on a reply's codes.
 
 use mail::EnhancedStatus;
 
-/// Which codes: a digit, or any.
+/// A pattern for codes, with a digit or any digit at each place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodePattern([Option<u8>; 3]);
 
@@ -10,7 +10,7 @@ impl CodePattern {
     /// Reads `550`, `55x`, `4xx` or `*`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The syntax error, as text.
     pub fn read(word: &str) -> Result<CodePattern, String> {
         let wrong = || format!("`{word}` is not a code: use 550, 55x, 5xx or *");
         if word == "*" {
@@ -33,20 +33,20 @@ impl CodePattern {
         }
     }
 
-    /// Whether it is one of them.
+    /// Returns true if the code matches.
     #[must_use]
     pub fn matches(self, code: u16) -> bool {
         let digits = [code / 100 % 10, code / 10 % 10, code % 10];
         self.0.iter().zip(digits).all(|(want, is)| want.is_none_or(|want| u16::from(want) == is))
     }
 
-    /// It tells no two failures of one severity apart.
+    /// Returns true if it matches all failures of a severity.
     pub(crate) fn is_broad(self) -> bool {
         self.0[1].is_none() && self.0[2].is_none()
     }
 }
 
-/// Which enhanced statuses.
+/// A pattern for enhanced status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusPattern {
     /// Any, or none.
@@ -66,7 +66,7 @@ impl StatusPattern {
     /// Reads `5.1.1`, `x.1.1`, `5.7.x`, `5.7.606-649` or `*`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The syntax error, as text.
     pub fn read(word: &str) -> Result<StatusPattern, String> {
         let wrong = || format!("`{word}` is not a status: use 5.1.1, x.1.1, 5.7.606-649 or *");
         if word == "*" {
@@ -99,7 +99,7 @@ impl StatusPattern {
         Ok(StatusPattern::Of { class, subject, detail })
     }
 
-    /// Whether it is one of them.
+    /// Returns true if the status matches.
     #[must_use]
     pub fn matches(self, status: Option<EnhancedStatus>) -> bool {
         let StatusPattern::Of { class, subject, detail } = self else { return true };
@@ -110,7 +110,7 @@ impl StatusPattern {
         })
     }
 
-    /// It tells nothing apart but whether there is one.
+    /// Returns true if it requires no subject and no detail.
     pub(crate) fn is_broad(self) -> bool {
         matches!(self, StatusPattern::Any | StatusPattern::Of { subject: None, detail: None, .. })
     }

@@ -1,33 +1,33 @@
-//! A reply as rules look at it.
+//! The parts of a reply that rules use.
 
 use crate::addresses::without_addresses;
 use mail::EnhancedStatus;
 
-/// Octets of a reply's words that rules look at: what stands behind them is not read, so that the work
-/// for one reply is bounded whatever a peer says.
+/// Maximum octets of a reply's text that rules match. It bounds the work for one reply, whatever its
+/// length.
 pub const REPLY_BYTES_MAX: usize = 512;
 
-/// What a peer said.
+/// A reply of a peer.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerReply<'a> {
     /// The three digits.
     pub code: u16,
-    /// The enhanced status, if it came at its place.
+    /// The enhanced status code, if it follows the code.
     pub status: Option<EnhancedStatus>,
-    /// Who runs the peer, as rules name it.
+    /// The provider of the peer, by its name in rules.
     pub provider: Option<&'a str>,
-    /// What stands behind the codes. Addresses in it are not read: whoever could choose one would choose
-    /// what the reply means.
+    /// The text after the codes. Addresses in it are ignored, because senders and recipients could choose
+    /// the class with them.
     pub text: &'a str,
 }
 
 impl PeerReply<'_> {
-    /// Whether it is a refusal at all.
+    /// Returns true for 4yz and 5yz.
     pub(crate) fn is_failure(&self) -> bool {
         (400..600).contains(&self.code)
     }
 
-    /// The status, also where it stands in the words, as qmail and its kin write it: `(#5.1.1)`.
+    /// The status code, also from within the text, as qmail writes it: `(#5.1.1)`.
     #[must_use]
     pub fn status_in(&self, words: &str) -> Option<EnhancedStatus> {
         self.status.or_else(|| {
@@ -39,7 +39,7 @@ impl PeerReply<'_> {
     }
 }
 
-/// Appends the words in one line, without addresses, with one space between two, [`REPLY_BYTES_MAX`] octets at most.
+/// Appends the text in one line, without addresses and repeated blanks, at most [`REPLY_BYTES_MAX`] octets.
 pub(crate) fn push_words(text: &str, out: &mut String) {
     let limit = out.len() + REPLY_BYTES_MAX;
     let start = out.len();
@@ -60,7 +60,7 @@ pub(crate) fn push_words(text: &str, out: &mut String) {
 }
 
 /// Reads a reply as people paste it: `550 5.1.1 No such user`, or several lines, each with its code.
-/// Returns code, status and words; `None` where it doesn't begin with a code.
+/// Returns code, status and text, or `None` if it does not begin with a code.
 #[must_use]
 pub fn read_reply(text: &str) -> Option<(u16, Option<EnhancedStatus>, String)> {
     let text = text.trim_start();

@@ -21,7 +21,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// How many bytes the first message takes; `None`: its head is not all there yet.
+/// Returns the length in bytes of the first message, or `None` while its head is incomplete.
 ///
 /// # Errors
 /// No message begins like this, or it has more than `bytes_max`.
@@ -90,12 +90,12 @@ impl<'a> BerReader<'a> {
         if self.rest.first() == Some(&tag) { self.expect(tag).map(Some) } else { Ok(None) }
     }
 
-    /// The next element as a truth value, if it is one; otherwise what it is when it is left out.
+    /// Reads the next element as a boolean, or returns `default` if it is absent.
     pub(crate) fn flag(&mut self, default: bool) -> Result<bool, Malformed> {
         Ok(self.optional(BOOLEAN)?.map_or(default, |body| body != [0]))
     }
 
-    /// What was not read yet.
+    /// The unread bytes.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -110,7 +110,7 @@ impl<'a> BerReader<'a> {
         Ok(body.iter().fold(sign, |sum, digit| (sum << 8) | i32::from(*digit)))
     }
 
-    /// The next element as text; what is no UTF-8 is replaced.
+    /// Reads the next element as text; invalid UTF-8 is replaced.
     pub(crate) fn text(&mut self, tag: u8) -> Result<String, Malformed> {
         Ok(String::from_utf8_lossy(self.expect(tag)?).into_owned())
     }
@@ -149,7 +149,7 @@ impl BerWriter {
         self.bytes(tag, &[if value { 0xff } else { 0 }]);
     }
 
-    /// An element that is made of others.
+    /// Writes a constructed element.
     pub(crate) fn nested(&mut self, tag: u8, write: impl FnOnce(&mut BerWriter)) {
         self.out.push(tag);
         let at = self.out.len();

@@ -10,25 +10,25 @@ const SYNC_STATE: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.2";
 const SYNC_DONE: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.3";
 const SYNC_INFO: &[u8] = b"1.3.6.1.4.1.4203.1.9.1.4";
 
-/// As which attribute `supportedControl` of a server's root names the control of RFC 4533.
+/// OID of the control of RFC 4533, as in `supportedControl` of a server's root.
 pub const SYNC_OID: &str = "1.3.6.1.4.1.4203.1.9.1.1";
 
-/// What a server names an entry by, whatever becomes of its name (RFC 4530).
+/// A server's identifier of an entry, which stays when the entry is renamed (RFC 4530).
 pub type EntryUuid = [u8; 16];
 
-/// What is wanted beside a search.
+/// A control of a search request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestControl<'a> {
-    /// So many entries, and where to go on (empty at first). A server that can't do so gives all.
+    /// One page of results (RFC 2696). A server without support returns all entries.
     Page {
-        /// Entries.
+        /// Maximum number of entries.
         entries: i32,
-        /// Of the page before.
+        /// Cookie of the previous page; empty for the first.
         cookie: &'a [u8],
     },
-    /// All entries, or what became of them since `cookie`; and then what becomes of them, as it happens.
+    /// All entries, or their changes since `cookie`, followed by later changes as they happen.
     Sync {
-        /// How far we are; `None`: we have nothing.
+        /// The last state received; `None` without one.
         cookie: Option<&'a [u8]>,
     },
 }
@@ -65,69 +65,69 @@ impl RequestControl<'_> {
     }
 }
 
-/// What a server says beside an answer.
+/// A control of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResponseControl {
-    /// Where the next page begins; empty: this was the last.
+    /// Cookie of the next page; empty after the last one.
     Page(Vec<u8>),
-    /// What became of the entry.
+    /// The state of the entry.
     State {
-        /// Which entry, and what.
+        /// The entry.
         uuid: EntryUuid,
-        /// What became of it.
+        /// Its change.
         state: EntryState,
-        /// How far we are with it.
+        /// The state after this entry.
         cookie: Option<Vec<u8>>,
     },
-    /// How far we are, at the end of a search.
+    /// The state at the end of a search.
     SyncDone(Option<Vec<u8>>),
 }
 
-/// What became of an entry (RFC 4533 §2.3).
+/// The change of an entry (RFC 4533 §2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryState {
-    /// It is there, as we know it.
+    /// It exists, unchanged.
     Present,
-    /// It has come, or we are told of it for the first time.
+    /// It is new, or reported for the first time.
     Added,
-    /// It is another one.
+    /// Its content changed.
     Modified,
-    /// It is gone, or none of ours any more.
+    /// It was deleted, or no longer matches the search.
     Deleted,
 }
 
-/// What a server says between entries (RFC 4533 §2.5).
+/// A message between entries (RFC 4533 §2.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyncInfo {
-    /// How far we are with it.
+    /// The state after this message.
     pub cookie: Option<Vec<u8>>,
-    /// What it says.
+    /// Its content.
     pub news: SyncNews,
 }
 
-/// What a server says between entries.
+/// Content of a message between entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SyncNews {
-    /// Nothing but how far we are.
+    /// A new cookie only.
     Cookie,
     /// A phase is over.
     PhaseDone {
-        /// What was not named in it is gone; otherwise what is gone was named.
+        /// Entries not named in the phase are deleted; otherwise the phase named the deleted entries.
         was_present: bool,
-        /// From here on changes come as they happen.
+        /// Later messages are changes as they happen.
         is_last: bool,
     },
     /// Entries by their names.
     Entries {
-        /// They are gone; otherwise they are there, as we know them.
+        /// They are deleted; otherwise they exist, unchanged.
         are_deleted: bool,
-        /// Which.
+        /// The entries.
         uuids: Vec<EntryUuid>,
     },
 }
 
 impl ResponseControl {
-    /// Looks for one of ours among the controls of a message; others are left out.
+    /// Returns the last known control of a message; unknown controls are skipped.
     pub(crate) fn read(list: &[u8]) -> Result<Option<ResponseControl>, Malformed> {
         let mut list = BerReader::new(list);
         let mut found = None;

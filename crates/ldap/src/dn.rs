@@ -39,13 +39,13 @@ impl DnTemplate {
         }
     }
 
-    /// Whether it has places for parts of the key.
+    /// Returns true if it has placeholders for parts of the key.
     #[must_use]
     pub fn has_parts(&self) -> bool {
         self.0.has_parts()
     }
 
-    /// Whether the key has all parts that are wanted.
+    /// Returns true if the key has all required parts.
     #[must_use]
     pub fn fits(&self, key: &Key<'_>) -> bool {
         self.0.fits(key)
@@ -117,8 +117,8 @@ fn escape(value: &str, out: &mut String) {
     }
 }
 
-/// A name in one of the ways to write it, to tell whether two are the same: lower case, no spaces
-/// around values, one way to escape.
+/// Returns the normal form of a name, for comparison: lower case, no spaces around values, uniform
+/// escapes.
 #[must_use]
 pub fn normalise(name: &str) -> String {
     let mut out: Vec<u8> = Vec::with_capacity(name.len());

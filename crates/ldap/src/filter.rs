@@ -20,7 +20,7 @@ enum Node {
     Not(Box<Node>),
     /// `=`, `>=`, `<=`, `~=`: the tag, the attribute and the value.
     Compare(u8, String, Template),
-    /// What it begins with, what it has in this order, what it ends with; each may be empty.
+    /// Attribute, prefix, infixes in order, and suffix; prefix and suffix may be empty.
     Substrings(String, Template, Vec<Template>, Template),
     Present(String),
     /// A rule of comparison: RFC 4511 §4.5.1.7.7.
@@ -61,13 +61,13 @@ impl Filter {
         }
     }
 
-    /// Whether it has places for parts of the key.
+    /// Returns true if it has placeholders for parts of the key.
     #[must_use]
     pub fn has_parts(&self) -> bool {
         self.0.has_parts()
     }
 
-    /// Whether the key has all parts that are wanted.
+    /// Returns true if the key has all required parts.
     #[must_use]
     pub fn fits(&self, key: &Key<'_>) -> bool {
         self.0.templates().all(|template| template.fits(key))
@@ -144,7 +144,7 @@ fn filter(cursor: &mut Cursor<'_>, depth: usize) -> Result<Node, TemplateError> 
     if cursor.take(')') { Ok(node) } else { Err(cursor.error("expected )")) }
 }
 
-/// What stands between parentheses.
+/// Parses a filter between its parentheses.
 fn component(cursor: &mut Cursor<'_>, depth: usize) -> Result<Node, TemplateError> {
     if depth >= DEPTH_MAX {
         return Err(cursor.error(format!("more than {DEPTH_MAX} nested filters")));
@@ -197,7 +197,7 @@ fn item(cursor: &mut Cursor<'_>) -> Result<Node, TemplateError> {
     }
 }
 
-/// What follows `=`: a value, `*`, or pieces with `*` between them.
+/// Parses the text after `=`: a value, `*`, or pieces with `*` between them.
 fn equal(cursor: &mut Cursor<'_>, attribute: String) -> Result<Node, TemplateError> {
     let (first, mut star) = value(cursor)?;
     if !star {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What is looked up, and its parts.
+/// A lookup key and its parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'a> {
     whole: &'a str,
@@ -39,7 +39,7 @@ impl<'a> Key<'a> {
 /// A part of a key, as Postfix's tables name them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyComponent {
-    /// `%s`: all of it.
+    /// `%s`: the whole key.
     Whole,
     /// `%u`: the local part of an address, or all of a key that is none.
     Local,
@@ -84,7 +84,7 @@ impl Template {
     /// Reads a text in which nothing but places has a meaning.
     ///
     /// # Errors
-    /// After a percent sign stands what is no place.
+    /// An unknown placeholder after a percent sign.
     pub fn parse(text: &str) -> Result<Template, TemplateError> {
         let mut cursor = Cursor::new(text);
         let mut out = Template::default();
@@ -120,13 +120,13 @@ impl Template {
         self.pieces.is_empty()
     }
 
-    /// Whether it has places for parts of a key.
+    /// Returns true if it has placeholders for parts of a key.
     #[must_use]
     pub fn has_parts(&self) -> bool {
         self.pieces.iter().any(|piece| matches!(piece, TemplateFragment::Part(_)))
     }
 
-    /// Whether the key has all parts that are wanted.
+    /// Returns true if the key has all required parts.
     pub(crate) fn fits(&self, key: &Key<'_>) -> bool {
         self.pieces.iter().all(|piece| match piece {
             TemplateFragment::Bytes(_) => true,
@@ -149,12 +149,12 @@ impl Template {
     }
 }
 
-/// What is wrong with a filter, a name or another template.
+/// A syntax error in a filter, a name or another template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateError {
-    /// Where, in characters from 1.
+    /// Its column in characters, from 1.
     pub at: usize,
-    /// What.
+    /// The error.
     pub text: String,
 }
 
@@ -203,7 +203,7 @@ impl<'a> Cursor<'a> {
         TemplateError { at: self.at + 1, text: text.into() }
     }
 
-    /// What stands after `%`, which was read.
+    /// Parses a placeholder after its `%`.
     pub(crate) fn placeholder(&mut self, into: &mut Template) -> Result<(), TemplateError> {
         let error = self.error("after % use s, u, d, a digit from 1 to 9, or %");
         match self.next() {

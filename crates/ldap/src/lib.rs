@@ -1,10 +1,10 @@
-//! LDAP as a client speaks it (RFC 4511), as bytes: requests are written, answers are read, nothing
-//! is sent.
+//! LDAP for clients (RFC 4511), without I/O: requests are written to bytes, and responses are read
+//! from bytes.
 //!
 //! A filter ([`Filter`]) and a name ([`DnTemplate`]) are read once, with places for parts of a
-//! [`Key`]. A filter is sent as a tree, not as text: what stands in a key is a value there, whatever
-//! characters it has. The places are those of Postfix's tables, whatever the table: others than directories
-//! use [`Template`] and [`KeyComponent`], too.
+//! [`Key`]. A filter is sent as a tree, not as text, so a key is always a value, whatever its
+//! characters. The placeholders are those of Postfix's tables. Tables of other kinds use [`Template`] and
+//! [`KeyComponent`] too.
 
 mod ber;
 mod control;

@@ -1,12 +1,12 @@
-//! How an operation ended (RFC 4511 §4.1.9).
+//! Results of operations (RFC 4511 §4.1.9).
 
 use crate::ber::{BerReader, ENUMERATED, Malformed, OCTETS};
 use std::fmt;
 
-/// So many characters of a server's words are shown.
+/// Maximum number of characters shown of a server's message.
 const WORDS_MAX: usize = 300;
 
-/// Codes that have a meaning for who asks (RFC 4511 appendix A).
+/// Result codes with a meaning for clients (RFC 4511 appendix A).
 pub mod code {
     /// All is well.
     pub const SUCCESS: i32 = 0;
@@ -14,7 +14,7 @@ pub mod code {
     pub const TIME_LIMIT_EXCEEDED: i32 = 3;
     /// There are more entries than were wanted, or than the server gives.
     pub const SIZE_LIMIT_EXCEEDED: i32 = 4;
-    /// Another server is to be asked.
+    /// Another server has the entry.
     pub const REFERRAL: i32 = 10;
     /// A limit that the server's administrator set.
     pub const ADMIN_LIMIT_EXCEEDED: i32 = 11;
@@ -24,28 +24,28 @@ pub mod code {
     pub const CONSTRAINT_VIOLATION: i32 = 19;
     /// There is no entry of this name.
     pub const NO_SUCH_OBJECT: i32 = 32;
-    /// What should be the name of an entry is none.
+    /// The name of an entry is malformed.
     pub const INVALID_DN_SYNTAX: i32 = 34;
     /// The entry can't be bound as so: it has no password.
     pub const INAPPROPRIATE_AUTHENTICATION: i32 = 48;
     /// Name or password is wrong.
     pub const INVALID_CREDENTIALS: i32 = 49;
-    /// Later.
+    /// Retry later.
     pub const BUSY: i32 = 51;
-    /// Later; the server or a part of it is down.
+    /// Retry later: the server, or a subsystem, is down.
     pub const UNAVAILABLE: i32 = 52;
     /// The server will not.
     pub const UNWILLING_TO_PERFORM: i32 = 53;
-    /// What became of entries can't be told from where we are (RFC 4533 §2.6).
+    /// The server cannot compute changes since this cookie (RFC 4533 §2.6).
     pub const SYNC_REFRESH_REQUIRED: i32 = 4096;
 }
 
-/// How an operation ended.
+/// The result of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// One of [`code`], or another.
     pub code: i32,
-    /// The server's own words; often none.
+    /// The server's diagnostic message; often empty.
     pub text: String,
 }
 
@@ -56,7 +56,7 @@ impl Outcome {
         self.code == code::SUCCESS
     }
 
-    /// The three elements that every outcome has; what follows is left to the caller.
+    /// Reads the three elements common to all results; the caller reads the rest.
     pub(crate) fn read(reader: &mut BerReader<'_>) -> Result<Outcome, Malformed> {
         let code = reader.number(ENUMERATED)?;
         reader.expect(OCTETS)?;

@@ -17,18 +17,18 @@ fn message(id: i32, operation: impl FnOnce(&mut BerWriter)) -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// As whom.
+/// The identity of a bind.
 #[derive(Clone, Copy, Debug)]
 pub enum BindAs<'a> {
     /// By a name and a password.
     Simple {
         /// The name.
         dn: &'a str,
-        /// The password. An empty one binds as nobody in particular (RFC 4513 §5.1.2): never send one.
+        /// The password. An empty one makes an unauthenticated bind (RFC 4513 §5.1.2): never send it.
         password: &'a [u8],
     },
-    /// As the one that the connection shows: the user of a Unix socket, or of a certificate
-    /// (RFC 4422 appendix A).
+    /// The identity of the connection: the user of a Unix socket or of a certificate (RFC 4422
+    /// appendix A).
     External,
 }
 
@@ -47,7 +47,7 @@ pub fn bind(id: i32, as_whom: BindAs<'_>) -> Vec<u8> {
                     w.bytes(OCTETS, b"");
                     w.nested(0xa3, |w| {
                         w.bytes(OCTETS, b"EXTERNAL");
-                        // Whom the connection shows, and nobody else.
+                        // An empty authorization identity: only that of the connection (RFC 4422 appendix A).
                         w.bytes(OCTETS, b"");
                     });
                 }
@@ -74,12 +74,12 @@ pub fn unbind(id: i32) -> Vec<u8> {
     message(id, |w| w.bytes(0x42, b""))
 }
 
-/// How far below its base a search looks.
+/// The depth of a search below its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// The base alone.
     Base,
-    /// What stands directly below it.
+    /// The direct children of the base.
     One,
     /// The base and all below it.
     Sub,
@@ -88,24 +88,24 @@ pub enum Scope {
 /// A search (RFC 4511 §4.5.1). Aliases are not followed.
 #[derive(Clone, Copy, Debug)]
 pub struct Search<'a> {
-    /// Where it begins.
+    /// The name of its base entry.
     pub base: &'a str,
-    /// How far it goes.
+    /// Its depth.
     pub scope: Scope,
-    /// What it looks for.
+    /// Its filter.
     pub filter: &'a Filter,
     /// The values for the filter's places.
     pub key: Key<'a>,
-    /// What is wanted of the entries.
+    /// The attributes to return.
     pub attributes: &'a [Box<str>],
-    /// The server stops after so many entries; 0: it does not.
+    /// Maximum number of entries; 0: no limit.
     pub entries_max: i32,
-    /// The server stops after so long; 0: it does not.
+    /// Time limit of the server in seconds; 0: none.
     pub seconds_max: i32,
 }
 
 impl Search<'_> {
-    /// As it is sent, with what is wanted beside it.
+    /// Writes the request, with an optional control.
     #[must_use]
     pub fn request(&self, id: i32, ask: Option<&RequestControl<'_>>) -> Vec<u8> {
         message(id, |w| {

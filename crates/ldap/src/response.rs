@@ -8,26 +8,26 @@ use crate::{Outcome, ResponseControl, SyncInfo};
 pub struct Response {
     /// The request that it answers; 0: none (RFC 4511 §4.4).
     pub id: i32,
-    /// What it says.
+    /// Its operation.
     pub op: Op,
-    /// What it says beside it, of what was asked beside a search.
+    /// The control that answers a control of the request.
     pub beside: Option<ResponseControl>,
 }
 
-/// What a server says.
+/// The operation of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// How a bind ended.
+    /// The result of a bind.
     Bind(Outcome),
     /// An entry that a search found.
     Entry(Entry),
     /// Other servers know more.
     Reference,
-    /// How a search ended.
+    /// The result of a search.
     Done(Outcome),
-    /// How an extended operation ended; without a request it is farewell.
+    /// The result of an extended operation; without a request, a notice of disconnection.
     Extended(Outcome),
-    /// What became of entries, where that is asked for.
+    /// Changes of entries, after a request for them.
     News(SyncInfo),
     /// Something else, by its tag.
     Other(u8),
@@ -38,7 +38,7 @@ pub enum Op {
 pub struct Entry {
     /// Its name.
     pub dn: String,
-    /// What it has of the attributes that were asked for.
+    /// Its values of the requested attributes.
     pub attributes: Vec<Attribute>,
 }
 
@@ -47,7 +47,7 @@ pub struct Entry {
 pub struct Attribute {
     /// Its name, with options.
     pub name: String,
-    /// At least one, unless the server says nonsense.
+    /// At least one from a correct server.
     pub values: Vec<Vec<u8>>,
 }
 

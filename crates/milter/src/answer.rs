@@ -1,10 +1,10 @@
-//! What a filter answers.
+//! Responses of a filter.
 
 use crate::negotiation::{Agreed, action};
 use crate::packet::{Data, Fault};
 use mail::{EnhancedStatus, Refusal, RefusalClass};
 
-/// What a filter says.
+/// A response of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It needs more time.
@@ -14,54 +14,54 @@ pub enum Answer {
     Verdict(FilterDecision),
 }
 
-/// What becomes of what a filter was asked about.
+/// Decision of a filter on a session, a command or a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterDecision {
-    /// It wants to be told of what follows.
+    /// Continue with the next event.
     GoOn,
-    /// It has seen enough of this kind: of fields, or of the body.
+    /// Skip the remaining fields, or the rest of the body.
     Skip,
-    /// It wants to know nothing more of the session (at connect and HELO), else of the message.
+    /// Accept without further events: the session (at connect and HELO), or the message.
     Accept,
-    /// The session, the command or the message is refused.
+    /// Refuse the session, the command or the message.
     Refuse(Refusal),
-    /// The client is told that the message was taken, and nothing is kept.
+    /// Accept the message and keep nothing.
     Discard,
 }
 
-/// What a filter wants changed of a message.
+/// A change of a message that a filter requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// A field at the end of the header.
+    /// Add a field at the end of the header.
     AddField {
         name: Vec<u8>,
         value: Vec<u8>,
     },
-    /// A field at a place: 0 before all, 1 behind the Received field of this server, and so on.
+    /// Insert a field at a position: 0 is first, 1 is after the Received field of this server.
     InsertField {
         index: u32,
         name: Vec<u8>,
         value: Vec<u8>,
     },
-    /// Another value for one of the fields called so, counted from 1; an empty one removes it.
+    /// Replace the value of a field with this name, counted from 1; an empty value removes it.
     ChangeField {
         index: u32,
         name: Vec<u8>,
         value: Vec<u8>,
     },
-    /// The next piece of another body.
+    /// The next piece of the new body.
     Body(Vec<u8>),
-    /// One recipient more. What stands behind it as parameters of RCPT is not passed on.
+    /// Add a recipient. Parameters of RCPT are ignored.
     AddRecipient(Vec<u8>),
     RemoveRecipient(Vec<u8>),
-    /// Another sender, likewise.
+    /// Replace the reverse-path. Parameters of MAIL are ignored.
     Sender(Vec<u8>),
-    /// The message waits for an operator, and why.
+    /// Hold the message, with a reason.
     Hold(Vec<u8>),
 }
 
 impl Change {
-    /// How much of memory it takes, about.
+    /// Returns its approximate memory in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         size_of::<Change>()
@@ -78,17 +78,17 @@ impl Change {
     }
 }
 
-/// A filter refuses, and says no more than that.
+/// Refusal of a filter that gives no reply.
 pub const REJECTED: Refusal = Refusal::permanent((7, 1), "Rejected by a mail filter");
 /// The same for now.
 const DEFERRED: Refusal =
     Refusal::transient((7, 1), "Deferred by a mail filter; try again later").with_code(451);
 
 impl Answer {
-    /// Reads an answer to somebody with whom this was agreed.
+    /// Reads a response under the negotiated options.
     ///
     /// # Errors
-    /// It is none, or one that the filter may not give.
+    /// The response is malformed or was not negotiated.
     pub(crate) fn read(command: u8, data: &[u8], agreed: &Agreed) -> Result<Answer, Fault> {
         if let Some(needed) = action_of(command) {
             if !agreed.may(needed) {
@@ -106,7 +106,7 @@ impl Answer {
             b'd' => FilterDecision::Discard,
             b'r' => FilterDecision::Refuse(REJECTED),
             b't' => FilterDecision::Refuse(DEFERRED),
-            // The connection of the client is to be closed, with 421 or as if it had failed.
+            // SMFIR_SHUTDOWN and SMFIR_CONN_FAIL: both close the client's connection.
             b'4' | b'f' => FilterDecision::Refuse(DEFERRED.closing()),
             other => {
                 return Err(Fault(format!("unknown reply {:?}", char::from(other)).into()));
@@ -121,7 +121,7 @@ fn refused(refusal: Refusal) -> Answer {
     Answer::Verdict(FilterDecision::Refuse(refusal))
 }
 
-/// What must have been negotiated for a change.
+/// Returns the action that permits a change.
 fn action_of(command: u8) -> Option<u32> {
     Some(match command {
         b'h' | b'i' => action::ADD_FIELDS,

@@ -6,41 +6,41 @@ use crate::negotiation::{Agreed, NEGOTIATE};
 use crate::packet::{Fault, LENGTH_BYTES, frame};
 use crate::request::{MilterCommand, Symbols, macros};
 
-/// One connection to a filter: what is to be told it and what it answers. Who has it writes what
-/// [`Dialogue::tell`] gives, reads into [`Dialogue::handle_input`] while an answer is due, and takes that with
+/// One connection to a filter. The caller writes the output of [`Dialogue::tell`], passes input to
+/// [`Dialogue::handle_input`] while a response is due, and gets the response from
 /// [`Dialogue::poll_answer`].
 #[derive(Debug, Default)]
 pub struct Dialogue {
-    /// `None`: what we offered is not answered.
+    /// `None` before the response to the offer.
     agreed: Option<Agreed>,
-    /// What came and was not read.
+    /// Received bytes that are not parsed yet.
     unread: Vec<u8>,
-    /// To what an answer is due.
+    /// The event that waits for a response.
     due: Option<MilterEvent>,
 }
 
 impl Dialogue {
-    /// What was agreed on, once [`Dialogue::poll_agreed`] has said so.
+    /// The negotiated options, after [`Dialogue::poll_agreed`] returned true.
     #[must_use]
     pub fn agreed(&self) -> Option<&Agreed> {
         self.agreed.as_ref()
     }
 
-    /// Whether the filter is told of these moments.
+    /// Returns true if the filter gets this event.
     #[must_use]
     pub fn is_told(&self, moment: MilterEvent) -> bool {
         self.agreed.as_ref().is_some_and(|agreed| agreed.is_told(moment))
     }
 
-    /// What the filter said; any part of it.
+    /// Takes input from the filter, in pieces of any size.
     pub fn handle_input(&mut self, bytes: &[u8]) {
         self.unread.extend_from_slice(bytes);
     }
 
-    /// Whether the answer to [`offer`](crate::offer) is there.
+    /// Returns true after the response to [`offer`](crate::offer).
     ///
     /// # Errors
-    /// It is no answer to that.
+    /// Another or a malformed response.
     pub fn poll_agreed(&mut self) -> Result<bool, Fault> {
         let Some((command, data)) = self.take()? else { return Ok(false) };
         if command != NEGOTIATE {
@@ -51,10 +51,10 @@ impl Dialogue {
         Ok(true)
     }
 
-    /// Writes a step and its macros, unless the filter is not told of it; whether an answer is due then.
+    /// Writes an event and its macros if the filter gets it. Returns true if a response is due.
     ///
     /// # Errors
-    /// The filter has said something that it was not asked.
+    /// An unsolicited response.
     pub fn tell(
         &mut self,
         step: &MilterCommand<'_>,
@@ -72,10 +72,10 @@ impl Dialogue {
         Ok(self.due.is_some())
     }
 
-    /// The next thing that the filter says to what it was told last; `None`: not all of it is there.
+    /// Returns the next response to the last event, or `None` while it is incomplete.
     ///
     /// # Errors
-    /// It is none that may be said to that.
+    /// A response that is malformed, or not permitted for the event.
     pub fn poll_answer(&mut self) -> Result<Option<Answer>, Fault> {
         let Some((command, data)) = self.take()? else { return Ok(None) };
         let (Some(moment), Some(agreed)) = (self.due, &self.agreed) else {
@@ -103,7 +103,7 @@ impl Dialogue {
         Ok(Some(answer))
     }
 
-    /// The command and the data of the first packet that is there.
+    /// Command and data of the first complete packet.
     fn take(&mut self) -> Result<Option<(u8, Vec<u8>)>, Fault> {
         let Some(length) = frame(&self.unread)? else { return Ok(None) };
         let packet: Vec<u8> = self.unread.drain(..length).collect();
@@ -111,7 +111,7 @@ impl Dialogue {
         Ok(packet.split_first().map(|(command, data)| (*command, data.to_vec())))
     }
 
-    /// Nobody speaks unless it is asked.
+    /// Checks that no further response has arrived: filters only answer events.
     fn nothing_more(&self) -> Result<(), Fault> {
         match self.unread.is_empty() {
             true => Ok(()),

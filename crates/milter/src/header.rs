@@ -5,7 +5,7 @@ use crate::answer::Change;
 /// A header of more fields is not given to filters.
 pub const FIELDS_MAX: usize = 10_000;
 
-/// Where a field stands.
+/// The part of the header with a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FieldPosition {
     /// Among those that this server adds before the content.
@@ -64,8 +64,8 @@ impl Header {
         self.fields.iter().filter_map(Field::parts)
     }
 
-    /// Does what a change asks for, if it is about fields. With `leading_space` values begin with what
-    /// stands behind the colon.
+    /// Applies a change of fields; other changes have no effect. With `leading_space`, values include the
+    /// blank after the colon.
     pub fn apply(&mut self, change: &Change, leading_space: bool) {
         match change {
             Change::AddField { name, value } => {
@@ -122,13 +122,13 @@ impl Header {
         }
     }
 
-    /// The fields that go before the content, if they are others than they were.
+    /// The fields before the content, if they changed.
     #[must_use]
     pub fn added(&self) -> Option<Vec<u8>> {
         self.is_added_changed.then(|| self.text(FieldPosition::Added))
     }
 
-    /// Whether fields of the content are others than they were.
+    /// Returns true if fields of the content changed.
     #[must_use]
     pub fn is_content_changed(&self) -> bool {
         self.is_content_changed
@@ -152,8 +152,8 @@ impl Header {
     }
 }
 
-/// A field as it stands in a header: lines of the value that follow the first begin with a blank, and
-/// none is empty, whatever the filter says.
+/// Returns a field as text. Later lines of its value begin with a blank, and empty lines are dropped: a
+/// filter must not end the header.
 fn written(name: &[u8], value: &[u8], leading_space: bool) -> Vec<u8> {
     let mut text = Vec::with_capacity(name.len() + value.len() + 4);
     text.extend_from_slice(name);

@@ -1,9 +1,9 @@
-//! The milter protocol as a mail server speaks it (version 6 of Sendmail's, as libmilter has it), as bytes:
-//! requests are written, answers are read, nothing is sent.
+//! The server's side of the milter protocol (version 6, as in libmilter), without I/O: requests are
+//! written to bytes, and responses are read from bytes.
 //!
-//! No document of a standards body describes it: `libmilter/mfapi.h` and `mfdef.h` of Sendmail 8.14 and
-//! later do. A [`Dialogue`] is one connection; what a filter wants changed it says at the end of a message,
-//! a [`Change`] each. [`Header`] is the header of a message as filters see and change it.
+//! Its only description is in `libmilter/mfapi.h` and `mfdef.h` of Sendmail 8.14 and later. A
+//! [`Dialogue`] is one connection. At the end of a message a filter sends a [`Change`] for each
+//! modification. [`Header`] is the header of a message as filters see and change it.
 
 mod answer;
 mod dialogue;

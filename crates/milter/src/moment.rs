@@ -1,6 +1,6 @@
-//! The moments of a session and its messages at which a filter is asked.
+//! The events of a session and its messages for filters.
 
-/// What a filter is told of; in the order of a session.
+/// An event for a filter, in the order of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MilterEvent {
     Connect,
@@ -14,12 +14,12 @@ pub enum MilterEvent {
     EndOfHeader,
     /// A piece of the body.
     Body,
-    /// The end of the body: the filter says what it wants changed, and what becomes of the message.
+    /// The end of the body: the filter sends its changes, and its decision on the message.
     EndOfBody,
 }
 
-/// What the protocol has for a moment: its command, the bit by which a filter says that it is not to be
-/// told of it, the bit by which it says that it won't answer, and the number of its list of macros.
+/// An event in the protocol: its command, the number of its macro list last, and two bits of filters: one
+/// declines the event (`SMFIP_NO…`), one announces no response (`SMFIP_NR_…`).
 struct Row(MilterEvent, u8, u32, u32, Option<u32>);
 
 const TABLE: [Row; 9] = [
@@ -31,7 +31,7 @@ const TABLE: [Row; 9] = [
     Row(MilterEvent::Header, b'L', 0x20, 0x80, None),
     Row(MilterEvent::EndOfHeader, b'N', 0x40, 0x4_0000, Some(6)),
     Row(MilterEvent::Body, b'B', 0x10, 0x8_0000, None),
-    // A filter is always told of the end, and always answers.
+    // The end of the body cannot be declined, and always has a response.
     Row(MilterEvent::EndOfBody, b'E', 0, 0, Some(5)),
 ];
 
@@ -44,23 +44,23 @@ impl MilterEvent {
         self.row().1
     }
 
-    /// The bit of one that is not to be told.
+    /// The bit by which a filter declines the event.
     pub(crate) fn untold(self) -> u32 {
         self.row().2
     }
 
-    /// The bit of one that won't answer.
+    /// The bit by which a filter announces no response.
     pub(crate) fn unanswered(self) -> u32 {
         self.row().3
     }
 
-    /// The moment whose macros have this number.
+    /// Returns the event of a macro list.
     pub(crate) fn with_macros(number: u32) -> Option<MilterEvent> {
         TABLE.iter().find(|row| row.4 == Some(number)).map(|row| row.0)
     }
 
-    /// Macros that are told at the moment unless the filter names others: Postfix's, those of the client
-    /// that every filter asks for, and TLS with the sender as well (EHLO comes before it).
+    /// Default macros of the event, if the filter requests no list: Postfix's, those of the client that
+    /// every filter requests, and TLS with the sender as well (EHLO comes before it).
     pub(crate) fn usual_macros(self) -> &'static str {
         match self {
             MilterEvent::Connect => {

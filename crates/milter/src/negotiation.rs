@@ -1,18 +1,18 @@
-//! What is negotiated when a connection begins: which moments a filter is told of, and what it may do.
+//! Negotiation at the start of a connection: the events for a filter, and its permitted actions.
 
 use crate::moment::MilterEvent;
 use crate::packet::{Data, Fault, put};
 use std::collections::BTreeMap;
 
-/// The version that is spoken.
+/// Version of the protocol that is offered.
 pub const VERSION: u32 = 6;
-/// The oldest that a filter may speak; it lacks moments and bits, and nothing means another thing in it.
+/// Oldest version accepted from a filter; it has fewer events and bits, with the same meanings.
 const VERSION_MIN: u32 = 2;
 
-/// The command of negotiation, both ways.
+/// The command of negotiation, in both directions.
 pub(crate) const NEGOTIATE: u8 = b'O';
 
-/// What a filter may do (`SMFIF_…`).
+/// Actions of a filter (`SMFIF_…`).
 pub(crate) mod action {
     pub(crate) const ADD_FIELDS: u32 = 0x1;
     pub(crate) const CHANGE_BODY: u32 = 0x2;
@@ -26,16 +26,16 @@ pub(crate) mod action {
     pub(crate) const ALL: u32 = 0x1ff;
 }
 
-/// The answer that skips the rest of a kind may be given.
+/// The response "skip" is permitted.
 const SKIP: u32 = 0x400;
-/// Values of fields are told, and given, with the blank behind the colon.
+/// Values of fields include the blank after the colon, in both directions.
 const LEADING_SPACE: u32 = 0x10_0000;
-/// Commands that are no SMTP are not told; we tell none.
+/// Unknown SMTP commands are no event; this server sends none.
 const NO_UNKNOWN: u32 = 0x100;
 const UNANSWERED_UNKNOWN: u32 = 0x2_0000;
 
-/// All bits of the protocol that may be had here: those of moments, and those above. A filter can't ask
-/// for recipients that were refused (0x800), nor for larger packets.
+/// All supported protocol bits: those of events, and those above. Refused recipients (0x800) and larger
+/// packets are not supported.
 fn protocol_bits() -> u32 {
     const MOMENTS: [MilterEvent; 8] = [
         MilterEvent::Connect,
@@ -51,7 +51,7 @@ fn protocol_bits() -> u32 {
     moments.fold(SKIP | LEADING_SPACE | NO_UNKNOWN | UNANSWERED_UNKNOWN, |bits, more| bits | more)
 }
 
-/// The packet that begins a connection.
+/// Writes the first packet of a connection.
 pub fn offer(out: &mut Vec<u8>) {
     put(out, NEGOTIATE, |out| {
         for number in [VERSION, action::ALL, protocol_bits()] {
@@ -60,20 +60,20 @@ pub fn offer(out: &mut Vec<u8>) {
     });
 }
 
-/// What was agreed on.
+/// The negotiated options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     actions: u32,
     protocol: u32,
-    /// Names of macros that the filter wants at a moment, in place of the usual ones.
+    /// Macro lists that the filter requests, in place of the default ones.
     macros: BTreeMap<MilterEvent, String>,
 }
 
 impl Agreed {
-    /// Reads the data of a filter's answer to our offer.
+    /// Reads the data of a filter's response to the offer.
     ///
     /// # Errors
-    /// It is none, or takes what was not offered.
+    /// The response is malformed, or selects options that were not offered.
     pub(crate) fn read(data: &[u8]) -> Result<Agreed, Fault> {
         let mut data = Data(data);
         let (version, actions, protocol) = (data.number()?, data.number()?, data.number()?);
@@ -97,13 +97,13 @@ impl Agreed {
         Ok(Agreed { actions, protocol, macros })
     }
 
-    /// Whether the filter is told of these moments.
+    /// Returns true if the filter gets this event.
     #[must_use]
     pub fn is_told(&self, moment: MilterEvent) -> bool {
         self.protocol & moment.untold() == 0
     }
 
-    /// Whether it answers.
+    /// Returns true if the event has a response.
     pub(crate) fn answers(&self, moment: MilterEvent) -> bool {
         self.protocol & moment.unanswered() == 0
     }
@@ -112,7 +112,7 @@ impl Agreed {
         self.protocol & SKIP != 0
     }
 
-    /// Values of fields are told, and given, with the blank behind the colon.
+    /// Returns true if values of fields include the blank after the colon, in both directions.
     #[must_use]
     pub fn has_leading_space(&self) -> bool {
         self.protocol & LEADING_SPACE != 0
@@ -122,7 +122,7 @@ impl Agreed {
         self.actions & action != 0
     }
 
-    /// Names of the macros that are told at a moment.
+    /// Names of the macros of an event.
     pub(crate) fn macros(&self, moment: MilterEvent) -> &str {
         self.macros.get(&moment).map_or(moment.usual_macros(), String::as_str)
     }

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// The data of a packet is no longer, whichever side sends it: what libmilter takes and sends unless
-/// more was negotiated (`MILTER_MAX_DATA_SIZE`).
+/// Maximum data of a packet in bytes, in both directions: libmilter's default (`MILTER_MAX_DATA_SIZE`).
 pub const DATA_BYTES_MAX: usize = 65_535;
 
-/// The length before a packet, which doesn't count itself.
+/// Size of the length field before a packet, which the length does not include.
 pub(crate) const LENGTH_BYTES: usize = 4;
 
-/// What is wrong with what a filter said, for people.
+/// A protocol error of a filter, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault(pub Cow<'static, str>);
 
@@ -26,11 +25,11 @@ impl fmt::Display for Fault {
     }
 }
 
-/// How long the packet at the start of `bytes` is, its length field included; `None`: that can't be
-/// told yet, or not all of it is there.
+/// Returns the length of the packet at the start of `bytes`, with its length field, or `None` while it is
+/// incomplete.
 ///
 /// # Errors
-/// It says that it is empty, or longer than a packet may be.
+/// Its length is 0, or above the limit.
 pub fn frame(bytes: &[u8]) -> Result<Option<usize>, Fault> {
     let Some(length) = bytes.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
@@ -44,7 +43,7 @@ pub fn frame(bytes: &[u8]) -> Result<Option<usize>, Fault> {
     Ok((bytes.len() >= whole).then_some(whole))
 }
 
-/// Writes a packet whose data `fill` appends.
+/// Writes a packet; `fill` appends its data.
 pub(crate) fn put(out: &mut Vec<u8>, command: u8, fill: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
     out.extend_from_slice(&[0; LENGTH_BYTES]);
@@ -56,13 +55,13 @@ pub(crate) fn put(out: &mut Vec<u8>, command: u8, fill: impl FnOnce(&mut Vec<u8>
     }
 }
 
-/// Appends a text as the protocol has texts: to a NUL, of which there is none within.
+/// Appends a text and its NUL; NULs within the text are dropped.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &[u8]) {
     out.extend(text.iter().copied().filter(|byte| *byte != 0));
     out.push(0);
 }
 
-/// The data of a packet, as far as it is not read yet.
+/// The unread data of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Data<'a>(pub(crate) &'a [u8]);
 

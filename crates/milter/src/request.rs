@@ -1,17 +1,17 @@
-//! What a filter is told.
+//! Requests to a filter.
 
 use crate::moment::MilterEvent;
 use crate::packet::{DATA_BYTES_MAX, put, put_text};
 use std::net::IpAddr;
 
-/// A piece of a body is no longer.
+/// Maximum size of a piece of the body in bytes.
 pub const BODY_BYTES_MAX: usize = DATA_BYTES_MAX;
 
 const ABORT: u8 = b'A';
 const MACROS: u8 = b'D';
 const QUIT: u8 = b'Q';
 
-/// What a filter is told at a moment.
+/// An event with its data.
 #[derive(Clone, Copy, Debug)]
 pub enum MilterCommand<'a> {
     /// A client: its name, as far as it has one, and address.
@@ -39,7 +39,7 @@ pub enum MilterCommand<'a> {
     EndOfBody,
 }
 
-/// What a macro stands for; `None`: it is not known, and not told.
+/// Returns the value of a macro, or `None` if it is unknown; unknown macros are not sent.
 pub type Symbols<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl MilterCommand<'_> {
@@ -80,7 +80,7 @@ impl MilterCommand<'_> {
     }
 }
 
-/// Lines of a value end with LF alone, as Sendmail has them. What does not fit into a packet is left out.
+/// Lines of a value end with LF alone, as Sendmail has them. The excess over a packet is cut off.
 fn put_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], leading_space: bool) {
     let name = &name[..name.len().min(DATA_BYTES_MAX / 2)];
     put_text(out, name);
@@ -100,12 +100,12 @@ fn put_field(out: &mut Vec<u8>, name: &[u8], value: &[u8], leading_space: bool) 
     out.push(0);
 }
 
-/// Writes what `names` stand for, which belongs to the packet that follows.
+/// Writes the values of the macros `names` for the packet that follows.
 pub(crate) fn macros(out: &mut Vec<u8>, moment: MilterEvent, names: &str, symbols: Symbols<'_>) {
     let mut known = Vec::new();
     for name in names.split([' ', ',']).filter(|name| !name.is_empty()) {
         let Some(value) = symbols(name) else { continue };
-        // Of one letter they are told bare, whatever the filter wrote.
+        // Names of one letter are sent without braces, whatever the filter requested.
         let bare = name.strip_prefix('{').and_then(|name| name.strip_suffix('}'));
         let told = bare.filter(|bare| bare.len() == 1).unwrap_or(name);
         if known.len() + told.len() + value.len() + 3 <= DATA_BYTES_MAX {
@@ -121,12 +121,12 @@ pub(crate) fn macros(out: &mut Vec<u8>, moment: MilterEvent, names: &str, symbol
     }
 }
 
-/// The message under way ends here.
+/// Writes the end of the current message.
 pub fn abort(out: &mut Vec<u8>) {
     put(out, ABORT, |_| {});
 }
 
-/// The connection ends here.
+/// Writes the end of the connection.
 pub fn quit(out: &mut Vec<u8>) {
     put(out, QUIT, |_| {});
 }

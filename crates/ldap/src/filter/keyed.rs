@@ -4,9 +4,8 @@ use super::{EQUAL, Filter, Node};
 use crate::Entry;
 use crate::key::{Key, Template};
 
-/// What a filter looks for, apart from the key: which entries can be found at all ([`Keyed::presence`]),
-/// which values of theirs are keys ([`Keyed::keys_of`]), and which of those a key finds
-/// ([`Keyed::sought`]).
+/// A filter without its key. [`Keyed::presence`] finds all entries that any key can find,
+/// [`Keyed::keys_of`] returns an entry's keys, and [`Keyed::sought`] the keys that a lookup matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keyed {
     presence: Filter,
@@ -53,13 +52,13 @@ impl Keyed {
         &self.presence
     }
 
-    /// The attributes whose values are keys.
+    /// The attributes that hold keys.
     pub fn attributes(&self) -> impl Iterator<Item = &str> {
         self.classes.iter().flat_map(|class| class.attributes.iter().map(|name| &**name))
     }
 
-    /// The keys of an entry, each with the number of its class: what is compared with the same part of a
-    /// key has the same number. Values that are no UTF-8 are no keys.
+    /// The keys of an entry, each with the number of its class. Attributes compared with the same part of
+    /// a key have the same number. Values that are not UTF-8 are skipped.
     pub fn keys_of<'a>(&'a self, entry: &'a Entry) -> impl Iterator<Item = (usize, &'a str)> {
         self.classes.iter().enumerate().flat_map(move |(number, class)| {
             let own = entry.attributes.iter().filter(move |attribute| class.has(&attribute.name));
@@ -68,8 +67,8 @@ impl Keyed {
         })
     }
 
-    /// What stands for a key among those of [`Keyed::keys_of`]: the filter finds the entries that have
-    /// one of these. Nothing where the key lacks a part that is wanted.
+    /// Returns the members of [`Keyed::keys_of`] that match a key: the filter finds the entries with at
+    /// least one. Empty if the key has not all required parts.
     #[must_use]
     pub fn sought(&self, key: &Key<'_>) -> Vec<(usize, String)> {
         if !self.filter.fits(key) {
@@ -82,7 +81,7 @@ impl Keyed {
 }
 
 impl Class {
-    /// Whether an attribute, which may have options (RFC 4512 §2.5), is one of those.
+    /// Returns true for an attribute of this class, with or without options (RFC 4512 §2.5).
     fn has(&self, name: &str) -> bool {
         let name = name.split(';').next().unwrap_or_default();
         self.attributes.iter().any(|own| own.eq_ignore_ascii_case(name))
