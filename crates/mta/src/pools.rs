@@ -102,12 +102,12 @@ pub struct Memory {
 pub fn page() -> String {
     let mut page = String::from(
         "# Limits\n\n\
-         Limited resources that clients can exhaust. Each has shares for the other users: by client network (an IPv4 \
-         address, an IPv6 /64), by the IPv4 /24 and IPv6 /48 above it, by the zone of a registered name, by next hop, \
-         tenant or listener. None of these is cheap to get in large numbers.\n\n\
+         Limited resources that clients can exhaust. Each has shares for the other users. They are by client network (an \
+         IPv4 address, an IPv6 /64), by the IPv4 /24 and IPv6 /48 above it, or by the zone of a registered name. \
+         Further shares are by next hop, tenant or listener. None of these is cheap to get in large numbers.\n\n\
          While a pool has waiting or rejected requests, `postrider status` has a problem of the kind `pool` with the \
-         pool, the waiting requests, the largest holder and the next step; `/healthz` has it as a warning \
-         (`degraded`, with 200), the console after ten seconds, and `/metrics` has the numbers of all pools in \
+         pool, the waiting requests, the largest holder and the next step. `/healthz` has it as a warning \
+         (`degraded`, with 200), and the console logs it after ten seconds. `/metrics` has the numbers of all pools in \
          `postrider_pool_…` with the pool as a label (`docs/metrics.md`).\n\n\
          This page is rendered from the lists in `crates/mta/src/pools/list.rs` (`POOLS=write cargo test -p \
          postrider the_page_of_limits_is_fresh`).\n\n\

@@ -161,12 +161,12 @@ pub const POOLS: &[ResourcePool] = &[
         name: "connections to next hops",
         amount: "the part of the open-file limit left for them",
         share: "a quarter for next hops without a final reply (2yz or 5yz to a recipient or a \
-         content) within the hour, half of that for next hops that failed or were silent, or with \
-         a host in a failed or silent zone or network, and for one of these zones; a zone that \
-         has one leaves half of the part to the first connections of other zones",
+         content) within the hour; half of that for next hops that failed or were silent, or with \
+         a host in a failed or silent zone or network; as much for one of these zones; a zone \
+         that has one leaves half of the part to the first connections of other zones",
         beyond: "waits in line, the zone that holds least first (`queue why`), in turns; a \
          connection that waits for a silent peer for 5 s (30 s if the peer was known to answer) \
-         is doubtful, and is displaced before content was sent by a zone that holds less; an \
+         is doubtful; before content was sent, a zone that holds less displaces it; an \
          unknown host is displaced after 500 ms without a greeting, and has a second turn at once \
          among the doubtful",
         next_step: "raise the limit of open files (`LimitNOFILE=`), or suspend the next hop (`postrider queue suspend`)",
@@ -191,8 +191,8 @@ pub const POOLS: &[ResourcePool] = &[
         share: "half for a next hop, and for a zone of hosts; a quarter is for next hops that are \
          known to answer; next hops that were silent, or with a host in a silent zone or network, \
          have a quarter; memory is free once the last 64 KiB of the content are being written",
-        beyond: "waits in line; memory held for a silent peer for 5 s (500 ms if it is not known \
-         to answer, and longer each time) is released to a next hop that holds less; the message \
+        beyond: "waits in line; memory held for a silent peer for 5 s (500 ms if not known to \
+         answer, longer each time) is released to a next hop that holds less; the message \
          is read back again when the peer continues",
         next_step: "raise `body_memory_bytes`, or suspend the next hop (`postrider queue suspend`)",
         test: "`way` `scarcity::peers_that_are_silent_hold_no_memory…`, `x400_memory`",
