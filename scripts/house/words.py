@@ -26,7 +26,6 @@ MARKS = {
 LONG_SENTENCE_WORDS = 30
 
 SENTENCE_END = re.compile(r"(?<=[.;:!?])\s+(?=[A-Z`\[*])|\s\|\s|\n\n")
-TEXT_END = re.compile(r"(?<=[.;!?])\s+")
 CODE = re.compile(r"`[^`]*`")
 WORD = re.compile(r"[A-Za-z]{2,}")
 
@@ -137,6 +136,9 @@ def document_sentences(name, source):
 
 LITERAL = re.compile(r'//[^\n]*|\'(?:[^\'\\]|\\.)\'|b?r(#*)"(.*?)"\1|b?"((?:[^"\\]|\\.)*)"', re.DOTALL)
 PLACE = re.compile(r"\{[^{}]*\}")
+# A line of a list, of an example or of a file in a literal is no part of a sentence with the next one; wrapped prose is.
+TEXT_LINE_END = re.compile(r"(?<=[.;!?])\s+|\n")
+WRAPPED = re.compile(r"^([^\n=]{60,})\n(?=[a-z])", re.MULTILINE)
 ESCAPE = re.compile(r"\\\n\s*")
 # Assertions and expectations are for us: they name what a reader of the code knows.
 FOR_US = re.compile(r"(?:\b(?:expect|unreachable!|panic!|assert\w*!|debug_assert\w*!)\s*\((?:[^()\"]|\([^()]*\))*)$")
@@ -154,8 +156,7 @@ def text_sentences(name, source):
         if FOR_US.search(source, max(0, match.start() - 200), match.start()):
             continue
         line = source.count("\n", 0, match.start()) + 1
-        for part in split(name, line, text, TEXT_END):
-            yield part
+        yield from split(name, line, WRAPPED.sub(r"\1 ", text), TEXT_LINE_END)
 
 
 OF_TESTS = re.compile(r"(?:^|/)(?:tests?|testing|benches|fuzz)/|(?:^|[/_])(?:tests?|testing)\.rs$")
@@ -250,4 +251,8 @@ def self_test():
     source = '/// Who it is.\nfn f() { g("what of it"); h("a, b") } // Why not.\n'
     assert [s.opens for s in comment_sentences("planted", source)] == [True]
     assert [s.marks for s in text_sentences("planted", source)] == [["opening", "of it"]]
+    listed = 'h("Codes:\n' + "  0  " + "word " * 20 + "\n  1  " + "word " * 20 + '")'
+    wrapped = 'h("' + "word " * 20 + "long\n" + "word " * 20 + '")'
+    assert [s.is_long for s in text_sentences("planted", listed)] == [False, False]
+    assert [s.is_long for s in text_sentences("planted", wrapped)] == [True]
     assert [s.opens for s in document_sentences("planted", "# How it\n\nAn end.\n- Who is c\n```\nWho d\n```\n")] == [True, False, True]
