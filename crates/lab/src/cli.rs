@@ -19,9 +19,9 @@ use std::process::{ExitCode, exit};
 /// Exit code of what went wrong, or came to no end: what a command was to prove is not proved.
 const UNFINISHED: u8 = 2;
 
-/// Load tools for mail relays: send mail, receive mail, account for every message.
+/// Load tools, benchmarks and proofs for mail servers.
 #[derive(Debug, Parser)]
-#[command(name = "postrider-lab", version, about, long_about = None)]
+#[command(name = "postrider-lab", version)]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -224,7 +224,7 @@ fn a_log_that_is_poisoned_for_want_of_a_descriptor_is_noticed() {
 
 #[test]
 fn several_reports_of_one_moment_are_noticed() {
-    assert_caught(Plant::ReportEach, 39, |text| text.contains("reports of one moment"));
+    assert_caught(Plant::ReportEach, 39, |text| text.contains("reports at the same time"));
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn mail_that_goes_by_what_another_domain_promises_is_noticed() {
 
 #[test]
 fn mail_that_asks_for_tls_and_goes_without_is_noticed() {
-    assert_caught(Plant::ForgetRequireTls, 30, |text| text.contains("asks for TLS all the way"));
+    assert_caught(Plant::ForgetRequireTls, 30, |text| text.contains("requires TLS to the end"));
 }
 
 #[test]
@@ -283,7 +283,9 @@ fn an_apdu_that_is_sent_again_and_stored_again_is_noticed() {
 
 #[test]
 fn a_peer_that_is_to_answer_for_anothers_recipients_is_noticed() {
-    assert_caught(Plant::KeepResponsibility, 9, |text| text.contains("which does not answer for"));
+    assert_caught(Plant::KeepResponsibility, 9, |text| {
+        text.contains("which has no responsibility for")
+    });
 }
 
 #[test]
@@ -300,7 +302,7 @@ fn mail_that_stays_at_a_host_that_fails_is_noticed() {
 
 #[test]
 fn a_rule_that_hears_our_own_words_is_noticed() {
-    assert_caught(Plant::HearEchoes, 5, |text| text.contains("by our own words alone"));
+    assert_caught(Plant::HearEchoes, 5, |text| text.contains("by an echo of our own command"));
 }
 
 #[test]
@@ -310,7 +312,7 @@ fn a_domain_that_is_well_and_waits_for_zones_that_hang_is_noticed() {
 
 #[test]
 fn memory_that_silent_peers_keep_is_missed() {
-    assert_caught(Plant::HoldOn, 7, |text| text.contains("memory stands still"));
+    assert_caught(Plant::HoldOn, 7, |text| text.contains("memory is stuck"));
 }
 
 #[test]
@@ -325,7 +327,7 @@ fn a_lookup_too_many_is_noticed() {
 
 #[test]
 fn a_recipient_that_is_given_up_without_a_reason_is_noticed() {
-    assert_caught(Plant::RefuseForGood, 2, |text| text.contains("given up without a reason"));
+    assert_caught(Plant::RefuseForGood, 2, |text| text.contains("was failed without a reason"));
 }
 
 #[test]
@@ -333,7 +335,7 @@ fn a_directory_whose_silence_is_taken_for_no_refuses_users_and_returns_their_mai
     assert_caught(Plant::SilenceIsNo, 1, |text| {
         text.contains("is in the directory and was refused")
     });
-    assert_caught(Plant::SilenceIsNo, 14, |text| text.contains("given up without a reason"));
+    assert_caught(Plant::SilenceIsNo, 14, |text| text.contains("was failed without a reason"));
 }
 
 #[test]
@@ -345,7 +347,7 @@ fn a_directory_whose_silence_is_taken_for_yes_is_noticed() {
 #[test]
 fn who_waits_for_a_directory_that_is_not_needed_is_noticed() {
     assert_caught(Plant::AskForAll, 28, |text| text.contains("needs no directory and waited"));
-    assert_caught(Plant::AskForAll, 1, |text| text.contains("was put off for its sake"));
+    assert_caught(Plant::AskForAll, 1, |text| text.contains("was deferred because of one"));
 }
 
 #[test]

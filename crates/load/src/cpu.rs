@@ -7,13 +7,13 @@ use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Prints a process's CPU time and memory as JSON.
+/// Print CPU time and memory of a process as JSON.
 ///
-/// Take it before and after a run; the difference of `cpu_seconds` over the messages is the cost of
-/// one. Seconds are exact to 1/100.
+/// The difference of `cpu_seconds` before and after a run, divided by the number of messages, is the
+/// cost of one message. The resolution is 1/100 s.
 #[derive(clap::Args, Clone, Debug)]
 pub struct CpuOptions {
-    /// The process
+    /// Process id
     #[arg(long)]
     pub pid: u32,
 }

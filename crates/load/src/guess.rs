@@ -24,26 +24,29 @@ use tokio::time::MissedTickBehavior;
 /// A guess that isn't answered within this time is given up.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Tries wrong passwords by AUTH PLAIN under STARTTLS until it is stopped, a connection for each.
+/// Try wrong passwords with AUTH PLAIN after STARTTLS, one connection per attempt.
 ///
-/// Each guess comes from another address of 127.0.0.0/8 and is for one of the users, so that limits for a
-/// client or a user don't end it early.
+/// Attempts come from changing addresses in 127.0.0.0/8 and name changing users, so that limits per
+/// client or user do not stop them early.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Ends at SIGTERM or Ctrl-C and prints how guesses were answered.
+Exits at SIGTERM or Ctrl-C, and prints counts of the replies.
 
-Exit code: 0 normally; 1 a password was accepted; 2 the command line is wrong.")]
+Exit codes:
+  0  done
+  1  a password was accepted
+  2  the command line is wrong")]
 pub struct GuessOptions {
-    /// The server, on this machine
+    /// Address of the server, on this machine
     #[arg(long, value_name = "HOST:PORT")]
     pub to: String,
-    /// Guesses in a second
+    /// Attempts per second
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub rate: u64,
-    /// So many users: user0, user1, and on
+    /// Number of users: user0, user1, ...
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub users: u64,
-    /// Decides who is guessed, and where from
+    /// Seed for users and addresses
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
 }

@@ -32,10 +32,10 @@ impl fmt::Display for ProcessError {
         match self {
             ProcessError::Start(command, error) => write!(f, "cannot start {command}: {error}"),
             ProcessError::Ended(name, status) => write!(f, "{name} ended: {status}"),
-            ProcessError::Stubborn(name) => write!(f, "{name} doesn't end on SIGTERM"),
+            ProcessError::Stubborn(name) => write!(f, "{name} does not end on SIGTERM"),
             ProcessError::System(name, error) => write!(f, "{name}: {error}"),
             ProcessError::Silent(name, said) => {
-                write!(f, "{name} should say where it listens and says {said:?}")
+                write!(f, "{name}: expected its listening address, got {said:?}")
             }
         }
     }

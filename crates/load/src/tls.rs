@@ -29,9 +29,9 @@ const TICKETS: usize = 2;
 /// How connections that are encrypted begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Handshakes {
-    /// By the session of a connection before, where there is one
+    /// Resume the session of an earlier connection if possible
     Resumed,
-    /// Each with a key exchange and a signature of its own
+    /// Full handshake, with key exchange and signature, for each connection
     Full,
 }
 

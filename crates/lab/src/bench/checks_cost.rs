@@ -156,14 +156,14 @@ impl Case {
 /// Ten fields, and text in lines of 78 octets.
 fn message() -> Vec<u8> {
     let mut message = format!(
-        "From: News <news@{DOMAIN}>\r\nTo: somebody@here.example\r\nSubject: what is new\r\n\
+        "From: News <news@{DOMAIN}>\r\nTo: reader@here.example\r\nSubject: news of the week\r\n\
          Date: Fri, 15 Jan 2027 08:00:00 +0000\r\nMessage-ID: <1@{DOMAIN}>\r\nMIME-Version: 1.0\r\n\
          Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\
          List-Unsubscribe: <https://{DOMAIN}/u/1>\r\n\
          List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n\r\n"
     )
     .into_bytes();
-    let line = "A line of text, with words  and some blanks in it, as long as lines are.  \r\n";
+    let line = "A line of text, with signs  and some blanks in it, as long as lines are.  \r\n";
     while message.len() < CONTENT_BYTES {
         message.extend_from_slice(line.as_bytes());
     }

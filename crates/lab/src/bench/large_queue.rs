@@ -79,7 +79,7 @@ fn reference(
     let reports = trial.finish_sources()?;
     let delivered = trial.wait_for_deliveries(limit)?;
     if (sent, delivered) != (WaitResult::Done, WaitResult::Done) {
-        return Err(Error::Server("it doesn't get through the reference load".to_owned()));
+        return Err(Error::Server("it does not complete the reference load".to_owned()));
     }
     let acked: u64 = reports.iter().map(|report| report.acked).sum();
     let rate = acked as f64 / accept_seconds(&reports);
@@ -118,14 +118,14 @@ fn intake(
     figures.higher("accepted_per_second", "accepted while the queue grows", "1/s", rate);
     figures.higher(
         "accepted_of_reference",
-        "the same, of that with an empty queue",
+        "the same, relative to an empty queue",
         "%",
         rate / reference * 100.0,
     );
     if let (10, Some(first), Some(last)) = (tenths.len(), tenths.first(), tenths.last()) {
         figures.higher(
             "last_tenth_of_first",
-            "last tenth of intake, of the first",
+            "last tenth of intake, relative to the first",
             "%",
             last / first * 100.0,
         );

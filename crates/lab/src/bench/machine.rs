@@ -114,7 +114,7 @@ pub(super) fn judge(machine: &Machine) -> Vec<Mark> {
     if busy > BUSY_PERCENT_MAX {
         mark(
             Severity::Doubtful,
-            format!("others were at work on this machine before: {busy:.0} % of it"),
+            format!("other programs used {busy:.0} % of this machine before the run"),
         );
     }
     if cfg!(debug_assertions) {

@@ -108,7 +108,7 @@ pub(super) fn accept_seconds(reports: &[SourceReport]) -> f64 {
 /// Sources that could not go on: what they had left was never sent.
 pub(super) fn mark_gave_up(reports: &[SourceReport]) -> Vec<Mark> {
     let count: u64 = reports.iter().map(|report| report.sessions_gave_up).sum();
-    let text = format!("{count} sessions of the sources could get no connection and gave up");
+    let text = format!("{count} sessions of the sources ended without a connection");
     (count > 0).then_some(Mark { severity: Severity::Doubtful, text }).into_iter().collect()
 }
 
@@ -127,8 +127,8 @@ pub(super) fn conclude(
     measurement.account = trial.close()?;
     (measurement.ending, measurement.ending_note) = match waited {
         WaitResult::Done => (Ending::Finished, String::new()),
-        WaitResult::TimedOut => (Ending::TimedOut, "its time was over; it was stopped".to_owned()),
-        WaitResult::Still => (Ending::Failed, "nothing moved any more; it was stopped".to_owned()),
+        WaitResult::TimedOut => (Ending::TimedOut, "stopped at its time limit".to_owned()),
+        WaitResult::Still => (Ending::Failed, "stopped without progress".to_owned()),
     };
     judge(&mut measurement);
     Ok(measurement)
@@ -148,7 +148,7 @@ pub(super) fn judge(measurement: &mut Measurement) {
         Ending::TimedOut => {
             mark(Severity::Doubtful, format!("did not finish: {}", measurement.ending_note));
             if account.missing > 0 {
-                mark(Severity::Note, format!("{} were still to be delivered", account.missing));
+                mark(Severity::Note, format!("{} were not delivered yet", account.missing));
             }
         }
         Ending::Failed => mark(Severity::Invalid, format!("failed: {}", measurement.ending_note)),
@@ -164,7 +164,7 @@ pub(super) fn judge(measurement: &mut Measurement) {
         mark(
             Severity::Invalid,
             format!(
-                "{} delivered more than once, {allowed} can be explained{named}",
+                "{} delivered more than once, {allowed} of these explained{named}",
                 account.duplicates
             ),
         );
@@ -175,7 +175,7 @@ pub(super) fn judge(measurement: &mut Measurement) {
         mark(Severity::Invalid, format!("{} arrived damaged", account.damaged));
     }
     if account.misdelivered > 0 {
-        mark(Severity::Invalid, format!("{} arrived at somebody else", account.misdelivered));
+        mark(Severity::Invalid, format!("{} arrived at a wrong recipient", account.misdelivered));
     }
     if account.refused + account.unknown > 0 {
         let (refused, unknown) = (account.refused, account.unknown);

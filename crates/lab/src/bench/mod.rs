@@ -46,17 +46,19 @@ const USERS: &str = "users";
 /// What a measurement takes beside its load, with `--minutes`.
 const OVERHEAD_SECONDS: f64 = 5.0;
 
-/// Measures the relay and its peers with the published benchmarks, in interleaved rounds.
+/// Measure mail servers with published benchmarks, in interleaved rounds.
 ///
-/// Each contender gets fresh processes and a fresh spool in each round; every message is accounted
-/// for. Ratios are taken pair by pair within a round. See docs/benchmarks.md.
+/// Each contender gets new processes and a new spool in each round, and each message is accounted
+/// for. Ratios compare two contenders within a round. See docs/benchmarks.md.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Writes report.json, report.html and report.md into the output directory, and tables to standard
+Writes report.json, report.html and report.md into the output directory, and tables to standard \
 output.
 
-Exit code: 0 all is valid; 1 a result is INVALID (a loss, an unexplained duplicate, a spool that is \
-on no real disk); 2 the command line is wrong, or nothing could be measured.
+Exit codes:
+  0  all results are valid
+  1  a result is INVALID: a loss, an unexplained duplicate, or a spool outside a real disk
+  2  the command line is wrong, or no contender can be measured
 
 Examples:
   postrider-lab bench relay-400
@@ -66,65 +68,61 @@ Examples:
   postrider-lab bench sign
   postrider-lab bench all --minutes 60 --out bench-all")]
 pub struct BenchOptions {
-    /// The scenario, one of its variants (alerts-10k/50ms), or `all`; --list shows them
+    /// A scenario, a variant of one (alerts-10k/50ms), or `all`; see --list
     #[arg(value_name = "SCENARIO", required_unless_present = "list")]
     pub scenario: Option<String>,
-    /// Who is measured, separated by commas; the first is held against each of the others. Postrider
-    /// is, and goes first, unless one of its variants is named. Without it those that the scenario
-    /// has, as --list shows them
+    /// Contenders, separated by commas; the first is compared with each of the rest. `postrider` is
+    /// added in front unless a variant of it is named [default: the scenario's contenders, see --list]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub against: Vec<String>,
-    /// Another server that runs already: where it listens, its process, and where it relays to (the
-    /// sink will listen there)
+    /// Add a running server: its address, its process id, and the address of its next hop, where the
+    /// sink will listen
     #[arg(long, value_name = "NAME=HOST:PORT,pid=PID,sink=HOST:PORT")]
     pub target: Vec<Target>,
-    /// Another server that a script configures, starts and ends (docs/benchmarks.md)
+    /// Add a server that a script configures, starts and stops (docs/benchmarks.md)
     #[arg(long, value_name = "NAME=SCRIPT")]
     pub adapter: Vec<Adapter>,
     /// Share of the published number of messages
     #[arg(long, value_name = "F", default_value_t = 0.04)]
     pub scale: f64,
-    /// Let sources send for so long instead of a number of messages, where a scenario only relays:
-    /// slow and fast contenders are then measured for the same time. And where mail is kept in
-    /// mailboxes, instead of ten minutes times the scale
+    /// Send for this time, equally for slow and fast contenders. In relay scenarios it replaces the
+    /// number of messages, in mailbox scenarios the ten minutes times the scale
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub seconds: Option<u64>,
-    /// Stop the sources after so long though messages are left, where a scenario only relays: what
-    /// a slow contender had done by then is reported, and that it was cut off
+    /// Stop the sources after this time, even with messages left, in relay scenarios. The report
+    /// shows the results up to then, and the cut-off
     #[arg(long, value_name = "SECONDS", conflicts_with = "seconds", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub cut_off: Option<u64>,
-    /// How often each contender is measured
+    /// Number of rounds, with one measurement of each contender
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
-    /// For the bodies' text, and for who gets mail of the users of a directory
+    /// Seed for body texts, and for the recipients in a directory
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Users of the directory, where there is one
+    /// Number of users in the directory, in scenarios with one
     #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = clap::value_parser!(u64).range(1..=9_999_999))]
     pub users: u64,
-    /// So many of them get mail
+    /// Number of users who get mail
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub recipients: u64,
-    /// Offer so many messages in a second, evenly and to each contender alike, instead of as many as it
-    /// takes; where a scenario only relays, or mail is kept in mailboxes
+    /// Offer messages at this rate per second, evenly, instead of as fast as a contender accepts them;
+    /// in relay and mailbox scenarios
     #[arg(long, value_name = "N")]
     pub rate: Option<f64>,
-    /// Users read their mail: what has lain in a mailbox for so long goes into the account and is
-    /// removed, so that the disk of a long run holds the mail of so long only
+    /// Count and remove mail from mailboxes at this age, as readers would; it bounds the disk space of
+    /// long runs
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub read_after: Option<u64>,
-    /// Encrypt mail on its way in and out by STARTTLS, where a scenario only relays; contenders that
-    /// aren't set up for it here are left out
+    /// Encrypt mail with STARTTLS in relay scenarios; contenders without a TLS configuration are left out
     #[arg(long, value_name = "HANDSHAKES")]
     pub tls: Option<Handshakes>,
-    /// Take a scale that fits into about so many minutes
+    /// Choose the scale for a run of about this time
     #[arg(long, value_name = "M", conflicts_with = "scale")]
     pub minutes: Option<f64>,
-    /// Directory of the reports and, while it runs, of the spools; must be empty or not there;
-    /// without it one is made here
+    /// Directory for reports and spools; empty, or not yet existing [default: a new one in the current directory]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// The postrider program; without it the one beside this program
+    /// Path of the postrider program [default: beside this program]
     #[arg(long, value_name = "FILE")]
     pub postrider: Option<PathBuf>,
     /// List scenarios and contenders
@@ -179,10 +177,13 @@ fn list() {
         line("", &format!("variants: {}", cases.join(", ")));
         line("", &format!("contenders: {}", scenario.contenders.join(",")));
     }
-    line("all", "every one of them");
-    line(tls_cost::NAME, "no scenario: what TLS alone costs here, to hold runs with --tls against");
-    line(checks_cost::NAME, "no scenario: what SPF, DKIM and DMARC cost for a message of 10 kB");
-    line(sign_cost::NAME, "no scenario: what signatures and hashes cost by themselves");
+    line("all", "all scenarios");
+    line(
+        tls_cost::NAME,
+        "no scenario: the cost of TLS alone on this machine, for comparison with --tls",
+    );
+    line(checks_cost::NAME, "no scenario: the cost of SPF, DKIM and DMARC for a message of 10 kB");
+    line(sign_cost::NAME, "no scenario: the cost of signatures and hashes alone");
     println!("Contenders:");
     for contender in &contenders {
         let text = format!("{}; {}", contender.title(), contender.durability().sentence);
@@ -423,7 +424,7 @@ impl AvailableContenders {
             }
         });
         if contenders.is_empty() {
-            let text = "none of the contenders can be measured here";
+            let text = "no contender can be measured here";
             return Err(Error::Missing(text.to_owned()));
         }
         Ok(AvailableContenders { contenders, found, skipped })
@@ -511,21 +512,21 @@ fn left_out(
     let why = |contender: &dyn Contender| {
         if case.keeps_mail() != contender.lookup().is_some() {
             Some(match case.keeps_mail() {
-                true => "it keeps no mail here",
-                false => "it keeps mail, and relays none",
+                true => "it is not set up to keep mail",
+                false => "it is set up to keep mail, not to relay",
             })
         } else if contender.ways(case.ways).is_none() {
-            Some("it is not set up for what carries the mail here")
+            Some("it is not set up for the protocols of this case")
         } else if tls.is_some() && !contender.encrypts() {
-            Some("it is not set up to encrypt here")
+            Some("it is not set up to encrypt")
         } else if kills && !contender.survives_a_kill() {
-            Some("it keeps nothing when it is killed, or is not ours to kill")
+            Some("it loses its queue when killed, or may not be killed")
         } else if is_by_dns && !contender.resolves() {
-            Some("it is not set up to find next hops by the DNS here")
+            Some("it is not set up to find next hops in the DNS")
         } else if contender.is_shaped() && !is_by_dns {
-            Some("there is nothing to shape")
+            Some("this case has no shaping")
         } else if matches!(case.egress, Egress::Limited(_)) && !contender.limits_connections() {
-            Some("it has no limit of connections that is set here")
+            Some("it has no limit of connections to set")
         } else {
             None
         }

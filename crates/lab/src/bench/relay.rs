@@ -38,7 +38,7 @@ pub(super) fn measure(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Res
     figures.higher("delivered_per_second", "delivered", "1/s", delivered as f64 / deliver_seconds);
     if let Some(rate) = load.rate {
         let share = 100.0 * accepted as f64 / (rate * accept_seconds);
-        figures.higher("accepted_of_offered", "accepted of what was offered", "%", share);
+        figures.higher("accepted_of_offered", "share of offered messages accepted", "%", share);
     }
     figures.lower("accept_seconds", "time to accept all", "s", accept_seconds);
     figures.lower("deliver_seconds", "time to deliver all", "s", deliver_seconds);
@@ -46,8 +46,8 @@ pub(super) fn measure(trial: &mut Trial<'_>, load: &Load, limit: Instant) -> Res
         figures.neither("resumed_percent", "handshakes resumed", "%", resumed_percent(&reports));
     }
     if let Some(latency) = &latency {
-        figures.lower("latency_p50_ms", "latency, half of them", "ms", latency.p50_us / 1e3);
-        figures.lower("latency_p99_ms", "latency, 99 % of them", "ms", latency.p99_us / 1e3);
+        figures.lower("latency_p50_ms", "latency, median", "ms", latency.p50_us / 1e3);
+        figures.lower("latency_p99_ms", "latency, 99th percentile", "ms", latency.p99_us / 1e3);
     }
     figures.add_usage(&before, &after, delivered);
     figures.add_memory(trial.recorder.rss_peak_bytes.max(after.usage.rss_bytes), proportional);

@@ -256,9 +256,8 @@ fn relay(name: &'static str, title: &'static str, body_bytes: u64) -> Scenario {
         differences: &[
             "source and sink are postrider-lab's, which account for every message; the publication \
              sends with its own programs to a second instance of the server",
-            "connections out are those of the publication, 250 in sum: Postrider has a route for each \
-             of the five domains with 50 connections, Postfix and the bare relay have one next hop \
-             with 250",
+            "outgoing connections are those of the publication, 250 in sum; Postrider has 50 in each \
+             of five routes, Postfix and the bare relay have 250 to one next hop",
             "Postrider and Postfix sync before they acknowledge; Mailismus never does",
         ],
         published: figures,
@@ -299,7 +298,7 @@ fn bulk(name: &'static str, title: &'static str, body_bytes: u64) -> Scenario {
     if body_bytes == 10_000 {
         figures.push(published(
             "KumoMTA",
-            "66 million messages an hour; where it was published we could not find again, so take it \
+            "66 million messages an hour; the publication could not be found again, so read it \
              with care",
             66_000_000.0 / 3600.0,
             "1/s",
@@ -323,9 +322,9 @@ fn bulk(name: &'static str, title: &'static str, body_bytes: u64) -> Scenario {
                 long path.",
         publication: "KumoMTA's performance tests: 100,000 messages injected as rapidly as possible",
         differences: &[
-            "source, relay and sink share this machine; the publication's relay has one of its own",
+            "source, relay and sink share this machine; the publication's relay has a separate one",
             "the publication's long path is a real network; here it is emulated",
-            "the publication says nothing of connections; here 100 sessions come in with up to 1,000 \
+            "the publication gives no number of connections; here 100 sessions come in with up to 1,000 \
              messages each, and 50 connections go out (Postfix: 250)",
             "not signed with DKIM yet",
         ],
@@ -352,9 +351,9 @@ fn steady_state() -> Scenario {
     Scenario {
         name: "steady-state",
         title: "one source more every interval, up to ten",
-        about: "Every interval (60 seconds at scale 1) one source more begins to send, until there are \
-                ten. When more than 5,000 messages are accepted and not delivered all sources stop, and \
-                go on below 500. Throughput is taken over time.",
+        about: "In each interval (60 seconds at scale 1) one more source starts to send, up to ten. All \
+                sources pause at more than 5,000 accepted and undelivered messages, and resume below \
+                500. Throughput is measured over time.",
         publication: "Isode's M-Switch benchmarks: steady state",
         differences: &[
             "without archiving: Postrider has none yet",
@@ -405,7 +404,7 @@ fn large_queue() -> Scenario {
         differences: &[
             "egress is disabled by taking the next hop down",
             "a tenth of the load (2,000 messages at most) goes through before, as a warm-up",
-            "5 sources of 20 sessions, 1,000 messages on a connection; the publication does not say",
+            "5 sources of 20 sessions, 1,000 messages on a connection; the publication gives no number",
             "source, server and sink share one machine",
             "the second variant (SIGKILL) is ours",
         ],
@@ -443,23 +442,22 @@ fn directory_mailboxes() -> Scenario {
     Scenario {
         name: "directory-mailboxes",
         title: "mail for users of a large directory, into their Maildirs",
-        about: "A directory has 500,000 users (--users), of whom some (--recipients) are drawn to get mail. \
-                For ten minutes at scale 1 it comes as fast as the server takes it, over 50 connections \
-                or more, 1 to 3 messages on each, with bodies from nothing to 10 kB. The server looks \
-                each recipient up and keeps the mail in Maildirs. Each contender is a server with one \
-                way to look users up: a file, a file with an index, slapd over LDAP, or a copy of what slapd \
-                has. What lies in the \
-                Maildirs is counted as it comes, by inotify, and read message by message at the end.",
+        about: "A directory has 500,000 users (--users), and some (--recipients) are drawn to get mail. \
+                Mail comes for ten minutes at scale 1, as fast as the server accepts it. There are 50 \
+                connections or more with 1 to 3 messages each, and bodies of up to 10 kB. The server \
+                looks up each recipient and keeps the mail in Maildirs. Contenders differ in their \
+                lookups: in a file, a file with an index, slapd over LDAP, or a copy of slapd's entries. \
+                Files in Maildirs are counted by inotify, and read message by message at the end.",
         publication: "the Postfix-with-LDAP benchmark: 500,000 entries, postal as load, mailboxes on the \
                       same machine",
         differences: &[
-            "load, server, slapd and disk are one machine's",
-            "the publication ran for hours; --seconds 3600 does so here, and needs room for all the mail, \
-             unless users read it (--read-after)",
-            "Maildirs of the recipients are there before, and empty",
-            "our source sends like postal, and takes recipients in turn",
-            "postal (0.76) sends no more than some 400 messages a second: with a server that takes more \
-             its figures tell that it keeps up, and what each message costs",
+            "load, server, slapd and disk share one machine",
+            "the publication ran for hours; --seconds 3600 does so here, and needs disk space for all \
+             mail unless users read it (--read-after)",
+            "the recipients' Maildirs exist before, and are empty",
+            "our source sends like postal, to the recipients in turn",
+            "postal (0.76) sends at most some 400 messages a second; with a faster server its variants \
+             show the cost of a message, and no maximum rate",
             "Postfix has its own limits of local delivery (20 at once to a domain), 300 processes, no DNS; \
              a table of 500,000 users in a file is lmdb there",
         ],
@@ -489,9 +487,9 @@ fn directory_mailboxes() -> Scenario {
 fn floor() -> Scenario {
     Scenario {
         name: "floor",
-        title: "the bare relay, the limit that others are held against",
-        about: "The relay load in three forms. The bare relay does nothing but read, relay and (with a \
-                log) sync: what it costs is what the kernel's TCP and SMTP itself cost.",
+        title: "the bare relay, the limit of comparison",
+        about: "The relay load in three forms. The bare relay only reads, relays and (with a log) syncs, \
+                so its cost is that of SMTP and of the kernel's TCP.",
         publication: "ours",
         differences: &[],
         published: Vec::new(),
@@ -532,15 +530,14 @@ pub(super) fn named(name: &str) -> Result<Vec<Scenario>> {
         return Ok(all);
     }
     let known: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
-    let error = format!("there is no scenario {name:?}; known are all, {}", known.join(", "));
+    let error = format!("unknown scenario {name:?}: use all, {}", known.join(", "));
     let (scenario, variant) = name.split_once('/').unzip();
     let scenario_name = scenario.unwrap_or(name);
     all.retain(|scenario| scenario.name == scenario_name);
     let Some(scenario) = all.first_mut() else { return Err(Error::Missing(error)) };
     if let Some(variant) = variant {
         let known: Vec<&str> = scenario.cases.iter().map(|case| case.name).collect();
-        let error =
-            format!("{scenario_name} has no variant {variant:?}; it has {}", known.join(", "));
+        let error = format!("{scenario_name} has no variant {variant:?}: use {}", known.join(", "));
         scenario.cases.retain(|case| case.name == variant);
         if scenario.cases.is_empty() {
             return Err(Error::Missing(error));

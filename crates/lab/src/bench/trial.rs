@@ -461,7 +461,7 @@ impl<'a> Trial<'a> {
         if (sent, delivered) != (WaitResult::Done, WaitResult::Done) {
             let (accepted, delivered) = (self.accepted(), self.delivered());
             return Err(Error::Server(format!(
-                "it doesn't get through the {messages} messages of the warm-up: {accepted} accepted, \
+                "it does not complete the {messages} messages of the warm-up: {accepted} accepted, \
                  {delivered} delivered"
             )));
         }

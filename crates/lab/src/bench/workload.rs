@@ -64,14 +64,14 @@ pub(super) fn differences(scenario: &Scenario, options: &BenchOptions) -> Vec<St
         && scenario.cases.iter().any(|case| case.rate(Some(rate)).is_some())
     {
         differences.push(format!(
-            "{rate} messages are offered in a second, evenly; the publication sends as many as are taken"
+            "{rate} messages are offered in a second, evenly; the publication sends as fast as they are accepted"
         ));
     }
     if let Some(handshakes) = options.tls
         && scenario.cases.iter().any(|case| case.tls(Some(handshakes)).is_some())
     {
         differences.push(format!(
-            "mail is encrypted on its way in and out (STARTTLS, an ECDSA P-256 certificate; handshakes: {})",
+            "incoming and outgoing mail is encrypted (STARTTLS, an ECDSA P-256 certificate; handshakes: {})",
             handshakes.name()
         ));
     }
@@ -79,7 +79,7 @@ pub(super) fn differences(scenario: &Scenario, options: &BenchOptions) -> Vec<St
         && scenario.cases.iter().any(Case::keeps_mail)
     {
         differences.push(format!(
-            "users read and remove mail that has lain in their mailboxes for {seconds} s; the publication \
+            "users read and remove mail after {seconds} s in their mailboxes; the publication \
              leaves it there"
         ));
     }

@@ -160,7 +160,7 @@ fn wait_until_it_listens(
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    Err(format!("it doesn't answer at {address}: {last}"))
+    Err(format!("it does not answer at {address}: {last}"))
 }
 
 /// What the logs in that directory end with.

@@ -46,7 +46,7 @@ impl fmt::Display for Error {
             }
             Error::Command { command, status, said } => write!(f, "{command}: {status}: {said}"),
             Error::Output(program, error) => {
-                write!(f, "{program} printed what can't be read: {error}")
+                write!(f, "{program} printed unreadable output: {error}")
             }
             Error::Ledger(text) | Error::Missing(text) | Error::Server(text) => f.write_str(text),
             Error::Interrupted => f.write_str("interrupted"),

@@ -312,7 +312,7 @@ impl Stand {
         let gave_up = source.report()?.exit_code == Some(3);
         self.sent.push(source.ledger);
         if gave_up {
-            return Err(Error::Server("the source gave up: it gets no connection".to_owned()));
+            return Err(Error::Server("the source stopped: no connection was possible".to_owned()));
         }
         printed
     }

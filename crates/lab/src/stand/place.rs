@@ -91,7 +91,7 @@ impl ServerSetup {
     /// # Errors
     /// When it is to relay.
     pub(crate) fn mail(&self) -> Result<&MailPlace> {
-        let none = || Error::Missing("there are no mailboxes here".to_owned());
+        let none = || Error::Missing("no mailboxes are used here".to_owned());
         self.mail.as_ref().ok_or_else(none)
     }
 

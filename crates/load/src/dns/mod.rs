@@ -26,24 +26,26 @@ const CONNECTIONS_MAX: usize = 1_000;
 /// Tries to find a port that is free for UDP and TCP.
 const PORT_TRIES: usize = 100;
 
-/// Answers questions about the zones of a file, over UDP and TCP.
+/// Answer DNS queries from zone files, over UDP and TCP.
 ///
-/// The file is a master file (RFC 1035): $ORIGIN begins a zone, $TTL holds for what follows; A, AAAA,
-/// CNAME, MX, NS, PTR, SOA, TLSA and TXT, wildcards. A zone without an SOA gets one. What is in no zone is
-/// REFUSED.
+/// A zone file is a master file (RFC 1035): $ORIGIN begins a zone, $TTL applies to the records after it.
+/// Types: A, AAAA, CNAME, MX, NS, PTR, SOA, TLSA and TXT, with wildcards. A zone without an SOA gets one.
+/// Queries for other zones are answered REFUSED.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Prints `listening on ADDRESS` when it is ready. Ends at SIGTERM or Ctrl-C.
+Prints `listening on ADDRESS` when it is ready. Exits at SIGTERM or Ctrl-C.
 
-Exit code: 0 normally; 2 the command line or a zone is wrong, or the address can't be used.")]
+Exit codes:
+  0  done
+  2  the command line or a zone is wrong, or the address cannot be used")]
 pub struct DnsOptions {
-    /// A file with zones; more than once for several
+    /// Zone file; may be repeated
     #[arg(long, value_name = "FILE", required = true)]
     pub zone: Vec<PathBuf>,
-    /// Where to listen, over UDP and TCP; port 0 takes a free one
+    /// Address to listen on, over UDP and TCP; port 0 selects a free port
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:0")]
     pub listen: String,
-    /// Answer so much later, as if the network were that long
+    /// Delay of each answer, to simulate a long network path
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub latency: u64,
 }

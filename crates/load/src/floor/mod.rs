@@ -20,45 +20,47 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-/// Relays in memory: a lower bound for the cost of any relay.
+/// Relay in memory: a lower bound for the cost of any relay.
 ///
-/// It loses what it holds when it ends, bounces nothing and has no limits. One thread.
+/// Queued messages are lost at exit. It sends no bounces, has no limits, and runs on one thread.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Prints `listening on ADDRESS` when it is ready, and counts as JSON when SIGTERM or Ctrl-C ends it.
+Prints `listening on ADDRESS` when it is ready. Exits at SIGTERM or Ctrl-C, and prints counts as JSON.
 
-Exit code: 0 when ended by a signal; 2 an address or the log can't be used, or the log failed.")]
+Exit codes:
+  0  ended by a signal
+  2  the command line is wrong, an address or the log cannot be used, or the log failed")]
 pub struct FloorOptions {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: String,
-    /// The next hop
+    /// Address of the next hop
     #[arg(long, value_name = "HOST:PORT")]
     pub to: String,
-    /// Connections to the next hop, opened as they are needed
+    /// Maximum number of connections to the next hop, opened on demand
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub connections: usize,
-    /// Write each message to this file and fdatasync before its 250, one sync for all that wait;
-    /// the file is written full of zeros first, then over and over
+    /// Write and fdatasync each message to this file before its 250, with one sync for all that wait.
+    /// The file is filled with zeros first, and then overwritten repeatedly
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Size of the log
+    /// Size of the log in bytes
     #[arg(long, value_name = "N", default_value_t = 256 << 20)]
     pub log_bytes: u64,
-    /// Burn so many microseconds of processor time for each message, to prove a meter
+    /// Processor time to use per message, in microseconds, to test a meter
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub burn_us: u64,
-    /// Write to this file, over and over, and fdatasync for each message, to prove a meter
+    /// Overwrite this file repeatedly, with an fdatasync for each message, to test a meter
     #[arg(long, value_name = "FILE", requires = "ballast_bytes")]
     pub ballast: Option<PathBuf>,
-    /// So many bytes of it for each message
+    /// Bytes written to the ballast file per message
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub ballast_bytes: usize,
-    /// Send BDAT behind RCPT without waiting for its reply, which RFC 3030 forbids: what does so saves
-    /// a write and a read for each message
+    /// Send BDAT without waiting for the reply to RCPT. RFC 3030 forbids it; it saves a write and a read
+    /// per message
     #[arg(long)]
     pub unasked_content: bool,
-    /// Don't offer CHUNKING
+    /// Do not offer CHUNKING
     #[arg(long)]
     pub no_chunking: bool,
 }

@@ -15,30 +15,38 @@ use crate::stop::{CommandError, Outcome};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Compares what a source sent with what a sink received.
+/// Compare the ledgers of a source and a sink.
 ///
-/// Message by message and recipient by recipient: what was acknowledged must have arrived, whole
-/// and once.
+/// Each acknowledged message must have arrived at each of its recipients, undamaged and once.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Exit code: 0 all is accounted for; 1 something acknowledged is missing, arrived damaged or at a \
-recipient it was not for, or more duplicates than allowed; 2 a file can't be read.
+Exit codes:
+  0  all messages are accounted for
+  1  an acknowledged message is missing, damaged or misdelivered, or there are too many duplicates
+  2  a file cannot be read
 
-Source lines:  ID acked RCPT... | ID refused CODE | ID unknown RCPT... | ID unsent
-Sink lines:    ID RCPT [damaged]        (ID is - for a message that came from no source of ours)
-Several runs can be judged at once: concatenate their files.")]
+Lines of a source's ledger:
+  ID acked RCPT...
+  ID refused CODE
+  ID unknown RCPT...
+  ID unsent
+
+Lines of a sink's ledger (ID is - for a message without the id of a source):
+  ID RCPT [damaged]
+
+To compare several runs at once, concatenate their files.")]
 pub struct LedgerOptions {
-    /// Written by `source --ledger`
+    /// Ledger written by `source --ledger`
     pub source_file: PathBuf,
-    /// Written by `sink --ledger`
+    /// Ledger written by `sink --ledger`
     pub sink_file: PathBuf,
-    /// How often, in all, a message may arrive once more at the same recipient
+    /// Maximum number of duplicates, over all messages
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub max_duplicates: u64,
-    /// How many findings of each kind to list
+    /// Maximum number of findings to list, of each kind
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub list: usize,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }

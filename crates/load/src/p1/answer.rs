@@ -156,7 +156,7 @@ pub(super) fn refused(refuse: &Spdu<'_>) -> (u16, String) {
         return (code_of(reason), format!("bind refused: {words} ({reason})"));
     }
     if read(data).is_some() {
-        return (code.into(), "bind refused without a reason that can be read".to_owned());
+        return (code.into(), "bind refused without a readable reason".to_owned());
     }
     let words = spdu::refusal_words(code);
     (code.into(), format!("session refused: {words} ({code:#04x})"))

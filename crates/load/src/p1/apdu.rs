@@ -41,7 +41,7 @@ pub(super) fn unwrap(stream: &[u8], mode: Mode) -> Result<&[u8], String> {
             Some((BerElement { tag, .. }, _)) => {
                 return Err(format!("{tag:#04x} instead of EXTERNAL"));
             }
-            None => return Err("an EXTERNAL that can't be read".to_owned()),
+            None => return Err("an unreadable EXTERNAL".to_owned()),
         },
     };
     find(wrapped, &[0xa0]).ok_or_else(|| "an EXTERNAL without an APDU".to_owned())
@@ -52,7 +52,7 @@ pub(super) fn unwrap(stream: &[u8], mode: Mode) -> Result<&[u8], String> {
 /// # Errors
 /// What keeps it from being understood.
 pub(super) fn apdu(bytes: &[u8]) -> Result<Apdu, String> {
-    let (BerElement { tag, content }, _) = read(bytes).ok_or("an APDU that can't be read")?;
+    let (BerElement { tag, content }, _) = read(bytes).ok_or("an unreadable APDU")?;
     match tag {
         0xa0 => message(content).map(Apdu::Message),
         0xa1 => Ok(Apdu::Report),

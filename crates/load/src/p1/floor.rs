@@ -22,16 +22,18 @@ use tokio::net::TcpStream;
 /// After a failed attempt to bind.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Relays P1 in memory: a lower bound for the cost of any relay.
+/// Relay P1 in memory: a lower bound for the cost of any relay.
 ///
-/// It loses what it holds when it ends, reports nothing and has no limits. One thread.
+/// Queued messages are lost at exit. It sends no reports, has no limits, and runs on one thread.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Prints `listening on ADDRESS` when it is ready, and counts as JSON when SIGTERM or Ctrl-C ends it.
+Prints `listening on ADDRESS` when it is ready. Exits at SIGTERM or Ctrl-C, and prints counts as JSON.
 
-Exit code: 0 when ended by a signal; 2 an address can't be used.")]
+Exit codes:
+  0  ended by a signal
+  2  the command line is wrong, or an address cannot be used")]
 pub struct P1FloorOptions {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: String,
     #[command(flatten)]

@@ -21,7 +21,7 @@ const FIELD_LIST: &[u8] = &[0x2b, 6, 1, 7, 1, 3, 2];
 /// How soon a message is to go (X.411 §8.2.1.1.1.8); the numbers are not in their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Priority {
-    /// The usual
+    /// The default
     #[default]
     Normal,
     /// Lower

@@ -39,43 +39,43 @@ impl FromStr for Selector {
 /// Whom to call, and how.
 #[derive(clap::Args, Clone, Debug)]
 pub struct PeerOptions {
-    /// Where to send
+    /// Address of the peer
     #[arg(long, value_name = "HOST:PORT")]
     pub to: String,
-    /// Associations at the same time
+    /// Number of concurrent associations
     #[arg(long, visible_alias = "sessions", value_name = "N", default_value_t = 10)]
     pub associations: usize,
-    /// How RTSE is spoken: the peer must be configured alike
+    /// Mode of RTSE; the peer needs the same configuration
     #[arg(long, value_name = "MODE", default_value = "normal")]
     pub mode: Mode,
-    /// Propose checkpoints each so many times 1,024 octets; 0: none. The peer's answer holds
+    /// Proposed checkpoint size in units of 1,024 octets; 0: no checkpoints. The peer's answer applies
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=65_535))]
     pub checkpoint_kib: u32,
-    /// Propose so many checkpoints to be unconfirmed
+    /// Proposed window: maximum number of unconfirmed checkpoints
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=255))]
     pub window: u32,
-    /// Propose TPDUs of so many octets; over 2,048 by the preferred maximum of X.224
+    /// Proposed TPDU size in octets; above 2,048 with the preferred maximum TPDU size of X.224
     #[arg(long, value_name = "N", default_value_t = TPDU_BYTES_PREFERRED_MAX, value_parser = clap::value_parser!(u32).range(128..=65_408))]
     pub tpdu: u32,
-    /// Transport selector to call: text, or hex:00ff
+    /// Transport selector of the peer: text, or hex:00ff
     #[arg(long, value_name = "SELECTOR", default_value = "")]
     pub t_selector: Selector,
-    /// Session selector
+    /// Session selector of the peer
     #[arg(long, value_name = "SELECTOR", default_value = "")]
     pub s_selector: Selector,
-    /// Presentation selector
+    /// Presentation selector of the peer
     #[arg(long, value_name = "SELECTOR", default_value = "")]
     pub p_selector: Selector,
-    /// The MTA's name to bind with
+    /// MTA name to bind with
     #[arg(long, value_name = "NAME", default_value = "source")]
     pub name: String,
-    /// Its password
+    /// Password to bind with
     #[arg(long, value_name = "PASSWORD", default_value = "secret")]
     pub password: String,
-    /// The name that the peer must answer with
+    /// MTA name required in the answer
     #[arg(long, value_name = "NAME")]
     pub their_name: Option<String>,
-    /// The password that it must answer with
+    /// Password required in the answer
     #[arg(long, value_name = "PASSWORD")]
     pub their_password: Option<String>,
 }

@@ -23,67 +23,69 @@ use tokio::net::TcpStream;
 /// Different reasons for which associations end that are kept apart.
 const REASONS_MAX: usize = 100;
 
-/// Answers associations of P1, in whichever mode they come, counts messages and throws them away.
+/// Receive messages over P1 in any mode, count and discard them.
 ///
-/// With --ledger, each message's identifier and the recipients that this end is responsible for are written before
-/// it is acknowledged. Faults are drawn from the seed: for each message (or association), each --refuse and --drop
-/// in turn. A peer that asks for the turn gets it; none is ever asked for.
+/// With --ledger, a message's identifier and the recipients under this MTA's responsibility are written before the
+/// acknowledgement. Faults are drawn from the seed: for each message or association, every --refuse and --drop in
+/// turn. The sink grants the turn to a peer that requests it, and never requests it itself.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Prints `listening on ADDRESS` when it is ready. Ends at --expect, --idle-exit, SIGTERM or Ctrl-C, \
+Prints `listening on ADDRESS` when it is ready. Exits at --expect, --idle-exit, SIGTERM or Ctrl-C, \
 and prints totals.
 
-Exit code: 0 normally; 1 fewer than --expect messages came; 2 the command line is wrong, or the \
-address or the ledger can't be used.")]
+Exit codes:
+  0  done
+  1  fewer than --expect messages arrived
+  2  the command line is wrong, or the address or the ledger cannot be used")]
 pub struct P1SinkOptions {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: String,
-    /// End after so many messages
+    /// Exit after this number of messages
     #[arg(long, value_name = "N")]
     pub expect: Option<u64>,
-    /// Stay so long after the expected messages came, to see whether more come
+    /// Time to wait for more messages after the expected ones
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub linger: u64,
-    /// End when no message came for so long
+    /// Exit after this time without a message
     #[arg(long, value_name = "SECONDS")]
     pub idle_exit: Option<u64>,
-    /// Write identifier and recipient of each message
+    /// Write identifier and recipient of each message to this file
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
-    /// Wait so long before each answer
+    /// Delay of each answer
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub delay: u64,
-    /// Take only calls to this transport selector
+    /// Accept only calls to this transport selector
     #[arg(long, value_name = "SELECTOR")]
     pub t_selector: Option<Selector>,
-    /// The name to answer with
+    /// MTA name in the answer to a bind
     #[arg(long, value_name = "NAME", default_value = "sink")]
     pub name: String,
-    /// The password to answer with
+    /// Password in the answer to a bind
     #[arg(long, value_name = "PASSWORD", default_value = "secret")]
     pub password: String,
-    /// Take only peers of this name
+    /// Accept only peers with this name
     #[arg(long, value_name = "NAME")]
     pub their_name: Option<String>,
-    /// Take only peers with this password
+    /// Accept only peers with this password
     #[arg(long, value_name = "PASSWORD")]
     pub their_password: Option<String>,
-    /// Answer with checkpoints each so many times 1,024 octets, or fewer if fewer are proposed; 0: as is proposed
+    /// Maximum checkpoint size in units of 1,024 octets; 0: as the peer proposes
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=65_535))]
     pub checkpoint_kib: u32,
-    /// Answer with TPDUs of so many octets, or fewer if fewer are proposed
+    /// Maximum TPDU size in octets; the answer is the smaller of this and the proposal
     #[arg(long, value_name = "N", default_value_t = TPDU_BYTES_PREFERRED_MAX, value_parser = clap::value_parser!(u32).range(128..=65_408))]
     pub tpdu: u32,
-    /// Refuse so many of a thousand; PHASE: bind (REASON is MTABindError's, 0 busy), checkpoint or end (REASON is an
-    /// exception's, 1 temporarily unable)
+    /// Refuse this number per thousand. PHASE: bind (REASON from MTABindError, 0 busy), checkpoint or end (REASON
+    /// from an exception, 1 temporarily unable)
     #[arg(long, value_name = "PERMILLE:REASON:PHASE")]
     pub refuse: Vec<P1Refuse>,
-    /// Break so many of a thousand associations; PHASE: connect, bind, start, content (in the middle of it), checkpoint,
-    /// end (instead of its acknowledgement)
+    /// Break this number of associations per thousand. PHASE: connect, bind, start, content (in the middle),
+    /// checkpoint, end (instead of the acknowledgement)
     #[arg(long, value_name = "PERMILLE:PHASE")]
     pub drop: Vec<P1Drop>,
-    /// For --refuse and --drop
+    /// Seed for --refuse and --drop
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// Print the totals as JSON

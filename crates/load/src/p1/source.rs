@@ -21,29 +21,32 @@ const BACKOFF_MAX: Duration = Duration::from_millis(500);
 /// A peer has so long to answer a release.
 const RELEASE_MAX: Duration = Duration::from_secs(2);
 
-/// Sends messages over P1 and tells how fast they were acknowledged.
+/// Send messages over P1 and report rates and latencies.
 ///
-/// Each message carries an identifier of its own, which is never sent twice. When an association breaks, a new
-/// one is made and new identifiers are sent: whether the doubtful message arrived is for `ledger` to find out.
-/// Messages are made from templates; nothing of what Postrider reads or writes P1 with is used.
+/// Each message has a unique identifier. After a broken association the source binds again and continues with
+/// new identifiers; `ledger` finds out whether the doubtful message arrived. Messages are made from templates,
+/// without Postrider's code for P1.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Latency runs from the moment an association turns to a message (with --rate: from the moment it was due) \
-to its acknowledgement (AEA), so it includes binding where a new association is needed.
+Latency is measured from the start of a message (with --rate: from its scheduled time) to its \
+acknowledgement (AEA). It includes the time to bind if the message needs a new association.
 
-Exit code: 0 all messages were acknowledged; 1 some were refused or their fate is unknown; 2 the \
-command line is wrong; 3 gave up, no association could be had for --reconnect seconds; 4 stopped by \
-SIGTERM or Ctrl-C. The ledger is complete in all cases.")]
+Exit codes (the ledger is complete with each):
+  0  all messages were acknowledged
+  1  messages were refused, or their result is unknown
+  2  the command line is wrong
+  3  no association was possible for --reconnect seconds
+  4  stopped by SIGTERM or Ctrl-C")]
 pub struct P1SourceOptions {
     #[command(flatten)]
     pub peer: PeerOptions,
-    /// How many messages
+    /// Number of messages
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub messages: u64,
-    /// Size of the text, or a range to draw it from (0..10k); heading and envelope come on top
+    /// Size of the text without heading and envelope, or a range to draw it from (0..10k)
     #[arg(long, visible_alias = "size", value_name = "N", default_value = "1000")]
     pub body_bytes: Span,
-    /// Messages on one association, or a range to draw their number from; without it one lasts for the run
+    /// Number of messages per association, or a range to draw it from; unlimited without this option
     #[arg(long, visible_alias = "per-session", value_name = "M")]
     pub per_association: Option<Span>,
     /// Originator
@@ -53,43 +56,44 @@ pub struct P1SourceOptions {
         default_value = "/S=sender/O=Source/PRMD=Lab/ADMD= /C=GB/"
     )]
     pub from: OrAddress,
-    /// A recipient; several are taken in turn. {n} in it is the message's number, in ten digits
+    // The placeholder is "{n}", which clap would print as a line break.
+    /// Recipient; several are used in turn. The message's number, in ten digits, replaces an n in braces
     #[arg(long, value_name = "ADDRESS", default_value = "/S=user{n}/O=Sink/PRMD=Lab/ADMD= /C=GB/")]
     pub recipient: Vec<OrAddress>,
     /// Send each message to all recipients
     #[arg(long)]
     pub together: bool,
-    /// The domain in which messages begin: of identifiers and trace
+    /// Domain of the originating MTA, in identifiers and trace
     #[arg(long, value_name = "ADDRESS", default_value = "/PRMD=Lab/ADMD= /C=GB/")]
     pub domain: OrAddress,
     /// Priority of all messages
     #[arg(long, value_name = "PRIORITY", default_value = "normal")]
     pub priority: Priority,
-    /// Open loop: so many messages per second, however fast they are acknowledged
+    /// Send at this rate in messages per second, however fast the peer is (open loop)
     #[arg(long, value_name = "R")]
     pub rate: Option<f64>,
-    /// For the text, and for what is drawn
+    /// Seed for texts and random choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Write what became of each message
+    /// Write the result of each message to this file
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
-    /// Write a line for each minute, and one for the rest, as postal does
+    /// Write one line per minute to this file, and one for the rest, as postal does
     #[arg(long, value_name = "FILE")]
     pub minutes: Option<PathBuf>,
-    /// Try to bind for so long without a success
+    /// Maximum time without a successful bind
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub reconnect: u64,
-    /// Longest wait for a bind, and for an activity to end
+    /// Timeout for a bind, and for an activity
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
-    /// After the first signal, activities that run may end for so long
+    /// Time for open activities to end after the first signal
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     pub grace: u64,
-    /// Obey lines on standard input: `pause`, `resume`
+    /// Read commands from standard input: `pause`, `resume`
     #[arg(long)]
     pub obey: bool,
-    /// Print JSON
+    /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -121,7 +125,7 @@ struct Run {
 impl P1SourceOptions {
     fn prepare(&self) -> Result<Run, String> {
         if self.body_bytes == Span::of(1) {
-            return Err("a body of one byte can't end with CRLF".to_owned());
+            return Err("--body-bytes must not be 1: a body ends with CRLF".to_owned());
         }
         if self.per_association.is_some_and(|span| span.min == 0) {
             return Err("--per-association must be at least 1".to_owned());

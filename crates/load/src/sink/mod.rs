@@ -19,67 +19,69 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// Receives messages, counts them and throws them away.
+/// Receive messages, count and discard them.
 ///
-/// With --ledger, each accepted message's id and recipients are written before the reply is.
-/// Faults are drawn from the seed: for each message (or connection), each --refuse and --drop in
+/// With --ledger, id and recipients of an accepted message are written before its final reply.
+/// Faults are drawn from the seed: for each message or connection, every --refuse and --drop in
 /// turn.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Prints `listening on ADDRESS` when it is ready. Ends at --expect, --idle-exit, SIGTERM or Ctrl-C, \
+Prints `listening on ADDRESS` when it is ready. Exits at --expect, --idle-exit, SIGTERM or Ctrl-C, \
 and prints totals.
 
-Exit code: 0 normally; 1 fewer than --expect messages came; 2 the command line is wrong, or the \
-address or the ledger can't be used.")]
+Exit codes:
+  0  done
+  1  fewer than --expect messages arrived
+  2  the command line is wrong, or the address or a file cannot be used")]
 pub struct SinkOptions {
-    /// Where to listen; port 0 takes a free one
+    /// Address to listen on; port 0 selects a free port
     #[arg(long, value_name = "HOST:PORT")]
     pub listen: String,
-    /// End after so many accepted messages
+    /// Exit after this number of accepted messages
     #[arg(long, value_name = "N")]
     pub expect: Option<u64>,
-    /// Stay so long after the expected messages came, to see whether more come
+    /// Time to wait for more messages after the expected ones
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub linger: u64,
-    /// End when no message came for so long
+    /// Exit after this time without a message
     #[arg(long, value_name = "SECONDS")]
     pub idle_exit: Option<u64>,
-    /// Write id and recipient of each accepted message
+    /// Write id and recipient of each accepted message to this file
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
     /// Offer STARTTLS with this certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_certificate: Option<PathBuf>,
-    /// The certificate's key (PEM)
+    /// Private key of the certificate (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// With TLS: whether sessions can be resumed
+    /// With TLS: kind of handshakes
     #[arg(long, value_name = "HANDSHAKES", default_value = "resumed")]
     pub tls_handshakes: Handshakes,
-    /// Don't offer CHUNKING
+    /// Do not offer CHUNKING
     #[arg(long)]
     pub no_chunking: bool,
-    /// Don't offer PIPELINING
+    /// Do not offer PIPELINING
     #[arg(long)]
     pub no_pipelining: bool,
-    /// Don't offer DSN
+    /// Do not offer DSN
     #[arg(long)]
     pub no_dsn: bool,
-    /// Send replies so much later, as if the network were that long
+    /// Delay of each reply, to simulate a long network path
     #[arg(long, value_name = "MS", default_value_t = 0)]
     pub latency: u64,
-    /// Refuse so many of a thousand with this code; PHASE: ehlo, mail, rcpt, data, dot (default)
+    /// Refuse this number per thousand with this code. PHASE: ehlo, mail, rcpt, data, dot (default)
     #[arg(long, value_name = "PERMILLE:CODE[:PHASE]")]
     pub refuse: Vec<Refuse>,
-    /// Break so many of a thousand connections; PHASE: connect, ehlo, mail, rcpt, data (instead of
-    /// its reply), content (in the middle of it), dot (after the last byte, before the reply)
+    /// Break this number of connections per thousand. PHASE: connect, ehlo, mail, rcpt, data (instead
+    /// of the reply), content (in the middle), dot (after the last byte, before the reply)
     #[arg(long, value_name = "PERMILLE:PHASE")]
     pub drop: Vec<Drop>,
-    /// Refuse in providers' words: lines of STAGE PERMILLE DOMAIN CODE WORDS, STAGE one of connect, ehlo,
-    /// mail, rcpt, data, dot; DOMAIN of recipients, *.DOMAIN or * (docs/benchmarks.md)
+    /// Refuse with providers' texts from a file (docs/benchmarks.md). Lines: STAGE PERMILLE DOMAIN CODE
+    /// TEXT. STAGE: connect, ehlo, mail, rcpt, data, dot. DOMAIN: the recipients' domain, *.DOMAIN or *
     #[arg(long, value_name = "FILE")]
     pub replies: Option<PathBuf>,
-    /// For --refuse, --drop and --replies
+    /// Seed for --refuse, --drop and --replies
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
     /// Print the totals as JSON

@@ -1,7 +1,7 @@
 //! Failures in providers' words: which share of what is said to the sink is refused, and how.
 //!
 //! ```text
-//! # STAGE  PERMILLE  DOMAIN  CODE WORDS
+//! # STAGE  PERMILLE  DOMAIN  CODE TEXT
 //! rcpt     50        *.test  550 5.1.1 <{recipient}>: no such user
 //! ```
 

@@ -22,9 +22,9 @@ pub const BODY_FIELD: &str = "X-Postrider-Lab-Body";
 pub enum BodyKind {
     /// Letters, digits and spaces
     Plain,
-    /// Many lines begin with a dot or are nothing but dots
+    /// Many lines that begin with a dot or have only dots
     Dots,
-    /// UTF-8 with many bytes above 127 (MAIL says BODY=8BITMIME if the peer offers it)
+    /// UTF-8 with many bytes above 127 (BODY=8BITMIME if the server offers it)
     Eightbit,
 }
 

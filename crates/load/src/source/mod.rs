@@ -31,106 +31,109 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Sends messages and tells how fast they were taken.
+/// Send messages and report rates and latencies.
 ///
-/// Each message carries an id of its own; an id is never sent twice. When a connection breaks, a
-/// new one is made and new ids are sent: whether the doubtful message arrived is for `ledger` to
-/// find out.
+/// Each message has a unique id. After a broken connection the source connects again and continues
+/// with new ids; `ledger` finds out whether the doubtful message arrived.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Latency runs from the moment a session turns to a message (with --rate: from the moment it was due) \
-to the final reply, so it includes connecting where a new connection is needed.
+Latency is measured from the start of a message (with --rate: from its scheduled time) to its final \
+reply. It includes the time to connect if the message needs a new connection.
 
-Exit code: 0 all messages were acknowledged; 1 some were refused or their fate is unknown; 2 the \
-command line or a file is wrong; 3 gave up, no connection could be had for --reconnect seconds; 4 \
-stopped by SIGTERM or Ctrl-C. The ledger is complete in all cases.")]
+Exit codes (the ledger is complete with each):
+  0  all messages were acknowledged
+  1  messages were refused, or their result is unknown
+  2  the command line or a file is wrong
+  3  no connection was possible for --reconnect seconds
+  4  stopped by SIGTERM or Ctrl-C")]
 pub struct SourceOptions {
-    /// Where to send
+    /// Address of the server
     #[arg(long, value_name = "HOST:PORT")]
     pub to: String,
-    /// How many messages
+    /// Number of messages
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub messages: u64,
-    /// Size of the body, or a range to draw it from (0..10k); the header comes on top
+    /// Size of the body without the header, or a range to draw it from (0..10k)
     #[arg(long, visible_alias = "size", value_name = "N", default_value = "400")]
     pub body_bytes: Span,
-    /// Plain text, lines with dots, or 8-bit text
+    /// Kind of text in the body
     #[arg(long, value_name = "KIND", default_value = "plain")]
     pub body_kind: BodyKind,
-    /// Sessions at the same time
+    /// Number of concurrent sessions
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub sessions: usize,
-    /// Messages on one connection, or a range to draw their number from (1..3)
+    /// Number of messages per connection, or a range to draw it from (1..3)
     #[arg(long, value_name = "M", default_value = "1")]
     pub per_session: Span,
-    /// Reverse-path; empty for the null one
+    /// Reverse-path; empty for the null sender
     #[arg(long, value_name = "ADDRESS", default_value = "sender@source.test")]
     pub from: String,
-    /// Send all to this address
+    /// Send all messages to this address
     #[arg(long, value_name = "ADDRESS", group = "whom")]
     pub to_address: Option<String>,
-    /// A file with one address on each line, taken in turn
+    /// File of recipients, one address per line, used in turn
     #[arg(long, value_name = "FILE", group = "whom")]
     pub recipients: Option<PathBuf>,
-    /// Send to user@DOMAIN, domains taken in turn; with weights they are drawn
+    /// Send to user@DOMAIN; domains are used in turn, or drawn if they have weights
     #[arg(long, value_name = "DOMAIN[=WEIGHT],...", value_delimiter = ',', group = "whom")]
     pub domains: Vec<String>,
-    /// A file with a domain, and perhaps its weight, on each line, drawn by weight
+    /// File of domains to draw from, one per line, each with an optional weight
     #[arg(long, value_name = "FILE", group = "whom")]
     pub domains_file: Option<PathBuf>,
-    /// Send to this many made-up domains: domain0.SUFFIX, domain1.SUFFIX, ...
+    /// Send to this number of generated domains: domain0.SUFFIX, domain1.SUFFIX, ...
     #[arg(long, value_name = "N", group = "whom")]
     pub domain_count: Option<u64>,
-    /// For --domain-count
+    /// Suffix of domains for --domain-count
     #[arg(long, value_name = "SUFFIX", default_value = "test")]
     pub domain_suffix: String,
-    /// Never use an address twice: user<n>@DOMAIN
+    /// Use each address once: user<n>@DOMAIN
     #[arg(long)]
     pub distinct_recipients: bool,
-    /// A header field of each message; {n} in it is the message's number
+    // The placeholder is "{n}", which clap would print as a line break.
+    /// Add a header field to each message; the message's number replaces an n in braces
     #[arg(long, value_name = "NAME: VALUE")]
     pub header: Vec<FixedField>,
-    /// A header field whose value is drawn by weight for each message, such as X-Tenant=acme*3|t{20}; {N}
-    /// stands for 0 to N-1
+    /// Add a header field with a value drawn by weight for each message, for example
+    /// X-Tenant=acme*3|t{20}; t{20} stands for t0 to t19
     #[arg(long, value_name = "NAME=VALUE[*WEIGHT]|...")]
     pub vary: Vec<VariedField>,
-    /// Recipients of each message
+    /// Number of recipients per message
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub recipients_per_message: u64,
-    /// Open loop: so many messages per second, however fast they are taken
+    /// Send at this rate in messages per second, however fast the server is (open loop)
     #[arg(long, value_name = "R")]
     pub rate: Option<f64>,
-    /// For the body's text, and for what is drawn
+    /// Seed for body texts and random choices
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Write what became of each message
+    /// Write the result of each message to this file
     #[arg(long, value_name = "FILE")]
     pub ledger: Option<PathBuf>,
-    /// Write a line for each minute, and one for the rest, as postal does
+    /// Write one line per minute to this file, and one for the rest, as postal does
     #[arg(long, value_name = "FILE")]
     pub minutes: Option<PathBuf>,
-    /// Send MAIL, RCPT and DATA together if the peer offers PIPELINING
+    /// Send MAIL, RCPT and DATA together if the server offers PIPELINING
     #[arg(long)]
     pub pipelining: bool,
-    /// Use BDAT if the peer offers CHUNKING; with --pipelining, one write carries all
+    /// Use BDAT if the server offers CHUNKING; with --pipelining, one write carries the transaction
     #[arg(long)]
     pub chunking: bool,
-    /// Encrypt connections by STARTTLS, whatever certificate the server has
+    /// Encrypt connections with STARTTLS; any certificate is accepted
     #[arg(long, value_name = "HANDSHAKES")]
     pub tls: Option<Handshakes>,
-    /// Try to connect for so long without a success
+    /// Maximum time without a successful connection
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     pub reconnect: u64,
-    /// Longest wait for a connection to be ready, and for a transaction to end
+    /// Timeout for opening a connection, and for a transaction
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub timeout: u64,
-    /// After the first signal, transactions that run may end for so long
+    /// Time for open transactions to end after the first signal
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
     pub grace: u64,
-    /// Obey lines on standard input: `pause`, `resume`
+    /// Read commands from standard input: `pause`, `resume`
     #[arg(long)]
     pub obey: bool,
-    /// Print JSON
+    /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -167,7 +170,7 @@ impl SourceOptions {
 
     fn check(&self) -> Result<(), String> {
         if self.body_bytes == Span::of(1) {
-            return Err("a body of one byte can't end with CRLF".to_owned());
+            return Err("--body-bytes must not be 1: a body ends with CRLF".to_owned());
         }
         if self.sessions == 0 || self.per_session.min == 0 {
             return Err("--sessions and --per-session must be at least 1".to_owned());
@@ -176,7 +179,10 @@ impl SourceOptions {
             return Err("--rate must be at least 0.001".to_owned());
         }
         if self.distinct_recipients && (self.to_address.is_some() || self.recipients.is_some()) {
-            return Err("--distinct-recipients goes with --domains or --domain-count".to_owned());
+            return Err(
+                "--distinct-recipients needs generated addresses: use --domains or --domain-count"
+                    .to_owned(),
+            );
         }
         Ok(())
     }

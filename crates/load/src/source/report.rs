@@ -143,9 +143,12 @@ impl Tally {
     /// What was asked for and not had: such a run measured something else.
     pub(crate) fn warnings(&self) -> Vec<&'static str> {
         [
-            (self.lacks_pipelining, "the peer doesn't offer PIPELINING: not used"),
-            (self.lacks_chunking, "the peer doesn't offer CHUNKING: DATA was used"),
-            (self.lacks_eight_bit, "the peer doesn't offer 8BITMIME: sent without BODY=8BITMIME"),
+            (self.lacks_pipelining, "the server does not offer PIPELINING: not used"),
+            (self.lacks_chunking, "the server does not offer CHUNKING: DATA was used"),
+            (
+                self.lacks_eight_bit,
+                "the server does not offer 8BITMIME: sent without BODY=8BITMIME",
+            ),
         ]
         .into_iter()
         .filter_map(|(lacking, text)| lacking.then_some(text))
@@ -199,7 +202,7 @@ impl Tally {
             ("unknown", self.unknown.to_string()),
             ("unsent", self.unsent.to_string()),
             ("connections", self.connections.to_string()),
-            ("sessions that gave up", self.gave_up.to_string()),
+            ("sessions ended without a connection", self.gave_up.to_string()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .to_vec();

@@ -94,7 +94,7 @@ fn a_fault_of_mailboxes_needs_mailboxes() {
     let output = tool::run(tool::lab(), &[&arguments[..], &["--directory", "unused"]].concat());
     assert_eq!(output.status.code(), Some(2));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(errors.contains("it goes with --into maildirs"), "{errors}");
+    assert!(errors.contains("it needs --into maildirs"), "{errors}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ fn draw_published(published: &[&Published]) -> Markup {
     }
     html! {
         p class="soft" {
-            "Published figures, measured elsewhere on other machines, so never a ratio:"
+            "Published figures, measured on other machines and therefore without ratios:"
         }
         ul class="soft" {
             @for one in published {

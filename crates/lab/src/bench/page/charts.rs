@@ -15,9 +15,9 @@ pub(super) struct Chart {
 type Percentile = (&'static str, &'static str, fn(&Percentiles) -> f64);
 
 const PERCENTILES: [Percentile; 3] = [
-    ("latency-p50", "Latency, half of the messages", |latency| latency.p50_us),
-    ("latency-p99", "Latency, 99 % of the messages", |latency| latency.p99_us),
-    ("latency-p999", "Latency, 99.9 % of the messages", |latency| latency.p999_us),
+    ("latency-p50", "Latency, median", |latency| latency.p50_us),
+    ("latency-p99", "Latency, 99th percentile", |latency| latency.p99_us),
+    ("latency-p999", "Latency, 99.9th percentile", |latency| latency.p999_us),
 ];
 
 /// More would hide the lines.

@@ -24,12 +24,12 @@ pub(super) fn summary(manifest: &Manifest) -> String {
 pub(super) fn draw(manifest: &Manifest) -> Markup {
     html! {
         "\n"
-        h2 id="manifest" { "How it was measured" }
-        p { "The command, to be run again on the same machine:" }
+        h2 id="manifest" { "Method" }
+        p { "The command, for a repetition on the same machine:" }
         pre class="command" { (command(&manifest.command_line)) }
         (draw_contenders(&manifest.contenders))
         @if !manifest.skipped.is_empty() {
-            p { "Asked for and not measured:" }
+            p { "Requested, but not measured:" }
             ul { @for skipped in &manifest.skipped { li { (skipped.name) ": " (skipped.why) } } }
         }
         (draw_files(&manifest.contenders))
@@ -40,7 +40,7 @@ pub(super) fn draw(manifest: &Manifest) -> Markup {
 fn draw_contenders(contenders: &[Contender]) -> Markup {
     let header = html! {
         th { "contender" }
-        @for name in ["what it is", "version", "its 250 promises"] { th class="prose" { (name) } }
+        @for name in ["description", "version", "promise of its 250"] { th class="prose" { (name) } }
     };
     let rows = html! {
         @for contender in contenders {

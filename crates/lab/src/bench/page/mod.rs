@@ -90,7 +90,7 @@ fn draw_scenario(report: &Report, scenario: &Scenario) -> Markup {
             p class="soft" { "Follows: " (scenario.publication) }
         }
         @if !scenario.differences.is_empty() {
-            p { "What differs from it here:" }
+            p { "Differences from the publication:" }
             ul { @for difference in &scenario.differences { li { (difference) } } }
         }
         @for case in &scenario.cases { (case::draw(report, scenario, case)) }

@@ -29,7 +29,7 @@ pub(super) fn report() -> Report {
         ],
         marks: vec![Mark {
             severity: Severity::Doubtful,
-            text: "Others kept a core busy: the load was 3.20 before it began".into(),
+            text: "Other programs kept a core busy: the load was 3.20 before the start".into(),
         }],
     }
 }
@@ -40,7 +40,7 @@ fn manifest() -> Manifest {
         title: "A relay & <script>alert(1)</script>".into(),
         version: "0.1.0".into(),
         durability: "sync".into(),
-        durability_note: "fdatasync before each 250, one for all that wait".into(),
+        durability_note: "fdatasync before each 250, one for all waiting messages".into(),
         files: vec![ConfigFile {
             name: format!("{name}.toml"),
             text: "[[route]]\nsmtp = { hosts = [\"127.0.0.1:1\"], max_connections = 50 }\n".into(),
@@ -72,7 +72,7 @@ fn manifest() -> Manifest {
         contenders: CONTENDERS.iter().map(contender).collect(),
         skipped: vec![Skipped {
             name: "postfix".into(),
-            why: "there is no postfix here; install postfix".into(),
+            why: "postfix is missing; install postfix".into(),
         }],
     }
 }
@@ -91,7 +91,7 @@ fn scenario(name: &str, cases: Vec<Case>) -> Scenario {
         name: name.into(),
         title: format!("A benchmark called {name}"),
         about: "Five sources send to the relay, which delivers to one sink, while a second one \
-                doesn't answer. What counts is when the last message has arrived."
+                does not answer. The time ends with the last arrival."
             .into(),
         publication: "Example Journal 7 (2026)".into(),
         differences: vec!["Source, relay and sink share two cores.".into()],

@@ -18,7 +18,7 @@ pub(super) fn draw(report: &Report) -> Markup {
             (draw_legend(&first.of, report.manifest.rounds))
             @for scenario in &report.scenarios { (draw_scenario(scenario)) }
         } @else {
-            p { "There is nothing to compare." }
+            p { "No comparison is possible." }
         }
     }
 }
@@ -30,7 +30,7 @@ fn draw_legend(first: &str, rounds: u32) -> Markup {
             @if rounds > 1 {
                 "the median of " (rounds) " rounds, below it the smallest and the largest. "
             } @else {
-                "one round only, so nobody knows how far they scatter. "
+                "one round only, so their variation is unknown. "
             }
             span class="good" { "▲ better" }
             ", "
@@ -140,7 +140,7 @@ fn draw_banner(report: &Report, severity: Severity) -> Markup {
     }
     let (class, heading) = match severity {
         Severity::Invalid => ("banner invalid", "INVALID: these results prove nothing"),
-        Severity::Doubtful => ("banner care", "To be read with care"),
+        Severity::Doubtful => ("banner care", "Doubtful: read with care"),
         Severity::Note => ("banner care", "Worth knowing"),
     };
     html! {

@@ -12,18 +12,18 @@ pub(super) fn scenario() -> Scenario {
     Scenario {
         name: "providers-10k",
         title: "10 KB alerts of 20 tenants to 1,000 domains at 50 providers",
-        about: "Four sources with 25 sessions each inject mail of 20 tenants, as fast as the relay takes \
-                it, for 1,000 domains. Their hosts are found by the DNS: 50 providers with a host each, \
-                which put off one recipient in twenty (451) each time. Both contenders have as many \
-                connections to a provider, up to 16 or up to four. One knows no more than that; the other has the same mail \
-                shaped: a provider's limits and rates, four sources in a pool with limits for each, and \
-                tenants by header field, each with a weight, rates and a bound. With 16, \
-                no limit is so low that mail waits for it: what it costs to keep them is measured. With \
-                four, each source has a single connection to a provider, and all cores must share it.",
-        publication: "KumoMTA's load of alerts, with what senders configure",
+        about: "Four sources with 25 sessions each inject mail of 20 tenants for 1,000 domains, as fast as \
+                the relay accepts it. The DNS names their hosts: 50 providers with one host each, which \
+                defers one recipient in twenty (451) at each attempt. Both contenders have the same \
+                number of connections to a provider, at most 16 or four. One has no other limits. The \
+                other has limits and rates for each provider, a pool of four sources with limits, and \
+                tenants by header field with weights, rates and queue limits. With 16, no limit delays \
+                mail, and the result is the cost of shaping. With four, each source has one connection \
+                to a provider, which all cores share.",
+        publication: "KumoMTA's load of alerts, with the usual configuration of senders",
         differences: &[
-            "all hosts, the name server, sources and the relay are one machine's",
-            "what was put off is tried again after one second",
+            "all hosts, the name server, sources and the relay share one machine",
+            "deferred recipients are retried after one second",
         ],
         published: Vec::new(),
         contenders: &["postrider-shaped", "postrider"],

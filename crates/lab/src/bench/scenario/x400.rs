@@ -18,9 +18,9 @@ const P1: Case =
 const PUBLISHED_ON: &str = "two 2.2 GHz Opterons, 4 GB, SCSI RAID with write-back cache, 2007";
 
 const STEADY_DIFFERENCES: &[&str] = &[
-    "source, switch and sink share this machine; the publication's have one each and 1 Gbit/s between them",
-    "each source has 5 associations; the publication does not say",
-    "the publication's tables of rates by size are lost: what its text says is here",
+    "source, switch and sink share this machine; in the publication each has its own, with 1 Gbit/s between them",
+    "each source has 5 associations; the publication gives no number",
+    "the publication's tables of rates by size are lost; the figures are from its text",
     "`postrider-smtp` takes and sends the same bodies by SMTP, 1 source to 1 sink more where there are two",
 ];
 
@@ -63,9 +63,10 @@ pub(super) fn steady_state() -> Scenario {
     Scenario {
         name: "x400-steady-state",
         title: "X.400: one source more every interval, up to ten",
-        about: "P1 in, P1 out, one recipient. Every interval (300 seconds at scale 1) one source more begins to \
-                send, until there are ten. When more than 5,000 messages are acknowledged and not delivered all \
-                sources stop, and go on below 500. To one sink, and to two behind routes by organization.",
+        about: "P1 in, P1 out, one recipient. In each interval (300 seconds at scale 1) one more source starts \
+                to send, up to ten. All sources pause at more than 5,000 acknowledged and undelivered \
+                messages, and resume below 500. The mail goes to one sink, or to two by routes for \
+                organizations.",
         publication: "Isode's M-Switch X.400 benchmarks: steady state",
         differences: STEADY_DIFFERENCES,
         published: vec![
@@ -118,7 +119,7 @@ pub(super) fn large_queue() -> Scenario {
         differences: &[
             "egress is disabled by taking the next hop down",
             "a tenth of the load (2,000 messages at most) goes through before, as a warm-up",
-            "5 sources of 20 associations; the publication does not say",
+            "5 sources of 20 associations; the publication gives no number",
             "source, switch and sink share one machine",
             "the second variant (SIGKILL) is ours",
         ],
@@ -155,10 +156,10 @@ pub(super) fn connections() -> Scenario {
         published: Vec::new(),
         contenders: SWITCHES,
         cases: vec![
-            case("10", "10 associations each way", 10),
-            case("50", "50 associations each way", 50),
-            case("200", "200 associations each way", 200),
-            case("400", "400 associations each way", 400),
+            case("10", "10 associations in each direction", 10),
+            case("50", "50 associations in each direction", 50),
+            case("200", "200 associations in each direction", 200),
+            case("400", "400 associations in each direction", 400),
         ],
     }
 }
@@ -176,8 +177,8 @@ pub(super) fn mixer() -> Scenario {
     Scenario {
         name: "mixer",
         title: "10 kB messages through the gateway between mail and X.400",
-        about: "Mail comes in by SMTP and goes out by P1, or the other way, converted as RFC 2156 has it. The same \
-                load by P1 alone and by SMTP alone is what the conversion is held against.",
+        about: "Mail comes in over SMTP and goes out over P1, or the reverse, with the conversion of RFC 2156. \
+                The same load over P1 alone and over SMTP alone is the reference.",
         publication: "ours",
         differences: &[],
         published: Vec::new(),

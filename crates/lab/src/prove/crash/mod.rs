@@ -33,73 +33,77 @@ const MAIL_DISK_BYTES: u64 = 2 << 30;
 /// Of so many cycles one ends in a lull, where mail goes into mailboxes.
 const LULL_EVERY: u64 = 3;
 
-/// Kills a relay with SIGKILL while mail goes through it, and accounts for every message.
+/// Kill a relay with SIGKILL under load, and account for every message.
 ///
-/// Two sources (small messages and bodies that go to blobs) send through the relay to a sink that
-/// now and then answers 451. Each time enough was acknowledged, the relay is killed: at any moment,
-/// or when its spool shows that a segment was just begun, is being prepared, was just freed, or
-/// that a blob is being written; and in every second cycle once more while it recovers. After each
-/// kill the spool is verified. At the end the queue drains, and the ledgers are set against each
-/// other.
+/// Two sources, one with small messages and one with bodies in blobs, send through the relay to a
+/// sink that sometimes replies 451. After --acked acknowledgements the relay is killed: at a random
+/// time, or when the spool begins, prepares or frees a segment or writes a blob. In every second
+/// cycle it is killed once more during recovery. After each kill the spool is verified. At the end
+/// the queue drains, and the ledgers are compared.
 ///
-/// With --into maildirs the relay keeps the mail, in mailboxes, and there is no sink. After each kill
-/// every delivery that its event log has recorded must have its file in `new` or `cur`, as it was
-/// sent; no file may be damaged, or there twice; and every acknowledged message must be in its
-/// mailboxes or in the spool. One kill in three comes in a lull, when nothing syncs any more.
+/// With --into maildirs the relay delivers to mailboxes, without a sink. After each kill, each
+/// delivery in its event log must have its unchanged file in `new` or `cur`. No file may be damaged
+/// or present twice. Each acknowledged message must be in its mailboxes or in the spool. One kill
+/// in three comes in a lull, after the last sync.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-SIGKILL keeps the page cache: that shows that recovery works, not that anything was synced. With \
---power-cut the spool is on an ext4 file system of its own whose disk is served by this program; at \
-each kill what was not flushed to that disk is lost: all of it, or (by seed) all but some blocks or \
-sectors, in any order. Mailboxes are on another such disk. This needs root, /dev/fuse, loop devices, and the programs mkfs.ext4, losetup, \
-mount and unshare.
+SIGKILL keeps the page cache: it tests recovery, not syncing. With --power-cut the spool is on a \
+separate ext4 file system, on a disk served by this program. Each kill discards unflushed writes: all, \
+or by the seed all except some blocks or sectors, in any order. Mailboxes have a second disk \
+of this kind. It needs root, /dev/fuse, loop devices, and the programs mkfs.ext4, losetup, mount and \
+unshare.
 
-Exit code: 0 nothing acknowledged is missing or damaged and duplicates are at most (transactions in \
-flight + unsettled_max) for each kill, in mailboxes none; 1 otherwise; 2 something else went wrong; 77 this machine can't do \
---power-cut. What the programs wrote stays in the directory.")]
+Duplicates allowed per kill: transactions in flight plus --unsettled-max; none in mailboxes. The \
+directory keeps all files of the run.
+
+Exit codes:
+  0   all acknowledged messages are intact, without too many duplicates
+  1   messages are missing or damaged, or there are too many duplicates
+  2   the command line is wrong, or the run failed
+  77  this machine cannot do --power-cut")]
 pub struct CrashOptions {
-    /// The relay's program
+    /// Path of the postrider program
     #[arg(long, value_name = "PATH")]
     pub postrider: PathBuf,
-    /// For the spool, ledgers and logs; must be empty or not there
+    /// Directory for spool, ledgers and logs; empty, or not yet existing
     #[arg(long, value_name = "PATH")]
     pub directory: PathBuf,
-    /// How many times to let mail flow and kill
+    /// Number of cycles of load and kill
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub cycles: u64,
-    /// Messages acknowledged in a cycle before it ends, at least
+    /// Minimum number of acknowledged messages per cycle
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub acked: u64,
-    /// Sessions of the source of small messages
+    /// Number of sessions of the source of small messages
     #[arg(long, value_name = "N", default_value_t = 40)]
     pub sessions: usize,
-    /// Small messages per second: if the sink keeps up, segments get sparse and are compacted; if
-    /// not, much is queued at each kill
+    /// Small messages per second. At rates that the sink can take, segments get sparse and are
+    /// compacted; at higher rates the queue is long at each kill
     #[arg(long, value_name = "R", default_value_t = 2500.0)]
     pub rate: f64,
-    /// Connections to the sink
+    /// Maximum number of connections to the sink
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub max_connections: u64,
-    /// The relay's limit of deliveries that are not yet recorded
+    /// The relay's limit of deliveries without a record on disk
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub unsettled_max: u64,
-    /// The relay's durability; with "memory" acknowledged mail must turn out to be missing
+    /// The relay's durability; with "memory", acknowledged mail must be lost
     #[arg(long, value_name = "MODE", default_value = "sync", value_parser = ["sync", "os", "memory"])]
     pub durability: String,
-    /// What the relay delivers to
-    #[arg(long, value_name = "WHAT", default_value = "sink")]
+    /// Destination of the mail
+    #[arg(long, value_name = "DESTINATION", default_value = "sink")]
     into: Destination,
-    /// Plant a fault, which must be found; strace does it
+    /// Plant a fault with strace, which the run must detect
     #[arg(long, value_name = "FAULT", requires = "power_cut")]
     plant: Option<Plant>,
-    /// Cut the power of the spool's disk at each kill; with --durability os acknowledged mail must
-    /// turn out to be missing
+    /// Cut the power of the spool's disk at each kill; with --durability os, acknowledged mail must be
+    /// lost
     #[arg(long)]
     pub power_cut: bool,
-    /// Decides when to kill
+    /// Seed for the times of kills
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Print JSON
+    /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -107,7 +111,7 @@ pub struct CrashOptions {
 /// Where mail ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Destination {
-    /// A next hop that refuses some for now
+    /// A next hop that defers some messages
     Sink,
     /// Mailboxes on this machine
     Maildirs,
@@ -116,7 +120,7 @@ enum Destination {
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Plant {
-    /// With --into maildirs: a delivery counts before the directory with its name is synced
+    /// A delivery is recorded before its directory is synced; needs --into maildirs
     MailboxUnsynced,
 }
 
@@ -134,14 +138,14 @@ impl CrashOptions {
 /// The command.
 pub fn run(options: &CrashOptions) -> Outcome {
     if options.plant == Some(Plant::MailboxUnsynced) && options.into != Destination::Maildirs {
-        let text = "--plant mailbox-unsynced is a fault of mailboxes: it goes with --into maildirs";
+        let text = "--plant mailbox-unsynced is a fault of mailboxes: it needs --into maildirs";
         return Err(CommandError::new(text.to_owned()));
     }
     if options.power_cut
         && let Some(why) =
             power::unable().or_else(|| system::enter().err().map(|error| error.to_string()))
     {
-        eprintln!("postrider-lab: skipped: this machine can't cut the power of a disk: {why}");
+        eprintln!("postrider-lab: skipped: this machine cannot cut the power of a disk: {why}");
         return Ok(ExitCode::from(system::UNABLE_CODE));
     }
     let report = crash(options).map_err(|text| {

@@ -136,7 +136,7 @@ impl CrashReport {
         let mut rows = vec![
             count("kills", &|_| true),
             count("power cuts", &|kill| kill.aftermath.cut.is_some()),
-            count("of them amid unflushed writes", &|kill| is_amid(kill.aftermath.cut)),
+            count("power cuts amid unflushed writes", &|kill| is_amid(kill.aftermath.cut)),
             count("in recovery", &|kill| kill.moment == "recovery"),
             count("in compaction", &|kill| kill.aftermath.verified.copied_messages > 0),
             count("with a torn batch", &|kill| kill.aftermath.verified.torn_batches > 0),
@@ -155,8 +155,11 @@ impl CrashReport {
                 }),
                 count("in a lull", &|kill| kill.moment == "lull" && kill.aim_met),
                 ("deliveries recorded".to_owned(), end.recorded.to_string()),
-                ("of them lost, at most after a kill".to_owned(), self.lost_max().to_string()),
-                ("looks that found anything wrong".to_owned(), self.wrong_looks().to_string()),
+                (
+                    "recorded deliveries lost, most after one kill".to_owned(),
+                    self.lost_max().to_string(),
+                ),
+                ("checks that found a fault".to_owned(), self.wrong_looks().to_string()),
             ]);
         }
         rows.extend(self.audit.rows());

@@ -100,7 +100,7 @@ impl Client {
 pub(super) fn try_message(to: &str, sender: &str, wish: &str) -> Result<String> {
     let mut client = Client::connect(to, Ipv4Addr::LOCALHOST)?;
     let mut reply = client.reply()?;
-    let content = "Subject: probe\r\n\r\nIs there room?\r\n.";
+    let content = "Subject: probe\r\n\r\nA probe.\r\n.";
     let mail = format!("MAIL FROM:<{sender}>");
     let rcpt = format!("RCPT TO:<probe@one.test> {wish}");
     for line in ["EHLO probe.test", &mail, rcpt.trim_end(), "DATA", content] {

@@ -48,7 +48,7 @@ pub(super) fn examine(
     findings.note("open files", open_files(pid)?);
     findings.expect(!held.is_empty() && !refused.is_empty(), || "no limit was met".to_owned());
     let other = refused.iter().find(|reply| !reply.starts_with("421 4.3.2"));
-    findings.expect(other.is_none(), || format!("a client was turned away with {other:?}"));
+    findings.expect(other.is_none(), || format!("a client was refused with {other:?}"));
     let before = cpu_ms(pid)?;
     std::thread::sleep(WATCH);
     let spent = cpu_ms(pid)? - before;

@@ -91,7 +91,7 @@ pub(super) fn examine(
     relay.stop_sources()?;
     let refused = relay.stand.refused_for_now()?;
     findings.note("refused for now, of those in the cache", refused);
-    findings.expect(refused == 0, || format!("{refused} messages for known users were put off"));
+    findings.expect(refused == 0, || format!("{refused} messages for known users were deferred"));
     let audit = findings.account(relay, 0)?;
     slapd.stop()?;
     Ok(audit)
@@ -122,8 +122,8 @@ fn watch(
     let accepted = relay.stand.accepted_now()? - before;
     let name = absence.name();
     findings.note(&format!("{name}: seconds"), begun.elapsed().as_secs_f64());
-    findings.note(&format!("{name}: taken meanwhile"), accepted);
-    findings.note(&format!("{name}: others asked for"), asked);
+    findings.note(&format!("{name}: accepted during the failure"), accepted);
+    findings.note(&format!("{name}: users looked up"), asked);
     findings.note(&format!("{name}: slowest answer in seconds"), slowest.as_secs_f64());
     findings
         .expect(slowest < PATIENCE * 2, || format!("{absence:?}: a session waited {slowest:?}"));
@@ -162,7 +162,7 @@ fn recipient(to: &str, user: &str) -> Result<String> {
 }
 
 fn too_few() -> Error {
-    Error::Missing("more --users are needed: each is asked for once".to_owned())
+    Error::Missing("more --users are needed: each user is looked up once".to_owned())
 }
 
 /// A relay that looks recipients up in the directory. What it knows it asks for again after a second, so

@@ -81,12 +81,12 @@ pub(super) fn examine(
         findings.expect(said.starts_with("250"), || format!("before: {said}"));
     }
     let report = relay.send(options.messages, &["--body-bytes", BODY_BYTES])?;
-    findings.note("queued with room", report["acked"].clone());
+    findings.note("queued with free space", report["acked"].clone());
     disk.fill();
     findings.note("free bytes", disk.free_bytes());
     let full = relay.send(options.messages * 4, &["--body-bytes", BODY_BYTES])?;
-    findings.note("queued without room", full["acked"].clone());
-    findings.note("refused without room", full["refused_by_reply"].clone());
+    findings.note("queued without free space", full["acked"].clone());
+    findings.note("refused without free space", full["refused_by_reply"].clone());
     let refused = full["refused"].as_u64().unwrap_or(0);
     let at_content = full["refused_by_reply"]["content 452"].as_u64().unwrap_or(0)
         + full["refused_by_reply"]["DATA 452"].as_u64().unwrap_or(0);
@@ -109,10 +109,11 @@ pub(super) fn examine(
         std::thread::sleep(Duration::from_millis(20));
         said = probe(relay)?;
     }
-    findings.note("seconds to 250 with room", begun.elapsed().as_secs_f64());
-    findings.expect(said.starts_with("250"), || format!("with room again it says {said}"));
+    findings.note("seconds to 250 with free space", begun.elapsed().as_secs_f64());
+    findings.expect(said.starts_with("250"), || format!("reply with free space again: {said}"));
     let after = relay.send(options.messages, &[])?;
-    findings.expect(after["acked"] == options.messages, || format!("with room again: {after}"));
+    findings
+        .expect(after["acked"] == options.messages, || format!("with free space again: {after}"));
     wait_reports(relay, findings)?;
     findings.account(relay, 0)
 }
@@ -155,9 +156,9 @@ fn drain_while_full(
         }
         relay.stand.check_running()?;
     }
-    findings.note("delivered without room", arrived);
+    findings.note("delivered without free space", arrived);
     findings.note("seconds to deliver them", begun.elapsed().as_secs_f64());
     // A segment that is freed in the middle may well be used before the ballast takes its place.
-    findings.note("taken while draining", taken);
+    findings.note("accepted while draining", taken);
     Ok(arrived)
 }

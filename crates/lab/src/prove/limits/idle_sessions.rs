@@ -119,9 +119,9 @@ fn turned_away(relay: &Relay, findings: &mut Findings) -> Result<()> {
         }
         more.push(client);
     }
-    findings.note("taken beside them", more.len());
+    findings.note("accepted beside them", more.len());
     findings.expect(refusal.as_deref().is_some_and(|reply| reply.starts_with("421 4.3.2")), || {
-        format!("beyond the limit of sessions it says {refusal:?}")
+        format!("reply beyond the limit of sessions: {refusal:?}")
     });
     findings.note("reply beyond the limit", refusal);
     Ok(())

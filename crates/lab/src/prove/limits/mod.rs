@@ -19,70 +19,72 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Brings a relay to one of its limits while it has mail to keep.
+/// Run a relay at one of its limits while it has mail in its queue.
 ///
-/// Each run sends mail through the relay to a sink, brings about the trouble, looks at what clients
-/// are told and at what is delivered meanwhile, takes the trouble away, and at the end sets the
-/// ledgers against each other.
+/// Each run sends mail through the relay to a sink and causes the shortage or failure. It checks
+/// replies and deliveries, removes the cause, and compares the ledgers at the end.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Exit code: 0 the relay did as it should and every acknowledged message arrived; 1 otherwise; 2 \
-something else went wrong; 77 this machine does not allow what the run needs (disk-full mounts a \
-tmpfs). What the programs wrote stays in the directory.")]
+The directory keeps all files of the run.
+
+Exit codes:
+  0   the relay behaved as required, and all acknowledged messages arrived
+  1   a requirement failed, or a message is missing
+  2   the command line is wrong, or the run failed
+  77  this machine does not permit the run (disk-full mounts a tmpfs)")]
 pub struct LimitsOptions {
-    /// Which limit
+    /// The limit
     #[arg(value_name = "LIMIT")]
     limit: Limit,
-    /// The relay's program
+    /// Path of the postrider program
     #[arg(long, value_name = "PATH")]
     postrider: PathBuf,
-    /// For the spool, ledgers and logs; must be empty or not there
+    /// Directory for spool, ledgers and logs; empty, or not yet existing
     #[arg(long, value_name = "PATH")]
     directory: PathBuf,
-    /// Messages that are queued when the trouble comes (each time it comes), and sent after it
+    /// Number of messages queued before each failure, and sent after it
     #[arg(long, value_name = "N", default_value_t = 500)]
     messages: u64,
-    /// idle-sessions: how many
+    /// idle-sessions: number of sessions
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     sessions: u32,
-    /// idle-sessions: the relay's command_timeout; opening them, and sending beside them, must
-    /// take less
+    /// idle-sessions: the relay's command_timeout; must exceed the time for opening the sessions and
+    /// sending mail beside them
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     idle_timeout: u64,
-    /// idle-sessions: the sessions are encrypted, with a handshake of its own each
+    /// idle-sessions: encrypt the sessions, with a full handshake each
     #[arg(long)]
     tls: bool,
-    /// descriptors: how many files the relay may have open
+    /// descriptors: maximum number of open files of the relay
     #[arg(long, value_name = "N", default_value_t = 256)]
     files: u64,
-    /// sink-away: how often the sink vanishes
+    /// sink-away: number of failures of the sink
     #[arg(long, value_name = "N", default_value_t = 5)]
     times: u64,
-    /// directory-away: for so long, each time; urgent: urgent mail comes for so long
+    /// directory-away: duration of each failure; urgent: duration of urgent mail
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     seconds: u64,
-    /// directory-away: users in it
+    /// directory-away: number of users in the directory
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     users: u64,
-    /// Print JSON
+    /// Print the report as JSON
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Limit {
-    /// The spool's disk is full to the last byte
+    /// The spool's disk has no free byte
     DiskFull,
-    /// No descriptors are left for more sessions
+    /// No file descriptors are left for new sessions
     Descriptors,
-    /// Thousands of sessions that say nothing
+    /// Thousands of sessions are open and idle
     IdleSessions,
-    /// The next hop vanishes amid deliveries and returns
+    /// The next hop fails during deliveries, and returns
     SinkAway,
-    /// The LDAP directory that recipients are looked up in ends under load, later falls silent, and
-    /// returns each time
+    /// The LDAP directory of recipients stops under load, returns, stops answering, and returns
     DirectoryAway,
-    /// Bulk mail is queued at one next hop when urgent mail comes
+    /// Urgent mail arrives while bulk mail for the same next hop is queued
     Urgent,
 }
 
@@ -135,7 +137,7 @@ pub fn run(options: &LimitsOptions) -> Outcome {
     if options.limit == Limit::DiskFull
         && let Err(why) = system::enter()
     {
-        eprintln!("postrider-lab: skipped: this machine does not let us mount a tmpfs: {why}");
+        eprintln!("postrider-lab: skipped: this machine does not permit mounting a tmpfs: {why}");
         return Ok(ExitCode::from(system::UNABLE_CODE));
     }
     let mut findings = Findings::default();

@@ -52,7 +52,7 @@ fn wait_acked(relay: &mut Relay, count: u64) -> Result<()> {
     while relay.stand.accepted_now()? < count {
         relay.stand.check_running()?;
         if begun.elapsed() > Duration::from_secs(60) {
-            let text = "intake stands still while the sink is away";
+            let text = "no mail is accepted while the sink is down";
             return Err(Error::Server(text.to_owned()));
         }
         std::thread::sleep(Duration::from_millis(10));

@@ -426,7 +426,7 @@ impl Account {
         let many: Vec<_> = many.map(|((name, _), ids)| (name.to_owned(), ids.len())).collect();
         drop(records);
         for (name, count) in many {
-            self.violate(Some(&name), format!("{name}: {count} reports of one moment"));
+            self.violate(Some(&name), format!("{name}: {count} reports at the same time"));
         }
     }
 
@@ -442,7 +442,7 @@ impl Account {
         let without: Vec<String> =
             self.records().failed.keys().filter(|to| !has_reason(to)).cloned().collect();
         for recipient in without {
-            self.violate_about(&recipient, "was given up without a reason");
+            self.violate_about(&recipient, "was failed without a reason");
         }
     }
 

@@ -8,29 +8,31 @@ use std::process::ExitCode;
 /// Trace lines of the message concerned that are shown of a failing seed.
 const LINES_MAX: usize = 200;
 
-/// Plays the relay's life in a simulated world and checks its promises.
+/// Run the relay in a simulated world and check its promises.
 ///
-/// Clients, next hops, network, disks and DNS misbehave as the seed says, the process crashes and
-/// comes back; then all heals, and every acknowledged recipient must have been delivered or
-/// reported. The same seed gives the same history.
+/// The seed decides the faults of clients, next hops, network, disks and DNS, and the crashes and
+/// restarts of the process. Then all faults end, and each acknowledged recipient must be delivered
+/// or reported. The same seed gives the same history.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
-Exit code: 0 all laws hold; 1 a law was broken (the seed, its faults and the history of the message \
-concerned are printed).")]
+Exit codes:
+  0  all laws hold
+  1  a law is broken: prints the seed, its faults and the history of the message
+  2  the command line is wrong")]
 pub struct SimOptions {
-    /// The first seed
+    /// First seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// How many seeds
+    /// Number of seeds
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seeds: u64,
-    /// How many at once [default: as many as there are processors]
+    /// Number of seeds at the same time [default: number of processors]
     #[arg(long, value_name = "N")]
     pub jobs: Option<usize>,
-    /// Print everything that happens
+    /// Print all events of the simulation
     #[arg(long)]
     pub trace: bool,
-    /// Plant a fault, to see whether the laws notice it
+    /// Plant a fault that the laws must detect
     #[arg(long, value_name = "FAULT")]
     pub plant: Option<Plant>,
 }
@@ -76,7 +78,7 @@ fn summarise(outcome: &RunResult) {
     let totals = &outcome.totals;
     println!("{}", Plan::new(outcome.seed));
     println!(
-        "{} messages handed in, {} acknowledged; {} arrivals, {} of them duplicates; {} reported \
+        "{} messages submitted, {} acknowledged; {} arrivals including {} duplicates; {} reported \
          as failed",
         totals.submitted, totals.acknowledged, totals.arrived, totals.duplicates, totals.failed
     );

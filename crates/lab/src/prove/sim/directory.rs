@@ -131,7 +131,7 @@ impl Directory {
         let before_us = (known + LOOKED_UP_WITHIN).as_micros() as u64;
         if !places.was_at(recipient, host, now_us.saturating_sub(before_us), now_us) {
             self.account
-                .violate_about(recipient, &format!("has come to {host}, and was never there"));
+                .violate_about(recipient, &format!("arrived at {host}, and was never there"));
         }
     }
 
@@ -144,7 +144,8 @@ impl Directory {
             if is_governed(to) {
                 self.check_recipient(to, told);
             } else if told.text.starts_with("451 4.4.3") {
-                self.account.violate_about(to, "is in no directory and was put off for its sake");
+                self.account
+                    .violate_about(to, "is in no directory and was deferred because of one");
             }
             if is_untouched && self.is_prompt && told.waited_us > UNTOUCHED_US {
                 let what = format!("needs no directory and waited {} ms", told.waited_us / 1_000);

@@ -142,7 +142,7 @@ impl Effects {
             known.is_over = is_renewed || left_ms <= ROUNDED_MS;
             if !known.is_over && !std::mem::replace(&mut known.is_lost, true) {
                 let rule = &known.effect.rule;
-                let text = format!("rule {rule} is given up by {life:?} {left_ms} ms too soon");
+                let text = format!("rule {rule} is ended by {life:?} {left_ms} ms too soon");
                 self.account.violate(None, text);
             }
         }
@@ -171,7 +171,8 @@ impl Effects {
     fn check_said(&self, word: Word) {
         if self.plan.pace.as_ref().is_some_and(|pace| pace.echo == Some(word)) {
             let rule = word.rule();
-            self.account.violate(None, format!("rule {rule} is in force, by our own words alone"));
+            self.account
+                .violate(None, format!("rule {rule} is in force by an echo of our own command"));
         }
     }
 

@@ -463,7 +463,7 @@ fn read_log(environment: &Environment, number: usize) -> Result<(Opening, u64), 
     let seed = environment.random.borrow_mut().next_u64();
     let config = spool_config(number as u8, seed, environment.plant);
     let opening = Opening::read(&*environment.disks[number], config)
-        .map_err(|error| format!("log {number} can't be recovered: {error}"))?;
+        .map_err(|error| format!("log {number} cannot be recovered: {error}"))?;
     Ok((opening, seed))
 }
 
@@ -481,7 +481,7 @@ fn open_log(
             let shard = (message.id.sequence() % shards.len() as u64) as usize;
             recovered[shard].push(message);
         })
-        .map_err(|error| format!("log {log} can't be recovered: {error}"))?;
+        .map_err(|error| format!("log {log} cannot be recovered: {error}"))?;
     let (live, torn) = (report.live_count, report.torn_count);
     environment
         .trace

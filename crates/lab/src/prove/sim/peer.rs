@@ -435,7 +435,7 @@ impl PeerSession {
         let output = self.dialogue.output();
         output.truncate(begin);
         match (how, event) {
-            (0, _) => output.extend_from_slice(b"What do you mean?\r\n"),
+            (0, _) => output.extend_from_slice(b"garbage from peer\r\n"),
             (1 | 2, DialogueEvent::Mail | DialogueEvent::Rcpt | DialogueEvent::Message) => {
                 output.extend_from_slice(b"354 Go on\r\n");
             }

@@ -9,103 +9,102 @@ use mta::planted::Planted;
 /// A fault of the node or of its judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Plant {
-    /// The disk says that it synced and does nothing: messages are acknowledged before they are
-    /// durable
+    /// The disk reports a sync without syncing: messages are acknowledged before they are durable
     AcknowledgeBeforeSync,
-    /// One settle in four is written as if the delivery had failed
+    /// One settle in four is recorded as a failed delivery
     ForgetSettle,
-    /// A peer now and then takes a message twice
+    /// A next hop sometimes delivers a message twice
     CountTwice,
-    /// The node opens one connection more to each next hop than the law allows
+    /// The node opens one connection too many to each next hop
     OneConnectionMore,
-    /// The node may begin twice as many transactions per second as the law allows
+    /// The node may begin twice the allowed number of transactions per second
     RateDoubled,
-    /// The node asks the resolver one question more at once than the law allows
+    /// The node has one concurrent DNS lookup too many
     OneLookupMore,
-    /// A reload does not bring what is shared (a provider's limits, tenants' rates, rules)
+    /// A reload does not apply shared limits (providers' limits, tenants' rates, rules)
     KeepOldPace,
-    /// What rules have set in force is forgotten with the process
+    /// A restart forgets the effects of shaping rules
     ForgetRules,
-    /// What a source that warms up has sent is written when the process stops, and not before it is sent
+    /// The counts of a source in warm-up are recorded at a stop, not before sending
     CountAfterUse,
-    /// Next hops that are not known to be well may take all connections of the process
+    /// Next hops without a recent success may use all connections of the process
     NoParts,
-    /// A peer says 554 now and then where the judge knows of nothing final
+    /// A next hop sometimes replies 554 without a reason known to the judge
     RefuseForGood,
-    /// A directory that gives no answer is taken to have nobody
+    /// Without an answer from the directory, all recipients are unknown
     SilenceIsNo,
-    /// A directory that gives no answer is taken to have everybody
+    /// Without an answer from the directory, all recipients are known
     SilenceIsYes,
-    /// The directory is asked for recipients of other routes, too
+    /// Recipients of other routes are looked up in the directory too
     AskForAll,
-    /// A directory that was given up is never found well again
+    /// A directory marked as failed is never used again
     IgnoreProbes,
-    /// What the directory says of one user is taken for another's
+    /// A lookup returns another user's entry
     AnothersEntry,
-    /// A connection is used again after a reply that breaks the protocol
+    /// A connection is reused after a protocol error
     #[cfg(feature = "planted")]
     ReuseAfterProtocolError,
-    /// A reload forgets when retries are due
+    /// A reload forgets the times of retries
     #[cfg(feature = "planted")]
     DropTimersAtReload,
-    /// Recovery takes a torn batch at the end of the log for a whole one
+    /// Recovery accepts a torn batch at the end of the log as complete
     #[cfg(feature = "planted")]
     TrustTornTail,
-    /// A connection slot is given back twice
+    /// A connection slot is released twice
     #[cfg(feature = "planted")]
     ReleaseSlotTwice,
-    /// A log that lacks a descriptor says that it can't write any more
+    /// A log without a free descriptor stops accepting writes for good
     #[cfg(feature = "planted")]
     PoisonWhenScarce,
-    /// Each recipient is reported by itself
+    /// Each recipient gets a separate DSN
     #[cfg(feature = "planted")]
     ReportEach,
-    /// Content is sent to everybody who offers CHUNKING, accepted recipient or not
+    /// Content is sent with CHUNKING before a recipient is accepted
     #[cfg(feature = "planted")]
     UnaskedContent,
-    /// A next hop that refuses everything is not left alone
+    /// A next hop that refuses everything is not suspended
     #[cfg(feature = "planted")]
     NeverSuspend,
-    /// Where TLS is asked for and fails, mail goes in clear, whatever the policy
+    /// Mail is sent in clear after TLS failed, whatever the policy requires
     #[cfg(feature = "planted")]
     InClearAnyway,
-    /// Domains with the same hosts have one queue, whatever they promise
+    /// Domains with the same hosts share a queue, whatever their TLS policies
     #[cfg(feature = "planted")]
     PolicyOfAnother,
-    /// What a message asks of TLS (REQUIRETLS) decides nothing about its way
+    /// REQUIRETLS of a message has no effect on its delivery
     #[cfg(feature = "planted")]
     ForgetRequireTls,
-    /// A connection keeps to itself that its next hop is well
+    /// A next hop that was reached is still treated as unknown when connections wait
     #[cfg(feature = "planted")]
     KeepToItself,
-    /// What other shards have lent of a limit is not given back
+    /// Leases of a limit are not returned to other shards
     #[cfg(feature = "planted")]
     LoseLease,
-    /// An APDU of X.400 is acknowledged before it is durable
+    /// An X.400 APDU is acknowledged before it is durable
     #[cfg(feature = "planted")]
     AcknowledgeApduEarly,
-    /// What a peer of X.400 sends again, because it has heard no acknowledgement, is taken for another message
+    /// A message that an X.400 peer resends after a lost acknowledgement is accepted as a new message
     #[cfg(feature = "planted")]
     StoreResends,
-    /// The next MTA of X.400 is told that it answers for all recipients, whoever else gets some of them
+    /// Each next X.400 MTA gets responsibility for all recipients, even for those of other MTAs
     #[cfg(feature = "planted")]
     KeepResponsibility,
-    /// What a peer of X.400 acknowledges first on an association is taken for refused
+    /// The first acknowledgement on an X.400 association counts as a refusal
     #[cfg(feature = "planted")]
     DoubtAcknowledgement,
-    /// A host that ended a transaction without a verdict is asked again like any other
+    /// A host that broke a transaction is tried again like any other host
     #[cfg(feature = "planted")]
     StayAtHost,
-    /// Rules of shaping hear what a peer repeats of our own words
+    /// Shaping rules match the text that a next hop repeats from our commands
     #[cfg(feature = "planted")]
     HearEchoes,
-    /// Lookups have one line, in which nobody has a share
+    /// Lookups wait in one line without shares
     #[cfg(feature = "planted")]
     OneLine,
-    /// Memory that is held for a silent peer is held until its time is over
+    /// Memory for a silent peer is held until its timeout
     #[cfg(feature = "planted")]
     HoldOn,
-    /// A stop waits for the disk, however long that takes
+    /// A stop waits for the disk without a time limit
     #[cfg(feature = "planted")]
     WaitForDisk,
 }

@@ -341,7 +341,8 @@ impl Promises {
     fn check_required(&self, recipient: &str, sight: ObservedDelivery<'_>) {
         if self.account.is_tls_required(recipient) && !self.may_require(sight) {
             let how = how(sight.shown);
-            let what = format!("asks for TLS all the way and came to {} {how}", sight.host);
+            let what =
+                format!("requires TLS to the end (REQUIRETLS) and arrived at {} {how}", sight.host);
             self.account.violate_about(recipient, &what);
         }
     }

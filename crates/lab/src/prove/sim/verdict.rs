@@ -82,7 +82,7 @@ impl MemoryWaits {
         }
         let (count, ms) = (self.before.len(), (now_us - self.since_us) / 1_000);
         self.since_us = now_us;
-        Some(format!("memory stands still: none of {count} who wait had any in {ms} ms"))
+        Some(format!("memory is stuck: none of {count} waiting sessions got any in {ms} ms"))
     }
 }
 
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(judge.look(waits(&[("a", 1), ("b", 0), ("c", 0)]), 6_000, 5_000), None);
         let wrong = judge.look(waits(&[("a", 1), ("b", 0), ("d", 0)]), 7_000, 5_000);
         let wrong = wrong.expect("it stands still");
-        assert_eq!(wrong, "memory stands still: none of 2 who wait had any in 6 ms");
+        assert_eq!(wrong, "memory is stuck: none of 2 waiting sessions got any in 6 ms");
     }
 
     #[test]

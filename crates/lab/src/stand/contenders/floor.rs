@@ -98,9 +98,9 @@ impl Contender for Floor {
 
     fn durability(&self) -> Durability {
         let (word, sentence) = match self.form {
-            FloorVariant::InMemory => ("memory", "250 for what is in memory only"),
+            FloorVariant::InMemory => ("memory", "250 with the message in memory only"),
             FloorVariant::WithLog | FloorVariant::Hasty => {
-                ("sync", "250 after fdatasync, one for all that wait; the log can't be read again")
+                ("sync", "250 after fdatasync, one for all waiting messages; the log is write-only")
             }
             FloorVariant::KnownCost => ("memory", "its writes are ballast"),
         };

@@ -71,7 +71,7 @@ pub(crate) fn named(name: &str, given: &[Rc<dyn Contender>]) -> Result<Rc<dyn Co
         return Ok(Rc::clone(found));
     }
     let known: Vec<&str> = all.iter().chain(given).map(|contender| contender.name()).collect();
-    Err(Error::Missing(format!("there is no contender {name:?}; known are {}", known.join(", "))))
+    Err(Error::Missing(format!("unknown contender {name:?}; known are {}", known.join(", "))))
 }
 
 /// In whose name they sign, whoever the author is.

@@ -35,7 +35,7 @@ impl Contender for OpenSmtpd {
     }
 
     fn durability(&self) -> Durability {
-        let sentence = "its own default; what it syncs we have not verified";
+        let sentence = "its default; the syncs are not verified";
         Durability { word: "unknown", sentence }
     }
 

@@ -25,7 +25,7 @@ impl Contender for P1Floor {
     }
 
     fn durability(&self) -> Durability {
-        Durability { word: "memory", sentence: "AEA for what is in memory only" }
+        Durability { word: "memory", sentence: "AEA with the message in memory only" }
     }
 
     fn find(&self, _: &Path) -> Result<String> {

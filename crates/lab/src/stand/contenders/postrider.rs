@@ -159,7 +159,7 @@ impl Contender for Postrider {
             None => {}
         }
         if self.is_guessed {
-            return format!("{title}, {} wrong logins a second meanwhile", submission::GUESSES);
+            return format!("{title}, {} wrong logins a second", submission::GUESSES);
         }
         if !self.signs_by.is_empty() {
             let names: Vec<&str> =
@@ -177,9 +177,9 @@ impl Contender for Postrider {
 
     fn durability(&self) -> Durability {
         let sentence = match self.durability {
-            "sync" => "250 after fdatasync, one for all that wait",
+            "sync" => "250 after fdatasync, one for all waiting messages",
             "os" => "written before 250, never synced",
-            _ => "250 for what is in memory only",
+            _ => "250 with the message in memory only",
         };
         Durability { word: self.durability, sentence }
     }

@@ -59,7 +59,7 @@ impl Contender for Target {
     fn find(&self, _: &Path) -> Result<String> {
         let Target { name, address, .. } = self;
         if self.sink.is_empty() {
-            let help = "say with sink=HOST:PORT where it relays to";
+            let help = "name its next hop with sink=HOST:PORT";
             return Err(Error::Missing(format!("{name}: {help}")));
         }
         greeting(address).map_err(|error| Error::Missing(format!("{address}: {error}")))

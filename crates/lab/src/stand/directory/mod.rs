@@ -82,7 +82,7 @@ impl Population {
         seed: u64,
     ) -> Result<Population> {
         if recipients > users {
-            let text = format!("{recipients} recipients can't be drawn from {users} users");
+            let text = format!("{recipients} recipients cannot be drawn from {users} users");
             return Err(Error::Missing(text));
         }
         file::create_directory(directory)?;
@@ -191,7 +191,7 @@ mod tests {
         let everybody = Population::make(directory.path(), 10, 10, 1).expect("made");
         assert_eq!(everybody.recipients.iter().collect::<HashSet<_>>().len(), 10);
         let error = Population::make(directory.path(), 10, 11, 1).expect_err("too few");
-        assert_eq!(error.to_string(), "11 recipients can't be drawn from 10 users");
+        assert_eq!(error.to_string(), "11 recipients cannot be drawn from 10 users");
     }
 
     #[test]

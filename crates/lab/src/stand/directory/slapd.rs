@@ -77,7 +77,7 @@ impl Slapd {
         while TcpStream::connect(&self.address).is_err() {
             self.process.check_running()?;
             if begun.elapsed() > START_MAX {
-                return Err(Error::Server(format!("slapd doesn't answer at {}", self.address)));
+                return Err(Error::Server(format!("slapd does not answer at {}", self.address)));
             }
             std::thread::sleep(Duration::from_millis(10));
         }

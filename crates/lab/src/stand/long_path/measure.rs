@@ -8,24 +8,24 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Makes an emulated long path and measures it: round trips, and one TCP stream to the far end.
+/// Emulate a long network path, and measure round trips and one TCP stream.
 ///
-/// What the path can't carry, no relay can send over it.
+/// The throughput of the stream is the limit for any relay on this path.
 #[derive(clap::Args, Clone, Debug)]
 pub struct PathOptions {
-    /// Round trip time
+    /// Round-trip time
     #[arg(long, value_name = "MS", default_value_t = 50.0, value_parser = milliseconds)]
     pub rtt_ms: f64,
-    /// Share of packets that are lost in each direction
+    /// Share of packets lost in each direction
     #[arg(long, value_name = "SHARE", default_value_t = 0.001, value_parser = share)]
     pub loss: f64,
-    /// For what is lost
+    /// Seed for lost packets
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-    /// Size of the stream
+    /// Size of the stream in megabytes
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub megabytes: u64,
-    /// Print JSON
+    /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -172,7 +172,7 @@ impl LongPath {
         let is_doubtful = late_max_us > LATE_MAX_US || overflowed > 0;
         let mut text = format!(
             "the long path was emulated by {}: {} packets out and {} back arrived, {} and {} were \
-             lost as asked for, {overflowed} because a queue was full",
+             dropped by the loss rate, {overflowed} by a full queue",
             self.kind.name(),
             out.carried,
             back.carried,

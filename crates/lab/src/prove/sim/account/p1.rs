@@ -145,7 +145,7 @@ impl Account {
             let address = recipient.actual.address.to_string();
             let wrong = match self.records().transfers.get(name) {
                 Some(sent) => wrong_report(sent, &to, recipient, &content.subject),
-                None => Some("about what was never sent"),
+                None => Some("about a message that was never sent"),
             };
             if let Some(what) = wrong {
                 self.violate_about(&address, &format!("is reported to {to}: {what}"));
@@ -178,12 +178,15 @@ fn wrong(sent: &Transfer, came: &TransferEnvelope, content: &[u8], at: &P1Peer) 
     }
     let is_with = |recipient: &Recipient| recipient.indicators.is_responsible();
     if !came.recipients.iter().any(is_with) {
-        return Some(format!("has come to {}, which answers for nobody", at.name));
+        return Some(format!("arrived at {}, which has responsibility for no recipient", at.name));
     }
     for (sent, came) in sent.envelope.recipients.iter().zip(&came.recipients) {
         let address = text_of(came);
         if is_with(came) && !(is_with(sent) && at.has(&address)) {
-            return Some(format!("has come to {}, which does not answer for {address}", at.name));
+            return Some(format!(
+                "arrived at {}, which has no responsibility for {address}",
+                at.name
+            ));
         }
     }
     let is_here = |visit: &TraceElement| visit.domain.to_address().to_string() == X400Plan::DOMAIN;
@@ -236,10 +239,10 @@ fn wrong_report(
     let expected = ReportType::Failed { reason: 1, diagnostic: Some(diagnostic) };
     let indicators = recipient.indicators;
     let mistakes = [
-        (to != envelope.originator.address.to_string(), "another has sent it"),
+        (to != envelope.originator.address.to_string(), "it has another originator"),
         (*subject != envelope.identifier, "it is about another message"),
-        (!indicators.is_responsible(), "another MTA answers for it"),
-        (!indicators.wants_non_delivery_report(), "nobody wants to hear of it"),
+        (!indicators.is_responsible(), "another MTA has the responsibility"),
+        (!indicators.wants_non_delivery_report(), "its originator requested no report"),
         (reported.number != recipient.number, "it has another number"),
         (reported.outcome != expected, "for another reason"),
     ];

@@ -196,7 +196,7 @@ impl P1Client {
     fn check_bound(&self, binding: &Binding, is_wrong: bool) {
         let name = &self.peer.name;
         if is_wrong {
-            self.world.account().violate(None, format!("{name} is let in with a wrong password"));
+            self.world.account().violate(None, format!("{name} is accepted with a wrong password"));
         }
         if binding.identity != node_to(&self.peer) {
             let text = format!("the node answers {name} as {:?}", binding.identity);
@@ -209,7 +209,7 @@ impl P1Client {
         if let AssociationEnd::Refused(Refusal { error: Some(BindError::Authentication), .. }) = end
             && !is_wrong
         {
-            let text = format!("{} is not let in with its own password", self.peer.name);
+            let text = format!("{} is refused with its own password", self.peer.name);
             self.world.account().violate(None, text);
         }
     }

@@ -228,6 +228,6 @@ impl ResponderSession {
             Ok((event, _)) => format!("{event:?}"),
             Err(error) => error.to_string(),
         };
-        account.violate(None, format!("{} was sent what it can't read: {wrong}", self.peer.name));
+        account.violate(None, format!("{} got unreadable data: {wrong}", self.peer.name));
     }
 }

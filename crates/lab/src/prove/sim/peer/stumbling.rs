@@ -32,7 +32,7 @@ pub(super) async fn greet(
         Manner::HangsUp => {}
         Manner::Silent => while stream.read(&mut [0; 64]).await? > 0 {},
         Manner::ShutsDown => stream.write_all(b"421 4.3.2 Not today\r\n").await?,
-        Manner::Nonsense => stream.write_all(b"What do you mean?\r\n").await?,
+        Manner::Nonsense => stream.write_all(b"garbage from peer\r\n").await?,
         Manner::Refuses => stream.write_all(b"554 5.7.1 No service here\r\n").await?,
     }
     Ok(true)
@@ -80,7 +80,7 @@ impl PeerSession {
                 Some(PeerAction::Mute)
             }
             Manner::Nonsense => {
-                output.extend_from_slice(b"What do you mean?\r\n");
+                output.extend_from_slice(b"garbage from peer\r\n");
                 Some(PeerAction::Close)
             }
             _ => Some(PeerAction::Break),
@@ -134,7 +134,7 @@ impl PeerSession {
         // Of whole addresses nobody hears anything, whosever they are.
         let recipient = String::from_utf8_lossy(self.dialogue.candidate());
         let user = recipient.split('@').next().unwrap_or_default();
-        Some(format!("450 4.7.0 User {user} can't be had at the moment\r\n"))
+        Some(format!("450 4.7.0 User {user} cannot be reached just now\r\n"))
     }
 }
 

@@ -52,7 +52,7 @@ impl UserLocations {
         let (from_us, until_us) = self.wrong_us;
         let is_wrong = (from_us..until_us).contains(&at_us);
         if is_wrong && number_of(address).is_multiple_of(4) {
-            return "no such host".to_owned();
+            return "unknown host".to_owned();
         }
         self.host(address, at_us).map_or_else(String::new, |host| host.to_string())
     }
