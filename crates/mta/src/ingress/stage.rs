@@ -152,7 +152,7 @@ impl TransactionView {
         Rc::new(TransactionView { session, sender, size, serial, recipients, additions })
     }
 
-    /// Number of recipients accepted from the client; 0 before the content is requested.
+    /// Number of recipients accepted from the client, a repeated one each time; 0 before the content is requested.
     #[must_use]
     pub fn recipients(&self) -> usize {
         self.recipients.get()

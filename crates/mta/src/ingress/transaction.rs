@@ -38,6 +38,8 @@ pub struct Transaction<W: World> {
     pub(super) limits: Option<Box<LimitCharges>>,
     /// Recipients that were expanded or dropped.
     pub(super) resolutions: Resolutions,
+    /// See [`Transaction::note_repeated`].
+    repeated: usize,
     /// Queue slots reserved for its recipients.
     pub(super) slots: Share,
     /// The recipients' share of body memory. `None` before they draw on it.
@@ -66,6 +68,7 @@ impl<W: World> Transaction<W> {
             size,
             limits,
             resolutions: Resolutions::default(),
+            repeated: 0,
             slots: Share::none(&ingress.services.shared.queue_slots),
             envelope: None,
             envelope_bytes: 0,
@@ -92,6 +95,11 @@ impl<W: World> Transaction<W> {
         asked.ask(recipient)
     }
 
+    /// Notes the number of recipients that the client named again, for stages that count repetitions, too.
+    pub fn note_repeated(&mut self, recipients: usize) {
+        self.repeated = recipients;
+    }
+
     /// Reserves queue slots for `recipients`, before the content is requested, so that a committed message always fits.
     ///
     /// # Errors
@@ -113,7 +121,7 @@ impl<W: World> Transaction<W> {
             self.intake.discard();
         }
         if let Some(view) = &self.view {
-            view.note_recipients(recipients);
+            view.note_recipients(recipients.saturating_add(self.repeated));
             for (place, stage) in self.stages.iter().enumerate() {
                 decided(&self.ingress.services, stage.data(view), Grace::OfTransactions).await?;
                 if let Some(observer) = stage.observe(view) {

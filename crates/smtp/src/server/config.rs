@@ -65,8 +65,8 @@ pub struct ServerConfig {
     pub deliver_by: bool,
     /// Offer FUTURERELEASE (RFC 4865), up to this.
     pub future_release: Option<HoldMax>,
-    /// The operator knows the client, for example a device that cannot be updated. Any name in EHLO is accepted and, if
-    /// bare newlines are normalised, also lines that end with LF alone.
+    /// The operator knows the client, for example a device that cannot be updated. It may have
+    /// any name in EHLO, though not none. If bare newlines are normalised, its lines may end with LF alone.
     pub is_lenient: bool,
     /// Domain of addresses without one in MAIL and RCPT, except the bare `<postmaster>`. `None`: they are rejected.
     pub origin: Option<String>,

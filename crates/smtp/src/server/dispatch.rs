@@ -147,7 +147,7 @@ impl ServerSession {
             return Err(Reply::new(500, (5, 5, 1), text));
         }
         let called;
-        let argument = if self.config.is_lenient {
+        let argument = if self.config.is_lenient && !argument.is_empty() {
             called = fit_name(argument);
             &*called
         } else {
@@ -259,6 +259,7 @@ impl ServerSession {
         if let Some(at) = self.place_of(&recipient) {
             if let Some(transaction) = &mut self.transaction {
                 merge(&mut transaction.envelope.recipients, at, recipient);
+                self.repeated = self.repeated.saturating_add(1);
             }
             return self.say(replies::RCPT_OK);
         }

@@ -44,6 +44,8 @@ pub struct ServerSession {
     pub(super) open: OpenRecipients,
     /// Accepted RCPTs, without repetitions of a recipient.
     pub(super) accepted: usize,
+    /// RCPTs that repeated an accepted recipient.
+    pub(super) repeated: usize,
     /// Finds duplicates in the envelope.
     pub(super) known: RecipientIndex,
     /// From 354 or the first chunk on.
@@ -157,6 +159,7 @@ impl ServerSession {
             rcpt_given: false,
             open: OpenRecipients::default(),
             accepted: 0,
+            repeated: 0,
             known: RecipientIndex::default(),
             reader: None,
             chunks_failed: false,
@@ -355,6 +358,12 @@ impl ServerSession {
         self.cut
     }
 
+    /// Accepted RCPTs of this transaction that named a recipient again.
+    #[must_use]
+    pub fn repeated(&self) -> usize {
+        self.repeated
+    }
+
     /// The client's name in HELO, EHLO or LHLO; empty before.
     #[must_use]
     pub fn helo(&self) -> &str {
@@ -387,6 +396,7 @@ impl ServerSession {
     pub(super) fn forget_recipients(&mut self) {
         self.rcpt_given = false;
         self.accepted = 0;
+        self.repeated = 0;
         self.open = OpenRecipients::default();
         self.known = RecipientIndex::default();
         self.recipient_errors = 0;

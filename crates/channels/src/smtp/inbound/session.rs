@@ -219,7 +219,10 @@ impl<W: World> SmtpSession<W> {
             return self.machine.refuse_early_content(self.connection.now());
         }
         let answer = match &mut self.transaction {
-            Some(transaction) => transaction.reserve(recipients).await,
+            Some(transaction) => {
+                transaction.note_repeated(self.machine.repeated());
+                transaction.reserve(recipients).await
+            }
             None => Err(NO_TRANSACTION),
         };
         self.machine.answer_data(self.connection.now(), answer.map_err(Reply::from));

@@ -95,3 +95,39 @@ fn lf_ends_no_command_of_anybody_else() {
         assert_eq!((contents.len(), codes), (0, vec!["220".into(), "500".into(), "221".into()]));
     }
 }
+
+#[test]
+fn client_has_a_name_even_if_it_is_odd() {
+    for (hello, code) in
+        [("HELO", "501"), ("EHLO ", "501"), ("HELO a b", "250"), ("EHLO gr\u{fc}n", "250")]
+    {
+        let (_, codes) = play(&lenient(), format!("{hello}\r\n").as_bytes(), 1_000);
+        assert_eq!(codes, ["220", code], "{hello}");
+    }
+}
+
+/// Repeated recipients of one transaction count, also for stages that limit bounces.
+#[test]
+fn repeated_recipients_are_counted_until_the_transaction_ends() {
+    let mut session = ServerSession::new(Arc::new(ServerConfig::default()), NOW);
+    let mut say = |line: &str| {
+        let need = session.handle_input(NOW, line.as_bytes(), &mut Kept::default()).need;
+        match need {
+            Need::Mail(_) => session.answer_mail(NOW, Ok(())),
+            Need::Rcpt { number, .. } => session.answer_rcpt(NOW, number, Ok(())),
+            _ => {}
+        }
+        session.repeated()
+    };
+    for (line, count) in [
+        ("EHLO a.test\r\n", 0),
+        ("MAIL FROM:<>\r\n", 0),
+        ("RCPT TO:<b@b.test>\r\n", 0),
+        ("RCPT TO:<c@b.test>\r\n", 0),
+        ("RCPT TO:<b@B.test>\r\n", 1),
+        ("RCPT TO:<\"b\"@b.test>\r\n", 2),
+        ("RSET\r\n", 0),
+    ] {
+        assert_eq!(say(line), count, "{line}");
+    }
+}
