@@ -36,7 +36,7 @@ pub enum Decision {
         /// The catch-all route.
         route: usize,
     },
-    /// Refused: the local part contains a route beyond the next hop, and the client may not relay.
+    /// Refused: the local part contains a route beyond the next hop.
     Routed {
         /// The route.
         route: usize,
@@ -48,6 +48,8 @@ pub enum Decision {
         /// As it is answered.
         why: &'static Refusal,
     },
+    /// Refused: an address literal of this server, which has no mailboxes but the postmaster's (RFC 5321 §4.1.3, §4.5.1).
+    OwnLiteral,
     /// Refused: no route takes the domain. `may_relay`: this client could have used one.
     NoRoute {
         /// The client is in `relay_from`, has logged in, or has a certificate.
@@ -73,7 +75,7 @@ impl Decision {
             | Decision::Routed { route }
             | Decision::Unfit { route, .. }
             | Decision::Denied { route } => Some(route),
-            Decision::NoRoute { .. } => None,
+            Decision::NoRoute { .. } | Decision::OwnLiteral => None,
         }
     }
 
@@ -88,6 +90,9 @@ impl Decision {
                 Some(Refusal::permanent((7, 1), "Source routing not supported"))
             }
             Decision::Unfit { why, .. } => Some(why.clone()),
+            Decision::OwnLiteral => {
+                Some(Refusal::permanent((1, 2), "Address literals of this server not supported"))
+            }
             Decision::NoRoute { may_relay: true } => {
                 Some(Refusal::permanent((1, 2), "No route to this domain"))
             }
@@ -159,19 +164,19 @@ impl Config {
                 None => Decision::NoRoute { may_relay: true },
             };
         }
+        let is_own_literal = domain.literal().is_some_and(|ip| self.is_own_address(ip));
         let conditional = by_conditions.and_then(|index| self.routes.get(index));
         if let Some(route) = conditional.filter(|route| route.names_domains()) {
-            let named = Decision::Named { route: route.index };
-            return self.unless_unfit(listener, may_relay, rcpt, named, route.index);
+            return self.unless_routed(listener, may_relay, rcpt, route.index);
         }
-        // The postmaster is on this server (RFC 5321 §4.5.1).
-        if let Some(route) = conditional.filter(|_| may_relay && !self.is_postmaster(rcpt)) {
+        // The postmaster is on this server (RFC 5321 §4.5.1), and so are its literals.
+        let is_elsewhere = may_relay && !is_own_literal && !self.is_postmaster(rcpt);
+        if let Some(route) = conditional.filter(|_| is_elsewhere) {
             let relay = Decision::Relay { route: route.index, network: None };
             return self.unless_unfit(listener, may_relay, rcpt, relay, route.index);
         }
         if let Some(route) = self.named(&domain, in_tables) {
-            let named = Decision::Named { route };
-            return self.unless_unfit(listener, may_relay, rcpt, named, route);
+            return self.unless_routed(listener, may_relay, rcpt, route);
         }
         let catch_all = self.table.catch_all();
         let local = |route: usize| self.routes.get(route).is_some_and(|r| r.channel.is_local());
@@ -190,9 +195,12 @@ impl Config {
             return Decision::Postmaster { route: self.postmaster.route };
         }
         if rcpt.local().eq_ignore_ascii_case("postmaster")
-            && is_own_literal(listener, rcpt, may_relay)
+            && (is_own_literal || may_be_own_literal(listener, rcpt, may_relay))
         {
             return Decision::Postmaster { route: self.postmaster.route };
+        }
+        if is_own_literal {
+            return Decision::OwnLiteral;
         }
         match catch_all {
             Some(route) if may_relay => Decision::Relay { route, network: None },
@@ -263,17 +271,47 @@ impl Config {
                 false => Decision::Unfit { route, why },
             };
         }
-        match channel {
-            Some(channel)
-                if channel.may_be_routed_on()
-                    && !listener.allow_routed_recipients
-                    && is_routed(rcpt)
-                    && !may_relay =>
-            {
+        match !may_relay && self.is_routed_on(listener, rcpt, route) {
+            true => Decision::Routed { route },
+            false => decision,
+        }
+    }
+
+    /// A recipient in a domain that the route names. The domain's next hop takes a route in the local part as meant for
+    /// itself, from every client.
+    fn unless_routed(
+        &self,
+        listener: &Listener,
+        may_relay: bool,
+        rcpt: &Mailbox,
+        route: usize,
+    ) -> Decision {
+        match self.unless_unfit(listener, may_relay, rcpt, Decision::Named { route }, route) {
+            Decision::Named { route } if self.is_routed_on(listener, rcpt, route) => {
                 Decision::Routed { route }
             }
-            _ => decision,
+            decision => decision,
         }
+    }
+
+    /// Returns true if the next hop of this route might relay the recipient by a route in its local part.
+    fn is_routed_on(&self, listener: &Listener, rcpt: &Mailbox, route: usize) -> bool {
+        let channel = self.routes.get(route).map(|route| &route.channel);
+        channel.is_some_and(|channel| channel.may_be_routed_on())
+            && !listener.allow_routed_recipients
+            && is_routed(rcpt)
+    }
+
+    /// Returns true if an address is known to be this server's: that of a listener, or of a NAT or proxy in front.
+    fn is_own_address(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        let is_listening = |listener: &Arc<Listener>| {
+            let own = listener.address.ip().to_canonical();
+            own == address || own.is_unspecified() && address.is_loopback()
+        };
+        address.is_unspecified()
+            || self.proxy_addresses.contains(&address)
+            || self.listeners.iter().any(is_listening)
     }
 }
 
@@ -282,10 +320,10 @@ fn is_routed(mailbox: &Mailbox) -> bool {
     mailbox.local_unquoted().contains(['%', '!', '@'])
 }
 
-/// Returns true if the domain is an address literal of this server (RFC 5321 §4.5.1). A listener on all addresses does
+/// Returns true for an address literal that may be of this server (RFC 5321 §4.5.1). A listener on all addresses does
 /// not know them, so any literal from an unauthenticated client counts: its mail has no other destination.
-fn is_own_literal(listener: &Listener, rcpt: &Mailbox, may_relay: bool) -> bool {
-    let Some(literal) = rcpt.domain().literal() else { return false };
-    let own = listener.address.ip().to_canonical();
-    literal.to_canonical() == own || own.is_unspecified() && !may_relay
+fn may_be_own_literal(listener: &Listener, rcpt: &Mailbox, may_relay: bool) -> bool {
+    !may_relay
+        && listener.address.ip().to_canonical().is_unspecified()
+        && rcpt.domain().literal().is_some()
 }

@@ -190,6 +190,11 @@ impl ExplanationBuilder<'_> {
                 format!("accepted from all clients, as {}", self.config.postmaster.address),
                 Origin::Rule("RFC 5321 4.5.1"),
             ),
+            Decision::OwnLiteral => {
+                let reply = decision.refusal().map(|refusal| Reply::from(refusal).to_string());
+                let value = format!("rejected for {client}: {}", reply.unwrap_or_default());
+                (value, Origin::Rule("RFC 5321 4.1.3"))
+            }
             Decision::Denied { .. }
             | Decision::NoRoute { .. }
             | Decision::Routed { .. }

@@ -39,7 +39,8 @@ pub struct FileText {
     pub recipient_delimiter: Option<String>,
     /// External addresses of this server at a NAT or proxy in front (Postfix's `proxy_interfaces`). An MX host with one
     /// of these addresses, or with the address of a listener, is this server. No mail is sent to it, nor to less
-    /// preferred hosts.
+    /// preferred hosts. Recipients at one of these (`jo@[192.0.2.1]`) are rejected (550 5.1.2), except for the
+    /// postmaster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "title": "address" }))]
     pub proxy_addresses: Vec<String>,

@@ -224,6 +224,12 @@ impl Mailbox {
         self.text.get(at..).unwrap_or("")
     }
 
+    /// Returns false for the bare `<postmaster>`, the one address without a domain.
+    #[must_use]
+    pub fn has_domain(&self) -> bool {
+        !self.domain_str().is_empty()
+    }
+
     /// The domain, normalised.
     #[must_use]
     pub fn domain(&self) -> Domain {

@@ -55,13 +55,20 @@ fn the_documented_example_means_what_it_says() {
 }
 
 #[test]
-fn strangers_name_no_way_beyond_a_next_hop() {
+fn clients_name_no_way_beyond_a_next_hop() {
     let config = config(DESIGN);
     let (friend, stranger) = ("127.0.0.5", "192.0.2.1");
+    let routes = DESIGN.replace("[[listener]]", "[[listener]]\nallow_routed_recipients = true");
+    let allowed = self::config(&routes);
+    let relay = Decision::Relay { route: 4, network: Some(0) };
     for local in ["u%else.example", "else.example!u", "\"u@else.example\""] {
         let relayed = format!("{local}@domain1.grey");
         assert_eq!(decide(&config, stranger, &relayed), Decision::Routed { route: 0 });
-        assert_eq!(decide(&config, friend, &relayed), Decision::Named { route: 0 });
+        assert_eq!(decide(&config, friend, &relayed), Decision::Routed { route: 0 });
+        assert_eq!(decide(&config, friend, &format!("{local}@elsewhere.example")), relay);
+        for client in [friend, stranger] {
+            assert_eq!(decide(&allowed, client, &relayed), Decision::Named { route: 0 });
+        }
         let kept = format!("{local}@example.net");
         assert_eq!(decide(&config, stranger, &kept), Decision::Named { route: 1 });
     }
@@ -143,6 +150,26 @@ fn the_postmaster_is_always_reached() {
     assert_eq!(routed.postmaster.address, mailbox("admin@example.net"));
     assert_eq!(routed.routes.len(), 5);
     assert!(routed.warnings.is_empty());
+}
+
+#[test]
+fn own_literals_have_no_mailbox_but_the_postmasters() {
+    let keys = "hostname = \"relay.example.org\"\nproxy_addresses = [\"192.0.2.7\"]";
+    let text = DESIGN.replace("hostname = \"relay.example.org\"", keys);
+    let config = config(&text);
+    let own = config.listeners[0].address.ip();
+    let relay = Decision::Relay { route: 4, network: Some(0) };
+    for client in ["127.0.0.5", "192.0.2.1"] {
+        for literal in ["[192.0.2.7]", "[IPv6:::ffff:192.0.2.7]", "[0.0.0.0]"] {
+            let decision = decide(&config, client, &format!("al@{literal}"));
+            assert_eq!(decision, Decision::OwnLiteral, "{client} {literal} {own}");
+            let decision = decide(&config, client, &format!("PostMaster@{literal}"));
+            assert_eq!(decision, Decision::Postmaster { route: 5 }, "{client} {literal}");
+        }
+    }
+    assert_eq!(decide(&config, "127.0.0.5", "al@[192.0.2.8]"), relay);
+    let refusal = Decision::OwnLiteral.refusal().unwrap();
+    assert_eq!((refusal.code(), &*refusal.status.to_string()), (550, "5.1.2"));
 }
 
 #[test]

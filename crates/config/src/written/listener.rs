@@ -71,9 +71,9 @@ pub struct ListenerText {
     /// Networks exempt from the limits per client, on sessions and per minute.
     #[schemars(extend("items" = { "type": "string", "title": "network" }))]
     pub exempt_from_limits: Vec<String>,
-    /// Accept recipients like `user%elsewhere@here`, `elsewhere!user@here` and `"user@elsewhere"@here` from clients
-    /// that may not relay, and relay them. A next hop that follows this source routing makes both servers an open
-    /// relay. Local mailboxes are always accepted.
+    /// Accept recipients like `user%elsewhere@here`, `elsewhere!user@here` and `"user@elsewhere"@here` in domains that a
+    /// route names, and relay them. A next hop that follows this source routing makes both servers an open relay. Local
+    /// mailboxes are always accepted, and other domains from clients that may relay.
     pub allow_routed_recipients: bool,
     /// The keys of the protocol.
     #[serde(flatten)]

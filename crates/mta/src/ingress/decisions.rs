@@ -187,6 +187,14 @@ impl<W: World> RecipientResolver<W> {
         let index = decision.route();
         let route = index.and_then(|index| config.routes.get(index));
         let mut routed = decision.refusal().map_or_else(|| Ok(kept_by(route)), Err);
+        // A postmaster that only this session knows as this server's, for example by an address literal.
+        if matches!(decision, config::Decision::Postmaster { .. })
+            && !config.is_postmaster(&recipient.mailbox)
+        {
+            let mailbox = config.postmaster.address.clone();
+            let own = Recipient { mailbox, ..recipient.clone() };
+            routed = Ok(Resolved::Replaced([own.into()].into()));
+        }
         // The postmaster always has a mailbox, whatever the tables hold (RFC 5321 §4.5.1).
         let is_asked_for = !matches!(decision, config::Decision::Postmaster { .. });
         if route.is_some_and(|route| route.is_built_in())
@@ -214,13 +222,15 @@ impl<W: World> RecipientResolver<W> {
         (routed, route): (Result<Resolved, Refusal>, Option<usize>),
         directory: Option<RecipientTables<W>>,
     ) -> Decision<'static, Resolved> {
-        if self.view.is_none() && directory.is_none() {
+        // The bare postmaster passes all rules, as in Postfix: a refused sender must be able to ask (RFC 5321 §4.5.1).
+        let view = self.view.filter(|_| recipient.mailbox.has_domain());
+        if view.is_none() && directory.is_none() {
             return Answer::Now(routed);
         }
         let question = RecipientDecision {
             services: self.services,
             stages: self.stages,
-            view: self.view,
+            view,
             recipient: recipient.clone(),
             active: self.active,
             routed,

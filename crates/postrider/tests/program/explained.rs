@@ -34,7 +34,7 @@ const SENDERS: [&str; 12] = [
     "vip@far.test",
 ];
 
-const RECIPIENTS: [&str; 26] = [
+const RECIPIENTS: [&str; 28] = [
     "jo@here.test",
     "jo+tag@here.test",
     "JO@Here.Test",
@@ -60,6 +60,8 @@ const RECIPIENTS: [&str; 26] = [
     "x%far.test@here.test",
     "postmaster",
     "postmaster@here.test",
+    "postmaster@[127.0.0.1]",
+    "jo@[127.0.0.1]",
     "spamtrap@here.test",
 ];
 

@@ -270,6 +270,7 @@ fn whom_a_table_does_not_have_is_refused_where_that_is_said() {
             ("ann@source.test", "jo@ours.test", "250 "),
             ("me@source.test", "jo@ours.test", "550 5.7.1 Access denied"),
             ("me@source.test", "postmaster", "250 "),
+            ("me@source.test", "postmaster@ours.test", "550 5.7.1 Access denied"),
         ] {
             again(&mut client, sender).await;
             let said = rcpt(&mut client, to).await;

@@ -446,10 +446,12 @@ fn with_backend(keys: &str) -> String {
 fn aliases_lead_strangers_nowhere_that_they_may_not_name() {
     play(|| async {
         let routed = "550 5.7.1 Source routing not supported";
-        for (keys, from, refusal) in [
-            ("", STRANGER, routed),
-            ("", FRIEND, "250 "),
-            ("allow_routed_recipients = true", STRANGER, "250 "),
+        for (keys, from, refusals) in [
+            ("", STRANGER, [routed; 2]),
+            // An address that the client names itself is not its operator's alias.
+            ("", FRIEND, ["250 ", routed]),
+            ("allow_routed_recipients = true", STRANGER, ["250 "; 2]),
+            ("allow_routed_recipients = true", FRIEND, ["250 "; 2]),
         ] {
             let node = Node::start(&with_backend(keys)).await;
             entries(
@@ -462,7 +464,7 @@ fn aliases_lead_strangers_nowhere_that_they_may_not_name() {
             );
             let mut client = begin(&node, from).await;
             for local in ["x%far.test", "far.test!x", "\"x@far.test\"", "\"x%far.test\"", "x%y%z"] {
-                for domain in ["ours.test", "backend.test"] {
+                for (domain, refusal) in ["ours.test", "backend.test"].into_iter().zip(refusals) {
                     let reply = rcpt(&mut client, &format!("{local}@{domain}")).await;
                     assert!(reply.starts_with(refusal), "{local}@{domain}: {reply}");
                 }

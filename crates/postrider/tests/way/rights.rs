@@ -520,3 +520,39 @@ fn a_listener_that_is_left_out_serves_nobody_any_more() {
         assert_eq!(relayed(&mut friend).await, Ok(()), "it is back");
     });
 }
+
+/// RFC 5321 §4.5.1: the postmaster at an address literal of this server. No other mailbox is there, and mail must not go
+/// out to come back.
+#[test]
+fn postmaster_of_own_literals_is_the_configured_one() {
+    play(|| async {
+        let text = relay(&format!("relay_from = [\"{FRIEND}\"]"));
+        let any = text.replace("192.0.2.250:25", "0.0.0.0:25");
+        for (text, literal) in [(&text, "192.0.2.250"), (&any, "127.0.0.1"), (&any, "192.0.2.9")] {
+            for from in [STRANGER, FRIEND] {
+                let text = format!("postmaster = \"root@ours.test\"\n{text}");
+                let node = Node::start(&text).await;
+                let is_known = literal != "192.0.2.9";
+                let mut client = Client::connect(&node, from).await;
+                client.say("MAIL FROM:<me@source.test>").await;
+                let reply = client.say(&format!("RCPT TO:<al@[{literal}]>")).await;
+                let refusal = match (is_known, from == FRIEND) {
+                    (true, _) => "550 5.1.2 Address literals of this server not supported",
+                    (false, false) => "550 5.7.1 Relay access denied",
+                    (false, true) => "250 2.1.5 Recipient ok",
+                };
+                assert_eq!(reply, refusal, "{from} {literal}");
+                if !is_known && from == FRIEND {
+                    continue;
+                }
+                client.say(&format!("RCPT TO:<Postmaster@[{literal}]>")).await;
+                assert!(client.content(CONTENT).await.starts_with("250 "), "{from} {literal}");
+                node.wait_for("delivered", 1).await;
+                let mailboxes = node.world.mailboxes();
+                let names: Vec<_> =
+                    mailboxes.keys().map(|path| path.display().to_string()).collect();
+                assert_eq!(names, ["/mail/root"], "{from} {literal}");
+            }
+        }
+    });
+}

@@ -68,8 +68,10 @@ fn who_is_on_a_list_is_told_by_which_and_why() {
             reply,
             "550 5.7.1 [203.0.113.9] is listed by zen.example: see??250 https://zen.example/9?"
         );
-        // Whoever is refused may ask why, and what no route takes is refused as ever.
+        // A refused client may ask the bare postmaster, and what no route takes is refused as ever.
         let reply = client.say("RCPT TO:<Postmaster@here.test>").await;
+        assert!(reply.starts_with("550 5.7.1 [203"), "{reply}");
+        let reply = client.say("RCPT TO:<Postmaster>").await;
         assert!(reply.starts_with("250"), "{reply}");
         let reply = client.say("RCPT TO:<x@nowhere.test>").await;
         assert_eq!(reply, "550 5.7.1 Relay access denied");
@@ -86,7 +88,7 @@ fn who_is_on_a_list_is_told_by_which_and_why() {
             name(9, "zen.example"),
         ];
         assert_eq!(asked, wanted);
-        assert_eq!(node.metrics.strangers_refused[StrangersCheck::Dnsbl].get(), 2);
+        assert_eq!(node.metrics.strangers_refused[StrangersCheck::Dnsbl].get(), 3);
         // Neither those on no list nor those who are no strangers.
         for from in [host(10), host(99), FRIEND] {
             let reply = rcpt(&node, from, SENDER, READER).await;
@@ -295,7 +297,7 @@ fn a_sender_must_be_one_that_could_be_answered() {
         ] {
             let said = rcpt(&node, STRANGER, sender, READER).await;
             assert!(said.starts_with(reply), "{sender}: {said}");
-            let said = rcpt(&node, STRANGER, sender, "postmaster@here.test").await;
+            let said = rcpt(&node, STRANGER, sender, "postmaster").await;
             assert!(said.starts_with("250"), "{sender}: {said}");
             let said = rcpt(&node, FRIEND, sender, READER).await;
             assert!(said.starts_with("250"), "{sender}: {said}");
@@ -376,7 +378,7 @@ fn who_is_new_is_put_off_and_known_when_it_comes_again() {
         client.say(&format!("MAIL FROM:<{SENDER}>")).await;
         let rcpt_to = format!("RCPT TO:<{READER}>");
         assert_eq!(client.say(&rcpt_to).await, PUT_OFF);
-        assert!(client.say("RCPT TO:<postmaster@here.test>").await.starts_with("250"));
+        assert!(client.say("RCPT TO:<postmaster>").await.starts_with("250"));
         tokio::time::sleep(Duration::from_millis(59_200)).await;
         let early = "450 4.7.1 Greylisted; try again in 1 seconds";
         assert_eq!(client.say(&rcpt_to).await, early);
@@ -498,18 +500,32 @@ fn names_and_bounces_of_wrong_form_are_refused() {
                 assert_eq!(reply, expected[1], "{name} <{sender}> {to}");
             }
         }
-        // A refused sender reaches the postmaster.
+        // A recipient that is named again counts again.
+        let mut client = Client::connect(&node, STRANGER).await;
+        client.say("EHLO mx.far.test").await;
+        client.say("MAIL FROM:<>").await;
+        for to in ["b@here.test", "B@here.test", "b@Here.test"] {
+            assert_eq!(client.say(&format!("RCPT TO:<{to}>")).await, right, "{to}");
+        }
+        assert_eq!(client.say("DATA").await, bounce);
+        client.say("RSET").await;
+        client.say("MAIL FROM:<>").await;
+        client.say("RCPT TO:<b@here.test>").await;
+        client.say("RCPT TO:<b@here.test>").await;
+        assert_eq!(client.say("DATA").await, bounce);
+        // A refused sender reaches the bare postmaster only.
         let mut client = Client::connect(&node, STRANGER).await;
         client.say("EHLO desktop").await;
         client.say("MAIL FROM:<a@localhost>").await;
-        assert!(client.say("RCPT TO:<postmaster@here.test>").await.starts_with("250"));
+        assert!(client.say("RCPT TO:<postmaster@here.test>").await.starts_with("504 5.5.2"));
+        assert!(client.say("RCPT TO:<postmaster>").await.starts_with("250"));
         let refused = &node.metrics.strangers_refused;
         let counts = [
             StrangersCheck::HeloFqdn,
             StrangersCheck::SenderFqdn,
             StrangersCheck::MultiRecipientBounce,
         ];
-        assert_eq!(counts.map(|check| refused[check].get()), [3, 1, 1]);
+        assert_eq!(counts.map(|check| refused[check].get()), [4, 1, 3]);
     });
 }
 

@@ -62,6 +62,10 @@ pub async fn consult_access<T: Tables + Clone>(
 ) -> AccessDryRun {
     let AccessQuestion { listener, client, is_stranger, helo, sender, recipient, route } =
         *question;
+    if !recipient.has_domain() {
+        // The bare postmaster passes all rules (RFC 5321 §4.5.1).
+        return AccessDryRun::default();
+    }
     let also = also_called(rules(config), route, recipient);
     let subject = Subject { client, helo, sender, recipient, also: also.as_ref() };
     let (mut consulted, mut course) = (AccessDryRun::default(), Course::default());
@@ -181,9 +185,10 @@ async fn consequence<T: Tables + Clone>(
             (format!("table \"{table}\" has {} {entry}", found.key), consequence)
         }
         Ok(None) => {
-            let refused = rule.refuses_unlisted(subject.recipient);
-            let consequence =
-                if refused { Consequence::refusal(REFUSED) } else { Consequence::none() };
+            let consequence = match rule.refuses_unlisted() {
+                true => Consequence::refusal(REFUSED),
+                false => Consequence::none(),
+            };
             (format!("not in table \"{table}\""), consequence)
         }
         Err(trouble) => (trouble.to_string(), Consequence::refusal(NO_ANSWER)),

@@ -81,7 +81,7 @@ enum Unlisted {
     /// Continue with the next rule.
     #[default]
     Pass,
-    /// Reject with 550 5.7.1, except for the bare `<postmaster>`, which must be reachable.
+    /// Reject with 550 5.7.1.
     Refuse,
 }
 
@@ -154,10 +154,9 @@ impl Rule {
         self.by.keys(subject, KeyRules::of(&self.table), self.text.parent_domains)
     }
 
-    /// Returns true if a recipient is refused because the table has none of the keys. The bare postmaster never is (RFC
-    /// 5321 §4.5.1).
-    fn refuses_unlisted(&self, recipient: &Mailbox) -> bool {
-        self.text.default == Unlisted::Refuse && !recipient.domain_str().is_empty()
+    /// Returns true if a recipient is refused because the table has none of the keys.
+    fn refuses_unlisted(&self) -> bool {
+        self.text.default == Unlisted::Refuse
     }
 }
 
@@ -267,7 +266,8 @@ impl<T: Tables + Clone> AccessEvaluation<T> {
         find_first(&tables, &rule.table, rule.keys(&subject)).then(move |found| {
             let effect = match (found, self.asker.rules.get(at)) {
                 (Ok(Some(found)), Some(rule)) => self.obey(rule, &found),
-                (Ok(_), Some(rule)) => self.unlisted(rule),
+                (Ok(_), Some(rule)) if rule.refuses_unlisted() => Err(REFUSED),
+                (Ok(_), Some(_)) => Ok(ActionEffect::Open),
                 (Ok(_), None) => Ok(ActionEffect::Open),
                 (Err(trouble), _) => Err(no_answer(&*self.asker.console, &trouble)),
             };
@@ -291,14 +291,6 @@ impl<T: Tables + Clone> AccessEvaluation<T> {
                 console.warn(AccessText::KEY, text);
                 Err(MISTAKE)
             }
-        }
-    }
-
-    fn unlisted(&self, rule: &Rule) -> Result<ActionEffect, Refusal> {
-        if rule.refuses_unlisted(&self.recipient.mailbox) {
-            Err(REFUSED)
-        } else {
-            Ok(ActionEffect::Open)
         }
     }
 }

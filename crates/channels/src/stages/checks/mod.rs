@@ -249,7 +249,7 @@ impl<W: World> Stage for ClientNames<W> {
     fn recipient(
         &self,
         transaction: &Rc<TransactionView>,
-        recipient: &Recipient,
+        _recipient: &Recipient,
         _routed: Routed<'_>,
     ) -> Decision<'static, Option<Resolved>> {
         let found = transaction.session.client().name.get();
@@ -264,8 +264,7 @@ impl<W: World> Stage for ClientNames<W> {
             }
             _ => power == ActionLimit::Reject,
         });
-        let is_postmaster = recipient.mailbox.domain_str().is_empty();
-        Answer::Now(refusal.filter(|_| !is_postmaster).map_or(Ok(None), Err))
+        Answer::Now(refusal.map_or(Ok(None), Err))
     }
 }
 

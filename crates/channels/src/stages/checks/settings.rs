@@ -132,7 +132,7 @@ pub(crate) struct ChecksText {
     /// entries are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     exempt_clients: Option<TableRefText>,
-    /// The same for recipients, by address or domain. `postmaster` is always exempt.
+    /// The same for recipients, by address or domain. The bare `<postmaster>` is always exempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     exempt_recipients: Option<TableRefText>,
 }

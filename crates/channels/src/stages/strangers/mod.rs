@@ -104,11 +104,6 @@ impl<W: World> StrangersStage<W> {
     }
 }
 
-/// RFC 5321 §4.5.1: a refused sender must be able to reach the postmaster.
-fn is_postmaster(recipient: &Recipient) -> bool {
-    recipient.mailbox.local().eq_ignore_ascii_case("postmaster")
-}
-
 impl<W: World> Stage for StrangersStage<W> {
     fn name(&self) -> &'static str {
         "strangers"
@@ -139,7 +134,7 @@ impl<W: World> Stage for StrangersStage<W> {
     ) -> Decision<'static, Option<Resolved>> {
         let desk = self.desk(&transaction.session);
         // A recipient refused by the routes is refused regardless of the sender.
-        let Some(desk) = desk.filter(|_| routed.is_taken && !is_postmaster(recipient)) else {
+        let Some(desk) = desk.filter(|_| routed.is_taken) else {
             return Answer::Now(Ok(None));
         };
         let (desk, transaction) = (Rc::clone(desk), Rc::clone(transaction));

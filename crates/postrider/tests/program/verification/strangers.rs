@@ -36,7 +36,8 @@ fn lists_are_asked_about_clients_before_their_message() {
     let listed = "550 5.7.1 [127.0.0.7] is listed by zen.test: https://zen.test/query xxx";
     let said = client.say("RCPT TO:<al@here.test>", listed);
     assert!(said.len() < 300, "{said}");
-    client.say("RCPT TO:<postmaster@here.test>", "250");
+    client.say("RCPT TO:<postmaster@here.test>", listed);
+    client.say("RCPT TO:<postmaster>", "250");
     client.say("QUIT", "221");
     // zen.test lists it, ok.test speaks for it and silent.test says nothing.
     for (last, zones) in [(8, 1), (9, 0)] {
