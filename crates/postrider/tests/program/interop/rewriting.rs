@@ -54,12 +54,17 @@ fn told(taken: &Taken) -> Vec<String> {
     let address = |line: &String| line.split(['<', '>']).nth(1).unwrap_or_default().to_owned();
     let mut told = vec![address(&taken.mail)];
     told.extend(taken.rcpt.iter().map(address));
-    for name in ["From", "Sender", "Reply-To", "To", "Cc"] {
-        let field = mail::header::find(&taken.content, name);
-        let value = field.map(|field| String::from_utf8_lossy(&field.unfolded()).into_owned());
-        told.push(value.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" "));
-    }
+    told.extend(address_fields(&taken.content));
     told
+}
+
+/// The values of the address fields, in a fixed order and without folds.
+pub(super) fn address_fields(content: &[u8]) -> [String; 5] {
+    ["From", "Sender", "Reply-To", "To", "Cc"].map(|name| {
+        let field = mail::header::find(content, name);
+        let value = field.map(|field| String::from_utf8_lossy(&field.unfolded()).into_owned());
+        value.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
+    })
 }
 
 /// Gives all messages to both servers, and compares what their next hops got.

@@ -1,5 +1,6 @@
 //! Next hops of a set-up, each at its own address and all at one port, and the name server with their names.
 
+use crate::interop::rewriting::address_fields;
 use crate::support::Files;
 use crate::support::certificate::section;
 use crate::support::name_server::{Fault, NameServer};
@@ -28,6 +29,8 @@ pub(super) struct Arrival {
     pub(super) secured: String,
     pub(super) sender: String,
     pub(super) recipient: String,
+    /// Values of the address fields, of a message of the client at a next hop without TLS.
+    pub(super) fields: Option<[String; 5]>,
 }
 
 pub(super) struct Hops {
@@ -80,10 +83,13 @@ impl Hops {
                 let content = String::from_utf8_lossy(&taken.content).into_owned();
                 let Some(mark) = mark(&content) else { continue };
                 let sender = path(&taken.mail);
+                let is_client_s = mail::header::find(&taken.content, "X-Talk").is_some();
+                let fields = is_client_s.then(|| address_fields(&taken.content));
                 for recipient in &taken.rcpt {
+                    let (hop, secured) = (*hop, "clear".to_owned());
                     let (sender, recipient) = (sender.clone(), path(recipient));
-                    let secured = "clear".to_owned();
-                    all.push((mark.clone(), Arrival { hop: *hop, secured, sender, recipient }));
+                    let fields = fields.clone();
+                    all.push((mark.clone(), Arrival { hop, secured, sender, recipient, fields }));
                 }
             }
         }
@@ -103,7 +109,8 @@ impl Hops {
             for recipient in event["recipients"].as_array().expect("a list") {
                 let recipient = recipient.as_str().expect("an address").to_owned();
                 let (secured, sender) = (secured.clone(), text("sender"));
-                all.push((mark.clone(), Arrival { hop, secured, sender, recipient }));
+                let fields = None;
+                all.push((mark.clone(), Arrival { hop, secured, sender, recipient, fields }));
             }
         }
         all

@@ -2,8 +2,18 @@
 
 use super::set_up::{SetUp, Words};
 
-pub(super) const SET_UPS: [SetUp; 7] =
-    [HOSTER, ALIAS_DOMAINS, CATCH_ALL, LOCAL_ALIASES, LOCAL_RECIPIENTS, RELOCATED, MAIL_HOST];
+pub(super) const SET_UPS: [SetUp; 10] = [
+    HOSTER,
+    HOSTER_WITHOUT_TAGS,
+    HOSTER_WITH_TWO_DELIMITERS,
+    ALIAS_DOMAINS,
+    CATCH_ALL,
+    LOCAL_ALIASES,
+    LOCAL_ALIASES_WITHOUT_TAGS,
+    LOCAL_RECIPIENTS,
+    RELOCATED,
+    MAIL_HOST,
+];
 
 const HOSTER: SetUp = SetUp {
     name: "hoster",
@@ -52,6 +62,35 @@ const HOSTER: SetUp = SetUp {
         ..Words::USUAL
     },
     ..SetUp::PLAIN
+};
+
+/// As Postfix is by default.
+const HOSTER_WITHOUT_TAGS: SetUp = SetUp { name: "hoster without tags", delimiter: "", ..HOSTER };
+
+const HOSTER_WITH_TWO_DELIMITERS: SetUp = SetUp {
+    name: "hoster with two delimiters",
+    delimiter: "-+",
+    words: Words {
+        recipients: &[
+            "al@here.test",
+            "al-tag@here.test",
+            "al+tag@here.test",
+            "al+box@here.test",
+            "al-box@here.test",
+            "al-a+b@here.test",
+            "al+a-b@here.test",
+            "info-x@here.test",
+            "Info+x@here.test",
+            "fwd-x@here.test",
+            "fwd+x@here.test",
+            "self-@here.test",
+            "-al@here.test",
+            "cy-x@here.test",
+            "bo-x@far.test",
+        ],
+        ..Words::USUAL
+    },
+    ..HOSTER
 };
 
 const ALIAS_DOMAINS: SetUp = SetUp {
@@ -177,6 +216,9 @@ const LOCAL_ALIASES: SetUp = SetUp {
     },
     ..SetUp::PLAIN
 };
+
+const LOCAL_ALIASES_WITHOUT_TAGS: SetUp =
+    SetUp { name: "local aliases without tags", delimiter: "", ..LOCAL_ALIASES };
 
 const LOCAL_RECIPIENTS: SetUp = SetUp {
     name: "local recipients",

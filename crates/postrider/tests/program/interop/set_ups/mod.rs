@@ -8,6 +8,7 @@ mod differences;
 mod hops;
 mod hosting;
 mod relaying;
+mod rewriting;
 mod rules;
 mod senders;
 mod set_up;
@@ -225,6 +226,7 @@ fn all() -> Vec<SetUp> {
     all.extend(hosting::SET_UPS);
     all.extend(senders::SET_UPS);
     all.extend(rules::SET_UPS);
+    all.extend(rewriting::SET_UPS);
     all
 }
 
@@ -256,7 +258,7 @@ fn postfix_judges_whole_set_ups() {
     let (talks, seed) = (number("SETUP_TALKS", 4), number("SETUP_SEED", 1));
     let part = std::env::var("SETUP").unwrap_or_default();
     let mut set_ups = all();
-    assert!(set_ups.len() >= 23, "{}", set_ups.len());
+    assert!(set_ups.len() >= 34, "{}", set_ups.len());
     set_ups.retain(|set_up| set_up.name.contains(&part));
     let (mut rows, mut failures) = (BTreeMap::new(), Vec::new());
     for (name, seen) in play(&set_ups, talks, seed) {

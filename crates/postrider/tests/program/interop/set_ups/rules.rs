@@ -3,7 +3,8 @@
 use super::set_up::{FRIEND, STRANGER, SetUp, Words};
 use std::net::Ipv4Addr;
 
-pub(super) const SET_UPS: [SetUp; 5] = [ACCESS, STRICT, LIMITS, COPIES, HEADER_CHECKS];
+pub(super) const SET_UPS: [SetUp; 6] =
+    [ACCESS, ACCESS_WITHOUT_TAGS, STRICT, LIMITS, COPIES, HEADER_CHECKS];
 
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(127, 0, 2, 2);
 
@@ -76,6 +77,9 @@ const ACCESS: SetUp = SetUp {
     },
     ..SetUp::PLAIN
 };
+
+const ACCESS_WITHOUT_TAGS: SetUp =
+    SetUp { name: "access files without tags", delimiter: "", ..ACCESS };
 
 const STRICT: SetUp = SetUp {
     name: "strict forms",

@@ -43,6 +43,8 @@ pub(super) struct SetUp {
     pub(super) services: &'static str,
     /// Keys of the listener here.
     pub(super) listener: &'static str,
+    /// `recipient_delimiter` of both.
+    pub(super) delimiter: &'static str,
     /// The address behind `<postmaster>` here, which must have a mailbox.
     pub(super) postmaster: &'static str,
     /// Sections here.
@@ -66,6 +68,7 @@ impl SetUp {
         main: "",
         services: "",
         listener: "",
+        delimiter: "+",
         postmaster: "postmaster@here.test",
         sections: "",
         commands: &[],

@@ -16,10 +16,6 @@ use std::path::PathBuf;
 const MAIN_CF: &str = "inet_interfaces = 127.0.0.1
 myhostname = relay.test
 myorigin = here.test
-recipient_delimiter = +
-swap_bangpath = no
-allow_percent_hack = no
-resolve_dequoted_address = no
 disable_dns_lookups = no
 smtp_host_lookup = dns
 minimal_backoff_time = 1000s
@@ -178,7 +174,10 @@ fn start_postfix(
     let auth = auth.map_or_else(String::new, DovecotAuth::socket);
     let fill =
         |text: &str| hops.fill(&text.replace("{auth}", &auth)).replace("{dir}", &place.dir());
-    let usual = format!("{MAIN_CF}mynetworks = {FRIEND}\nsmtp_tcp_port = {{port}}\n");
+    let usual = format!(
+        "{MAIN_CF}mynetworks = {FRIEND}\nsmtp_tcp_port = {{port}}\nrecipient_delimiter = {}\n",
+        set_up.delimiter
+    );
     let main = overriding(&fill(set_up.main), &fill(&usual));
     let services = format!("127.0.0.1:{port} inet n - n - - smtpd\n{}", fill(set_up.services));
     launch_asking(place, &hops.resolver(), &main, &services);
@@ -196,7 +195,11 @@ fn start_ours(files: &Files, set_up: &SetUp, hops: &Hops) -> Server {
         hops.fill(set_up.sections)
     );
     let text = config_with("", &listener, &sections);
-    let server = Server::start(files, &format!("postmaster = \"{}\"\n{text}", set_up.postmaster));
+    let general = format!(
+        "postmaster = \"{}\"\nrecipient_delimiter = \"{}\"\n",
+        set_up.postmaster, set_up.delimiter
+    );
+    let server = Server::start(files, &format!("{general}{text}"));
     for command in set_up.commands {
         let answer = server.command(command);
         assert_eq!(answer.code, 0, "{}: {answer:?}", set_up.name);
