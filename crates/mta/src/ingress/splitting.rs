@@ -3,8 +3,10 @@
 use super::draft::Draft;
 use super::intake::Content;
 use super::refusals;
+use crate::facts::{Owner, SentFrom};
 use mail::{Envelope, Mailbox, Recipient, Refusal};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 impl Draft {
     /// Splits the message: recipients of group 0 stay, and those of each further group get a message with the same
@@ -74,6 +76,34 @@ impl Draft {
             self.envelope.recipients.retain(|_| kept.next() == Some(&true));
         }
         is_kept
+    }
+
+    /// The owner of the list that has a recipient: the sender of the recipient's copy.
+    #[must_use]
+    pub fn owner_of(&self, index: usize) -> Option<&Mailbox> {
+        let record = u32::try_from(index).ok().and_then(|index| self.records.get(index))?;
+        match &record.from {
+            SentFrom::Owner(owner) => Some(&owner.address),
+            SentFrom::Sender | SentFrom::Rewritten => None,
+        }
+    }
+
+    /// Replaces the addresses of owners, in the order of the recipients; `None` stays. Reports go to the same mailboxes.
+    pub fn rename_owners(&mut self, names: Vec<Option<Mailbox>>) {
+        // Members of a list share its owner.
+        let mut last: Option<(Arc<Owner>, Arc<Owner>)> = None;
+        for (index, name) in (0..).zip(names) {
+            let Some(name) = name else { continue };
+            let record = self.records.get_mut(index);
+            let SentFrom::Owner(owner) = &mut record.from else { continue };
+            let known =
+                last.as_ref().filter(|(old, new)| Arc::ptr_eq(old, owner) && new.address == name);
+            let new = match known {
+                Some((_, new)) => Arc::clone(new),
+                None => Arc::new(Owner { address: name, reports_to: owner.reports_to.clone() }),
+            };
+            last = Some((std::mem::replace(owner, Arc::clone(&new)), new));
+        }
     }
 
     /// A message with the same content and no recipients. It shares the content in memory; a body file is copied.

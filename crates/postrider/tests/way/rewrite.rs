@@ -1,7 +1,8 @@
 //! Rewriting of addresses by tables, which are scripted.
 
 use super::client::{Client, FRIEND, STRANGER, submit};
-use super::node::{Node, config, play};
+use super::node::{Node, config, play, wait_until};
+use super::peer::Peer;
 use lookup::{LookupError, LookupErrorKind};
 use serde_json::Value;
 use std::path::Path;
@@ -340,5 +341,46 @@ fn a_message_does_not_become_too_many() {
         assert!(reply.starts_with("451 4.3.5"), "{reply}");
         assert_eq!(node.count("received"), 16);
         assert_eq!(node.shared.queue_slots.used(), 0);
+    });
+}
+
+#[test]
+fn owners_of_lists_are_replaced_as_senders_and_keep_their_reports() {
+    play(|| async {
+        let text = "[[table]]\nname = \"generic\"\ninline = {}\n\
+            [[table]]\nname = \"aliases\"\ninline = {}\n\
+            [[rewrite]]\ntable = \"generic\"\nroutes = [\"outside\"]\n\
+            addresses = [\"envelope_sender\"]\n\
+            [[route]]\ndomains = [\"ours.test\"]\naliases = { table = \"aliases\" }\n\
+            maildir = { path = \"/in/{local}\" }\n\
+            [[route]]\nname = \"outside\"\nsmtp = { hosts = [\"192.0.2.1:25\"] }\n";
+        let node = Node::start(&config(text)).await;
+        let away = Peer::at(&node.world, "192.0.2.1:25");
+        for (key, text) in [
+            ("staff@ours.test", "jo@ours.test, far@far.test, other@far.test"),
+            ("owner-staff@ours.test", "boss@ours.test"),
+        ] {
+            node.world.set_entry("aliases", key, Ok(text));
+        }
+        node.world.set_entry("generic", "owner-staff@ours.test", Ok("lists@example.test"));
+        submit(&node, "me@source.test", &["staff@ours.test"]).await;
+        node.wait_for("relayed", 2).await;
+        node.wait_for("delivered", 1).await;
+        let sent = away.messages().remove(0);
+        assert_eq!((&*sent.from, sent.to.len()), ("lists@example.test", 2));
+        let text = last(&node, "/in/jo");
+        assert!(text.starts_with("Return-Path: <owner-staff@ours.test>\r\n"), "{text}");
+        // One message: the owner belongs to each recipient.
+        assert_eq!(node.of("received").len(), 1);
+        // Mail without a sender keeps none.
+        submit(&node, "", &["staff@ours.test"]).await;
+        node.wait_for("relayed", 4).await;
+        assert_eq!(away.messages()[1].from, "");
+        // Reports go to the mailboxes of the owner, as without the rule.
+        away.always("RCPT", "550 5.1.1 gone");
+        submit(&node, "me@source.test", &["staff@ours.test"]).await;
+        wait_until("a report", || node.world.mailboxes().contains_key(Path::new("/in/boss"))).await;
+        let report = last(&node, "/in/boss");
+        assert!(report.contains("Final-Recipient: rfc822;far@far.test\r\n"), "{report}");
     });
 }

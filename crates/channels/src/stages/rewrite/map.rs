@@ -54,6 +54,12 @@ impl OwnNames {
     }
 }
 
+/// Returns true if rules may replace the address. The bare postmaster stays one (RFC 5321 §4.5.1), and O/R addresses have
+/// another form.
+pub(super) fn is_changeable(address: &Mailbox) -> bool {
+    !address.domain_str().is_empty() && !address.is_or_address()
+}
+
 /// The new address. `None`: the table does not change it. `smtputf8`: the address may have characters beyond ASCII.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
 //! The rewriting of one message.
 
-use super::map::{MapError, rewritten};
+use super::map::{MapError, is_changeable, rewritten};
 use super::settings::{AddressKind, RewriteRule};
 use super::{RewriteStage, RewriteText, spans};
 use crate::stages::edits::Edits;
@@ -9,7 +9,7 @@ use config::{MailFacts, StageSection as _};
 use mail::header::Field;
 use mail::{Mailbox, MessageId, Refusal};
 use mta::clients::asker_of;
-use mta::ingress::{Draft, Session, all_hold, no_answer};
+use mta::ingress::{Draft, Session, no_answer};
 use mta::seams::{Tables as _, Time as _, World};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -142,12 +142,13 @@ impl<'a, W: World> Rewriting<'a, W> {
         let (sender, tenant) = (draft.envelope().reverse_path.clone(), draft.tenancy().cloned());
         let facts = MailFacts { sender: sender.as_ref(), ..client.facts(tenant.as_ref()) };
         let mut selection = Selection::default();
-        let mut names = Vec::with_capacity(draft.envelope().recipients.len());
-        let mut rules = Vec::with_capacity(stage.rules.len());
-        for recipient in &draft.envelope().recipients {
+        let count = draft.envelope().recipients.len();
+        let (mut names, mut owners) = (Vec::with_capacity(count), Vec::new());
+        let mut rules = Vec::with_capacity(stage.rules.all.len());
+        for (index, recipient) in draft.envelope().recipients.iter().enumerate() {
             rules.clear();
             let mut current = recipient.mailbox.clone();
-            for (at, rule) in stage.rules.iter().enumerate() {
+            for (at, rule) in stage.rules.all.iter().enumerate() {
                 let facts = MailFacts { recipient: Some(&current), ..facts };
                 if !self.is_for(rule, &facts, session.may_relay()).await? {
                     continue;
@@ -158,7 +159,14 @@ impl<'a, W: World> Rewriting<'a, W> {
             }
             selection.push(&rules);
             names.push((current != recipient.mailbox).then_some(current));
+            // The sender of this copy. Mail without a sender keeps none.
+            if let Some(owner) = draft.owner_of(index).filter(|_| sender.is_some()) {
+                let new = self.look_up(&rules, AddressKind::EnvelopeSender, owner).await?;
+                owners.resize(index + 1, None);
+                owners[index] = new;
+            }
         }
+        draft.rename_owners(owners);
         if names.iter().all(Option::is_none) {
             return Ok(selection);
         }
@@ -173,19 +181,9 @@ impl<'a, W: World> Rewriting<'a, W> {
         facts: &MailFacts<'_>,
         may_relay: bool,
     ) -> Result<bool, Refusal> {
-        let RewriteStage { routes, console, .. } = self.stage;
-        if let Some(when) = &rule.when {
-            let holds = all_hold(&self.tables, when, facts).get().await;
-            if !holds.map_err(|trouble| no_answer(&**console, &trouble))? {
-                return Ok(false);
-            }
-        }
-        let Some(routes) = routes.as_ref().filter(|_| !rule.routes.is_empty()) else {
-            return Ok(true);
-        };
-        let route = routes.find(&self.tables, facts, may_relay).await;
-        let route = route.map_err(|trouble| no_answer(&**console, &trouble))?;
-        Ok(route.is_some_and(|route| rule.routes.iter().any(|name| *name == *route.name)))
+        let RewriteStage { rules, console, .. } = self.stage;
+        let is_for = rules.is_for(rule, &self.tables, facts, may_relay).await;
+        is_for.map_err(|trouble| no_answer(&**console, &trouble))
     }
 
     /// The changes for each group of recipients, and the group of each recipient. Recipients with the same changes are
@@ -196,7 +194,7 @@ impl<'a, W: World> Rewriting<'a, W> {
         selection: Selection,
     ) -> Result<(Vec<Changes>, Vec<usize>), Refusal> {
         let mut rules = selection.groups.iter().flatten();
-        let rule = |at: &usize| self.stage.rules.get(*at);
+        let rule = |at: &usize| self.stage.rules.all.get(*at);
         let content = match rules.any(|at| rule(at).is_some_and(RewriteRule::changes_header)) {
             true => header_text(draft).await?.0,
             false => Vec::new(),
@@ -281,14 +279,14 @@ impl<'a, W: World> Rewriting<'a, W> {
         kind: AddressKind,
         address: &Mailbox,
     ) -> Result<Option<Mailbox>, Refusal> {
-        // The bare postmaster stays one (RFC 5321 §4.5.1), and O/R addresses have another form.
-        if address.domain_str().is_empty() || address.is_or_address() {
+        if !is_changeable(address) {
             return Ok(None);
         }
         let stage = self.stage;
         let mut current = address.clone();
         for at in rules {
-            let Some(rule) = stage.rules.get(*at).filter(|rule| rule.kinds.contains(&kind)) else {
+            let Some(rule) = stage.rules.all.get(*at).filter(|rule| rule.kinds.contains(&kind))
+            else {
                 continue;
             };
             let key = (*at, current.clone());
@@ -314,13 +312,13 @@ impl<'a, W: World> Rewriting<'a, W> {
         rule: &RewriteRule,
         address: &Mailbox,
     ) -> Result<Option<Mailbox>, Refusal> {
-        let RewriteStage { names, world, console, .. } = self.stage;
+        let RewriteStage { rules, world, console } = self.stage;
         if (self.known.len() + 1).is_multiple_of(BETWEEN_PAUSES) {
             let time = world.time();
             time.sleep_until(time.now() + PAUSE).await;
         }
         let table = (&self.tables, &rule.table);
-        match rewritten(table, names, address, self.smtputf8).await {
+        match rewritten(table, &rules.names, address, self.smtputf8).await {
             Ok(new) => Ok(new),
             Err(MapError::Lookup(trouble)) => Err(no_answer(&**console, &trouble)),
             Err(why) => {
