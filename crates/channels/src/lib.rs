@@ -19,9 +19,9 @@ pub use protocols::protocols;
 pub use smtp::settings;
 pub use stages::key_file::KeyFile;
 pub use stages::{
-    AccessDryRun, AccessQuestion, EntryJudge, SigningName, SigningScope, asks_for_greylisting,
-    consult_access, entry_judge, lookups_at_once, milter_connections, rehearsed_stages,
-    unrehearsed,
+    AccessDryRun, AccessQuestion, EntryJudge, RewriteDryRun, SigningName, SigningScope,
+    asks_for_greylisting, consult_access, consult_rewriting, entry_judge, lookups_at_once,
+    milter_connections, rehearsed_stages, unrehearsed,
 };
 pub use tables::{DatabaseFile, LocalTable, local};
 pub use x400::{

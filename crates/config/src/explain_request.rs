@@ -50,7 +50,7 @@ pub struct RehearsalSteps {
 /// The step of a session that was refused, and the stage that refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefusalOrigin {
-    /// `connect`, `MAIL` or `RCPT`.
+    /// `connect`, `AUTH`, `MAIL` or `RCPT`.
     pub step: &'static str,
     /// The stage. `None`: routes, tables, mailboxes or the protocol.
     pub stage: Option<&'static str>,
@@ -75,6 +75,10 @@ pub struct InTables<'a> {
     pub owner: Option<&'a Mailbox>,
     /// Values of the recipient's entry in its route's table of recipients.
     pub values: Option<&'a [NamedValues]>,
+    /// Replacements by rewriting rules, in their order.
+    pub rewrites: &'a [RewriteStep],
+    /// The recipient after rewriting, with the index of its route. `None`: it stays, or stands for other addresses.
+    pub rewritten: Option<(&'a Mailbox, Option<usize>)>,
     /// The reason for a refusal although a route accepts the recipient.
     pub refusal: Option<&'a Refusal>,
 }
@@ -96,6 +100,15 @@ pub struct AccessStep {
     /// Its place among the rules, from 0.
     pub rule: usize,
     /// Key, table, result and consequence, for people.
+    pub text: String,
+}
+
+/// Result of a rewriting rule for an address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RewriteStep {
+    /// Its place among the rules, from 0.
+    pub rule: usize,
+    /// Address, new address, kinds of addresses and table, for people.
     pub text: String,
 }
 

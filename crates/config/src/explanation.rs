@@ -75,11 +75,12 @@ impl Config {
         let mut telling = ExplanationBuilder { config: self, explainer };
         telling.acceptance(listener, request, decision);
         telling.stages(listener, request);
-        let effective = match decision {
-            Decision::Postmaster { .. } => &self.postmaster.address,
-            _ => request.recipient,
+        let (effective, route) = match (decision, tables.rewritten) {
+            (_, Some((rewritten, route))) => (rewritten, route),
+            (Decision::Postmaster { .. }, None) => (&self.postmaster.address, decision.route()),
+            (_, None) => (request.recipient, decision.route()),
         };
-        let route = decision.route().and_then(|index| self.routes.get(index));
+        let route = route.and_then(|index| self.routes.get(index));
         let goes_on =
             tables.refusal.is_none() && tables.stands_for.is_none() && !tables.is_settled_by_access;
         let ready_queue = match route {
@@ -142,6 +143,7 @@ impl ExplanationBuilder<'_> {
         if let Some(rehearsal) = request.rehearsal {
             self.rehearsal(rehearsal);
         }
+        self.rewriting(&request.in_tables);
         self.explainer.key(&at, "max_message_bytes", write_size(listener.max_message_bytes));
         let is_stranger =
             request.client.is_none_or(|client| listener.relay_network(client).is_none());
@@ -214,6 +216,7 @@ impl ExplanationBuilder<'_> {
         deciding_rule: Option<Origin>,
     ) -> Origin {
         let key = match from {
+            Some(RefusalOrigin { step: "AUTH", .. }) => return Origin::Rule("login revoke"),
             Some(RefusalOrigin { stage: Some("strangers"), .. }) => "checks",
             Some(RefusalOrigin { stage: None, step: "MAIL" }) => "senders",
             _ => return deciding_rule.unwrap_or_else(|| self.last_table()),
@@ -241,6 +244,18 @@ impl ExplanationBuilder<'_> {
         if !rehearsal.not_asked.is_empty() {
             let rule = Origin::Rule("known to the running server only");
             self.explainer.step("not asked", rehearsal.not_asked.join(", "), rule);
+        }
+    }
+
+    /// Replaced addresses, and the new recipient.
+    fn rewriting(&mut self, tables: &InTables<'_>) {
+        for step in tables.rewrites {
+            let origin = self.explainer.origin(&format!("rewrite[{}]", step.rule));
+            self.explainer.step(format!("rewrite {}", step.rule + 1), &*step.text, origin);
+        }
+        if let Some((recipient, route)) = tables.rewritten {
+            let (text, origin) = self.member(recipient, route);
+            self.explainer.step("delivered to", text, origin);
         }
     }
 

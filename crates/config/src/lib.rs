@@ -58,7 +58,8 @@ pub use configuration::Config;
 pub use decision::{Decision, FoundRoutes};
 pub use embedded::EMBEDDED;
 pub use explain_request::{
-    AccessStep, ConditionStep, ExplainRequest, InTables, RefusalOrigin, RehearsalSteps, TableLookup,
+    AccessStep, ConditionStep, ExplainRequest, InTables, RefusalOrigin, RehearsalSteps,
+    RewriteStep, TableLookup,
 };
 pub use explainer::{ExplainedDecision, Explainer, NamedValues, Origin, values_in};
 pub use explanation::Explanation;

@@ -59,6 +59,14 @@ impl StateFile {
         }
     }
 
+    /// Reads the valid entries of a running server's file, which stays as it is.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub(crate) fn peek<T: DeserializeOwned>(&self) -> Result<Vec<T>, String> {
+        self.entries().map(|(entries, _)| entries)
+    }
+
     /// The valid entries, and the reason why the rest is invalid.
     fn entries<T: DeserializeOwned>(&self) -> Result<(Vec<T>, Option<String>), String> {
         // A link that leads nowhere is no file that is not there.

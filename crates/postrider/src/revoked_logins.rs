@@ -22,8 +22,17 @@ pub(crate) struct RevokedLogins(KeptList<Revocation>);
 impl RevokedLogins {
     /// Loads the revocations of an earlier process. Returns the reason why some are lost, in a sentence.
     pub(crate) fn open(directory: &Path) -> (RevokedLogins, Option<String>) {
-        let (list, lost) = KeptList::open(StateFile::new(directory, NAME, "revoked logins"));
+        let (list, lost) = KeptList::open(state_file(directory));
         (RevokedLogins(list), lost)
+    }
+
+    /// Returns true if the running server, or the next one, refuses the login.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub(crate) fn has(directory: &Path, login: &str) -> Result<bool, String> {
+        let all = state_file(directory).peek::<Revocation>()?;
+        Ok(all.iter().any(|revoked| is_same(&revoked.login, login)))
     }
 
     /// The list with its file.
@@ -76,6 +85,10 @@ impl RevokedLogins {
     }
 }
 
+fn state_file(directory: &Path) -> StateFile {
+    StateFile::new(directory, NAME, "revoked logins")
+}
+
 /// Case makes no difference, as in [`mta::login_registry`].
 fn is_same(one: &str, other: &str) -> bool {
     one.to_lowercase() == other.to_lowercase()
@@ -96,6 +109,10 @@ mod tests {
         assert_eq!(lost, None);
         revoked.revoke(revocation("jo"), Wall(10)).unwrap();
         revoked.revoke(revocation("Jo"), Wall(20)).unwrap();
+        assert_eq!(
+            ["JO", "al"].map(|login| RevokedLogins::has(directory.path(), login)),
+            [Ok(true), Ok(false)]
+        );
         let (mut again, _) = RevokedLogins::open(directory.path());
         let [one] = again.all() else { panic!("{again:?}") };
         assert_eq!((one.since, one.reason.len()), (Wall(10), REASON_BYTES_MAX));

@@ -28,6 +28,7 @@ use mail::header::HeaderBoundary;
 pub use milters::milter_connections;
 use mta::ingress::{Draft, StageKinds};
 use mta::seams::World;
+pub use rewrite::{RewriteDryRun, consult_rewriting};
 pub(crate) use signing::Signer;
 pub use signing::{SigningName, SigningScope};
 use std::rc::Rc;

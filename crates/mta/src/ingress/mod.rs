@@ -60,7 +60,7 @@ pub use own::GeneratedMessage;
 pub use protocol::{Handler, Protocol, Protocols};
 pub use proxied::PROXY_HEADER_TIME_MAX;
 pub use proxy_header::{Announced, ProxyHeader, ProxyHeaderError, V1_BYTES_MAX, V2_REST_BYTES_MAX};
-pub use refusals::{NO_ANSWER, no_answer};
+pub use refusals::{NO_ANSWER, WRONG_PASSWORD, no_answer};
 pub use rehearsal::{RefusingStage, RehearsedMail, RehearsedRefusal, recording};
 pub use rights::{LOGIN_CHECK_INTERVAL, PASSWORD_CHECK_INTERVAL, SERVER_LOGIN_MAX};
 pub use session::Session;

@@ -96,7 +96,7 @@ pub(super) const LIMIT_OF_RECIPIENTS: Refusal =
     Refusal::transient((7, 1), "Recipient limit reached; try again later");
 
 /// One reply for both cases, so that a client cannot find out user names (RFC 4954 §4.7.3).
-pub(super) const WRONG_PASSWORD: Refusal =
+pub const WRONG_PASSWORD: Refusal =
     Refusal::permanent((7, 8), "Authentication credentials invalid").with_code(535);
 /// A table lookup or the hashing of a password failed.
 pub(super) const LOGIN_LATER: Refusal =

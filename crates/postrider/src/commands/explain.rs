@@ -1,11 +1,13 @@
 //! `postrider explain`.
 
 mod rehearsal;
+mod rewriting;
 mod world;
 
 use super::{load, tls};
 use crate::cli::{ExplainArgs, exit};
 use crate::console::ConsoleLog;
+use crate::revoked_logins::RevokedLogins;
 use crate::services::{ServiceRuntime, Services};
 use crate::tables::{Registry, TracedTables};
 use crate::terminal::clean;
@@ -14,12 +16,15 @@ use crate::world::resolver::Resolver;
 use channels::{AccessDryRun, AccessQuestion, consult_access};
 use config::{
     Config, Destination, ENTRY_TEXT, ExplainRequest, ExplainedDecision, Explanation, InTables,
-    Listener, MailFacts, NamedValues, Origin, RehearsalSteps, TableLookup, TlsSources,
+    Listener, MailFacts, NamedValues, Origin, RefusalOrigin, RehearsalSteps, RewriteStep, Route,
+    TableLookup, TlsSources,
 };
 use lookup::Entry;
 use mail::{Class, Domain, Mailbox};
 use mta::console::Level;
-use mta::ingress::{Consulted, ConsultedRoutes, RehearsedMail, consult, consult_routes};
+use mta::ingress::{
+    Consulted, ConsultedRoutes, RehearsedMail, WRONG_PASSWORD, consult, consult_routes,
+};
 use mta::routing::hosts::HostGroup;
 use mta::routing::mx::resolve_mx;
 use std::net::{IpAddr, Ipv4Addr};
@@ -85,7 +90,7 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| (error.to_string(), exit::FAILED))?;
     let listener = listener_of(args, config);
-    let asked = match listener {
+    let mut asked = match listener {
         Some(listener)
             if !args.offline || (config.tables.is_empty() && config.has_conditional_routes()) =>
         {
@@ -93,14 +98,8 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         }
         _ => LookupTrace::default(),
     };
-    let recipient = match args.recipient.domain_str() {
-        "" => &config.postmaster.address,
-        _ => &args.recipient,
-    };
-    let by_conditions = asked.routes.found.by_conditions.and_then(|at| config.routes.get(at));
-    let in_tables = asked.routes.found.in_tables;
-    let route = by_conditions.filter(|_| !config.is_postmaster(recipient));
-    let route = route.or_else(|| config.route_of(recipient, in_tables).map(|(_, route)| route));
+    asked.note_revocation(args, config);
+    let (recipient, route) = asked.recipient_and_route(args, config);
     let survey = match route {
         Some(route) if !args.offline && route.channel.tls_sources() != TlsSources::default() => {
             runtime.block_on(tls::survey(config, route, &recipient.domain())).ok()
@@ -131,6 +130,8 @@ fn explanation(args: &ExplainArgs, config: &Arc<Config>) -> Result<Explanation, 
         stands_for: stands_for.as_deref(),
         owner: asked.said.owner.as_ref(),
         values: values.as_deref(),
+        rewrites: &asked.rewrites,
+        rewritten: asked.rewritten.as_ref().map(|(recipient, route)| (recipient, *route)),
         refusal: access.refusal.as_ref().or(asked.said.refusal.as_ref()),
     };
     let rehearsal = asked.rehearsal.as_ref();
@@ -168,6 +169,32 @@ struct LookupTrace {
     rehearsal: Option<RehearsalSteps>,
     /// The routes refuse the recipient.
     is_refused_by_routes: bool,
+    /// Owners of the lists of members, in their order.
+    owners: Vec<Option<Mailbox>>,
+    rewrites: Vec<RewriteStep>,
+    /// The recipient after rewriting, with its route.
+    rewritten: Option<(Mailbox, Option<usize>)>,
+}
+
+impl LookupTrace {
+    /// A revoked login gets no further than AUTH.
+    fn note_revocation(&mut self, args: &ExplainArgs, config: &Config) {
+        let Some(login) = args.login.as_deref() else { return };
+        match RevokedLogins::has(&config.spool.paths[0], login) {
+            Ok(false) => {}
+            Ok(true) => {
+                let refusal = Some(RefusalOrigin { step: "AUTH", stage: None });
+                let rehearsal = Some(RehearsalSteps { refusal, ..RehearsalSteps::default() });
+                let refused = Consulted { refusal: Some(WRONG_PASSWORD), ..Consulted::default() };
+                let routes = std::mem::take(&mut self.routes);
+                *self = LookupTrace { routes, said: refused, rehearsal, ..LookupTrace::default() };
+            }
+            Err(why) => {
+                let rehearsal = self.rehearsal.get_or_insert_default();
+                rehearsal.not_asked.push(format!("revoked logins ({why})"));
+            }
+        }
+    }
 }
 
 /// Opens the tables as a server does, and queries those that decide about the recipient.
@@ -186,6 +213,9 @@ fn ask_tables(
         let mut asked = ask(&tables, args, config, listener).await;
         if may_rehearse(args, listener, &asked) {
             rehearse(&tables, args, config, listener, &mut asked).await;
+        }
+        if !args.offline && listener.takes_internet_mail() {
+            rewriting::rewrite(&tables, args, config, listener, &mut asked).await;
         }
         asked
     }))
@@ -236,7 +266,9 @@ async fn rehearse(
             asked.access = AccessDryRun::default();
         }
     }
-    let members = routes_of(tables, args, config, listener, done.members()).await;
+    let (members, owners) = done.members().into_iter().unzip();
+    let members = routes_of(tables, args, config, listener, members).await;
+    asked.owners = owners;
     let mut not_asked = channels::unrehearsed(config, listener);
     if !is_whole && args.login.is_none() {
         not_asked.insert(0, "checks of the client (--client, --helo)".to_owned());

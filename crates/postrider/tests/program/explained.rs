@@ -307,3 +307,94 @@ fn command_without_client(files: &Files) -> Value {
     assert_eq!(answer.code, 0, "{answer:?} of {CONFIG}");
     serde_json::from_str(&answer.out).expect("JSON")
 }
+
+const REWRITING: &str = r#"
+[[table]]
+name = "aliases"
+inline = { "list@here.test" = "jo@here.test, x@far.test", "owner-list@here.test" = "jo@here.test" }
+[[table]]
+name = "canonical"
+inline = { "jo@here.test" = "jo.doe@here.test", "old@here.test" = "new@far.test" }
+[[table]]
+name = "generic"
+file = { path = "generic" }
+[[rewrite]]
+table = "canonical"
+[[rewrite]]
+table = "generic"
+routes = ["out"]
+addresses = ["envelope_sender", "from"]
+[[route]]
+name = "here"
+domains = ["here.test"]
+aliases = { table = "aliases" }
+discard = {}
+[[route]]
+name = "out"
+discard = {}
+"#;
+
+#[test]
+fn explain_shows_each_address_as_the_server_rewrites_it() {
+    let files = Files::new();
+    files.write("generic", "@here.test @public.test\n");
+    let listener = format!("relay_from = [\"{FRIEND}\"]\n");
+    let server = Server::start(&files, &config_with("", &listener, REWRITING));
+    let at = |text: &str| {
+        let written = std::fs::read_to_string(files.path(CONFIG)).expect("it is there");
+        let mut lines = written.lines().enumerate().filter(|(_, line)| *line == "[[rewrite]]");
+        let nth = if text == "rewrite 1" { 0 } else { 1 };
+        format!("{CONFIG}:{}", lines.nth(nth).expect("a rule").0 + 1)
+    };
+    let by = |table: &str| format!("by table \"{table}\"");
+    let sender = "jo@here.test becomes jo.doe@here.test \
+        (envelope_sender, from, sender, reply_to) "
+        .to_owned()
+        + &by("canonical");
+    let public = "jo.doe@here.test becomes jo.doe@public.test (envelope_sender, from) ".to_owned()
+        + &by("generic");
+    let new = "old@here.test becomes new@far.test (envelope_recipient, to, cc) ".to_owned()
+        + &by("canonical");
+    let member = "jo@here.test becomes jo.doe@here.test \
+        (envelope_recipient, from, sender, reply_to, to, cc) "
+        .to_owned()
+        + &by("canonical");
+    let author = "jo@here.test becomes jo.doe@here.test (from, sender, reply_to) ".to_owned()
+        + &by("canonical");
+    let owner = "owner-list@here.test becomes owner-list@public.test (envelope_sender) ".to_owned()
+        + &by("generic");
+    let from = "jo.doe@here.test becomes jo.doe@public.test (from) ".to_owned() + &by("generic");
+    let far = "new@far.test by route 2 (discard)";
+    let members = ["jo.doe@here.test by route 1 (discard)", "x@far.test by route 2 (discard)"];
+    let rows = [
+        ("x@here.test", [vec![&sender], vec![]], vec![]),
+        ("old@here.test", [vec![&sender, &new], vec![&public]], vec![far]),
+        ("list@here.test", [vec![&member, &author], vec![&owner, &from]], members.into()),
+    ];
+    for (recipient, [first, second], delivered) in rows {
+        let client = FRIEND;
+        let explained = Question { client, helo: "me.test", sender: "jo@here.test", recipient }
+            .explained(&files);
+        assert_eq!(steps_of(&explained, "rewrite 1").iter().collect::<Vec<_>>(), first);
+        assert_eq!(steps_of(&explained, "rewrite 2").iter().collect::<Vec<_>>(), second);
+        assert_eq!(steps_of(&explained, "delivered to"), delivered, "{explained:#}");
+        for step in explained["steps"].as_array().expect("steps") {
+            let what = step["what"].as_str().expect("text");
+            if what.starts_with("rewrite ") {
+                assert_eq!(step["decided_by"], at(what), "{step}");
+            }
+        }
+    }
+    // The server does the same.
+    let mut friend = Client::from(IpAddr::V4(FRIEND), server.address());
+    friend.reply();
+    friend.say("EHLO me.test", "250");
+    friend.say("MAIL FROM:<jo@here.test>", "250");
+    friend.say("RCPT TO:<old@here.test>", "250");
+    friend.say("DATA", "354");
+    friend.say("From: jo@here.test\r\n\r\n.", "250");
+    let received = files.wait_events("received", 1).remove(0);
+    assert_eq!(received["sender"], "jo.doe@public.test");
+    assert_eq!(received["recipients"], serde_json::json!(["new@far.test"]));
+    server.stop();
+}

@@ -2,7 +2,7 @@
 
 use crate::support::certificate::{EC, make_certificate, section};
 use crate::support::http::{get, metric};
-use crate::support::server::{CONFIG, Server};
+use crate::support::server::{CONFIG, Server, command};
 use crate::support::{Files, tool, wait_until};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -143,6 +143,16 @@ fn revoked_login_is_closed_and_refused_until_it_is_allowed() {
     wait_until("the session is there", || there.exists());
     let listed = server.command(&["login", "list"]).out;
     assert!(listed.lines().any(|line| line.trim_start().starts_with("jo ")), "{listed}");
+    let explained = |offline: &[&str]| {
+        let words =
+            ["explain", "you@far.test", "--login", "jo", "--from", "jo@here.test", "--json"];
+        let answer = command(files.dir(), &[&words, offline].concat());
+        let explained: Value = serde_json::from_str(&answer.out).expect("JSON");
+        let steps = explained["steps"].as_array().expect("steps").clone();
+        let step = steps.into_iter().find(|step| step["what"] == "acceptance").expect("a step");
+        (explained["accepted"].clone(), step["value"].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(explained(&[]).0, true);
     let revoked = server.command(&["login", "revoke", "JO", "--reason", "stolen"]);
     assert_eq!(revoked.code, 0, "{revoked:?}");
     let said = session.join().expect("a session");
@@ -153,6 +163,11 @@ fn revoked_login_is_closed_and_refused_until_it_is_allowed() {
     );
     let refusal = "535 5.7.8 Authentication credentials invalid";
     assert_eq!(log_in(&server, "jo"), refusal);
+    for offline in [&[][..], &["--offline"]] {
+        let (accepted, text) = explained(offline);
+        assert!(accepted == false && text.ends_with(refusal), "{text}");
+        assert!(text.starts_with("rejected at AUTH for user jo: "), "{text}");
+    }
     assert!(log_in(&server, "al").starts_with("235"));
     server.stop();
     let server = Server::start_again(&files);
@@ -162,6 +177,7 @@ fn revoked_login_is_closed_and_refused_until_it_is_allowed() {
     assert_eq!(server.command(&["login", "allow", "jo"]).code, 0);
     assert_eq!(server.command(&["login", "allow", "jo"]).code, 1);
     assert!(log_in(&server, "jo").starts_with("235"));
+    assert_eq!(explained(&[]).0, true);
     server.stop();
 }
 

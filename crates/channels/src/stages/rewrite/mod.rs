@@ -1,12 +1,14 @@
 //! Rewriting of addresses (`[[rewrite]]`), as Postfix's canonical(5) and generic(5). Recipients with different content
 //! get separate messages.
 
+mod dry_run;
 mod map;
 mod message;
 mod settings;
 mod spans;
 
 use config::{Config, MailFacts, StageEntry, StageSection as _};
+pub use dry_run::{RewriteDryRun, consult_rewriting};
 use lookup::LookupError;
 use map::OwnNames;
 pub(super) use map::{check_circle, check_entry};

@@ -52,7 +52,7 @@ pub(super) enum AddressKind {
     Cc,
 }
 
-const KINDS: [(&str, AddressKind); 7] = [
+pub(super) const KINDS: [(&str, AddressKind); 7] = [
     ("envelope_sender", AddressKind::EnvelopeSender),
     ("envelope_recipient", AddressKind::EnvelopeRecipient),
     ("from", AddressKind::From),
@@ -79,6 +79,16 @@ const FIELDS: [(&str, AddressKind); 10] = [
 impl AddressKind {
     fn parse(name: &str) -> Option<AddressKind> {
         KINDS.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
+    }
+
+    /// Its name in the file.
+    pub(super) fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// Returns true if the address is usually a recipient, not the sender.
+    pub(super) fn is_of_recipient(self) -> bool {
+        matches!(self, AddressKind::EnvelopeRecipient | AddressKind::To | AddressKind::Cc)
     }
 
     /// The kind of the addresses in a header field.

@@ -12,7 +12,9 @@ use config::{Config, RefusalOrigin};
 use mail::{Mailbox, Refusal};
 use mta::console::{Console, Level};
 use mta::event::NoEvents;
-use mta::ingress::{RefusingStage, RehearsedMail, RehearsedRefusal, Resolved, recording};
+use mta::ingress::{
+    ExpandedRecipient, RefusingStage, RehearsedMail, RehearsedRefusal, Resolved, recording,
+};
 use mta::metrics::Metrics;
 use mta::shard::{Shard, ShardParts};
 use mta::shared::SharedState;
@@ -36,14 +38,14 @@ pub(super) struct Rehearsal {
 }
 
 impl Rehearsal {
-    /// The recipients that replace the given one.
-    pub(super) fn members(&self) -> Vec<Mailbox> {
-        match &self.end {
-            Ok(Resolved::Replaced(others)) => {
-                others.iter().map(|other| other.recipient.mailbox.clone()).collect()
-            }
-            _ => Vec::new(),
-        }
+    /// The recipients that replace the given one, with the owners of their lists.
+    pub(super) fn members(&self) -> Vec<(Mailbox, Option<Mailbox>)> {
+        let Ok(Resolved::Replaced(others)) = &self.end else { return Vec::new() };
+        let member = |other: &ExpandedRecipient| {
+            let owner = other.owner.as_ref().map(|owner| owner.address.clone());
+            (other.recipient.mailbox.clone(), owner)
+        };
+        others.iter().map(member).collect()
     }
 
     /// The reason for which the mail is accepted and discarded.
