@@ -114,8 +114,20 @@ impl EntryChecks {
     }
 }
 
+/// Local part and domain that complete the members of an alias.
+pub(super) fn completion<'k>(
+    origin: Option<&Domain>,
+    hostname: &Domain,
+    key: &'k str,
+) -> (&'k str, Domain) {
+    let (local, domain) = key.rsplit_once('@').unwrap_or(("", ""));
+    let local = if local.is_empty() { SOMEBODY } else { local };
+    let own = origin.cloned().or_else(|| Domain::parse(domain).ok());
+    (local, own.unwrap_or_else(|| hostname.clone()))
+}
+
 /// Returns true if `whole` is the table `part` or contains it.
-fn is_part(whole: &TableEntry, part: &TableEntry) -> bool {
+pub(super) fn is_part(whole: &TableEntry, part: &TableEntry) -> bool {
     whole.name == part.name || whole.parts.iter().any(|each| is_part(each, part))
 }
 
@@ -169,10 +181,7 @@ impl Aliases {
 
     /// Local part and domain that complete the members of an alias.
     fn completion<'k>(&self, key: Option<&'k str>) -> (&'k str, Domain) {
-        let (local, domain) = key.and_then(|key| key.rsplit_once('@')).unwrap_or(("", ""));
-        let local = if local.is_empty() { SOMEBODY } else { local };
-        let own = self.origin.clone().or_else(|| Domain::parse(domain).ok());
-        (local, own.unwrap_or_else(|| self.hostname.clone()))
+        completion(self.origin.as_ref(), &self.hostname, key.unwrap_or(""))
     }
 
     /// Follows the members of an alias through the entries of its file, up to this one: the last entry of a circle
@@ -264,10 +273,10 @@ impl Aliases {
 /// Local part for the alias of a whole domain.
 const SOMEBODY: &str = "x";
 /// Maximum number of addresses that are followed from one alias, which bounds the time for a file of chains.
-const FOLLOWED_MAX: usize = 100;
+pub(super) const FOLLOWED_MAX: usize = 100;
 
 /// The address of an alias.
-fn address_of(key: &str) -> Option<Mailbox> {
+pub(super) fn address_of(key: &str) -> Option<Mailbox> {
     let (local, domain) = key.rsplit_once('@')?;
     let local = if local.is_empty() { SOMEBODY } else { local };
     Mailbox::parse(&format!("{local}@{domain}"), true).ok()

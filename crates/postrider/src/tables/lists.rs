@@ -99,7 +99,7 @@ impl Backend for ListFileReader {
 }
 
 /// The addresses in a file, joined by commas; `None` if the file does not exist.
-fn read(directory: &Path, file: &Path) -> io::Result<Option<String>> {
+pub(super) fn read(directory: &Path, file: &Path) -> io::Result<Option<String>> {
     // Do not block on a FIFO or a terminal.
     let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(file);

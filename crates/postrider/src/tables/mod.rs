@@ -2,6 +2,7 @@
 //! in a file or folder.
 
 mod call_ahead;
+mod circles;
 mod connections;
 mod entry_checks;
 mod files;

@@ -1,6 +1,7 @@
 //! The live tables of the configuration in force, by name.
 
 use super::call_ahead::AskedHop;
+use super::circles::{self, OpenTable};
 use super::entry_checks::EntryChecks;
 use super::files;
 use super::kinds;
@@ -32,6 +33,12 @@ use std::sync::{Arc, Mutex};
 
 /// Tables by name.
 pub(super) type Live = BTreeMap<Arc<str>, LiveTable>;
+
+/// A table of this process.
+fn open_in<'a>(live: &'a Live, name: &str) -> Option<OpenTable<'a>> {
+    let table = live.get(name)?;
+    Some(OpenTable { table: &**table.local()?, path: table.path() })
+}
 
 /// One table.
 #[derive(Clone)]
@@ -153,7 +160,14 @@ impl Registry {
         {
             mistakes.push(config.mistake_in("route", route.line, "include", mistake));
         }
-        if mistakes.is_empty() { Ok(live) } else { Err(mistakes) }
+        if !mistakes.is_empty() {
+            return Err(mistakes);
+        }
+        let console: &dyn Console = &*self.console;
+        for warning in circles::warnings(config, &|name| open_in(&live, name)) {
+            console.warn("tables", format_args!("{warning}"));
+        }
+        Ok(live)
     }
 
     /// Keeps the old table if its file has lost most of its keys, even at a reload; the file is checked again later.
@@ -324,7 +338,8 @@ impl Registry {
             }
             TableSource::Remote(_) | TableSource::Snapshot(..) | TableSource::Composed => None,
         };
-        config.tables.iter().filter_map(of_one).flatten().collect()
+        let of_files = config.tables.iter().filter_map(of_one).flatten();
+        of_files.chain(circles::warnings(config, &|name| open_in(&live, name))).collect()
     }
 
     /// The metrics of remote tables, by name.

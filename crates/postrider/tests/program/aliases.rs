@@ -354,6 +354,65 @@ fn aliases_in_a_circle_are_warned_of() {
 }
 
 #[test]
+fn circles_over_several_files_are_warned_of() {
+    let files = Files::new();
+    let lists = files.path("lists");
+    std::fs::create_dir_all(&lists).expect("a directory");
+    let lists = lists.display().to_string();
+    files.write("lists/staff", "# Staff\njo@here.test\ncrew@here.test\n");
+    files.write("lists/quiet", "jo@here.test\n");
+    files.write("lists/deep", &format!(":include:{lists}/staff\n"));
+    files.write(
+        "here",
+        &format!(
+            "a@here.test b@there.test\nteam@here.test :include:{lists}/deep\n\
+             crew@here.test team@here.test\n\
+             quiet@here.test :include:{lists}/quiet\nself@here.test self@here.test, s@there.test\n\
+             out@here.test x@far.test\n@here.test @there.test\n"
+        ),
+    );
+    files.write(
+        "there",
+        "b@there.test c@there.test\nc@there.test A@Here.test\ns@there.test self@here.test\n\
+         @there.test @here.test\n",
+    );
+    let text = format!(
+        "[[table]]\nname = \"here\"\nfile = {{ path = \"here\" }}\n\
+         [[table]]\nname = \"there\"\nfile = {{ path = \"there\" }}\n\
+         [[route]]\ndomains = [\"here.test\"]\naliases = {{ table = \"here\" }}\n\
+         include = [\"{lists}\"]\nmaildir = {{ path = \"mail/{{local}}\" }}\n\
+         [[route]]\ndomains = [\"there.test\"]\naliases = {{ table = \"there\" }}\n\
+         maildir = {{ path = \"mail/{{local}}\" }}\n\
+         [[route]]\nsmtp = {{ hosts = [\"127.0.0.1:9\"] }}\n"
+    );
+    let server = Server::start(&files, &config(&text));
+    let in_circles = |lines: &[String]| -> Vec<String> {
+        let of = |line: &String| Some(line.rsplit_once("here:")?.1.to_owned());
+        lines.iter().filter(|line| line.contains("leads back")).filter_map(of).collect()
+    };
+    let expected = [
+        "1:13: \"a@here.test\" leads back to itself through c@there.test, over table \"there\"".to_owned(),
+        format!(
+            "2:16: \"team@here.test\" leads back to itself through crew@here.test, over {lists}/staff"
+        ),
+        "7:12: \"@here.test\" leads back to itself through x@there.test, over table \"there\"".to_owned(),
+    ]
+    .map(|text| text + "; change one of the lines");
+    assert_eq!(in_circles(&server.console()), expected);
+    let checked = crate::support::server::command(files.dir(), &["check"]);
+    let lines: Vec<String> = checked.err.lines().map(str::to_owned).collect();
+    assert_eq!((in_circles(&lines), checked.code), (expected.to_vec(), 0));
+    // A reload looks again, also after a change of a list alone.
+    files.write("lists/quiet", "quiet@here.test\nout@here.test\n");
+    files.write("there", "b@there.test out@here.test\nx@there.test jo\n");
+    assert_eq!(server.command(&["reload"]).code, 0);
+    let since = server.console();
+    let last = &in_circles(&since)[expected.len()..];
+    assert_eq!(last, &expected[1..2], "{since:#?}");
+    server.stop();
+}
+
+#[test]
 fn circles_are_found_up_to_a_length() {
     let files = Files::new();
     let text = "[[table]]\nname = \"aliases\"\nfile = { path = \"aliases\" }\n\
