@@ -16,7 +16,7 @@ use crate::world::resolver::Resolver;
 use channels::{AccessDryRun, AccessQuestion, consult_access};
 use config::{
     Config, Destination, ENTRY_TEXT, ExplainRequest, ExplainedDecision, Explanation, InTables,
-    Listener, MailFacts, NamedValues, Origin, RefusalOrigin, RehearsalSteps, RewriteStep, Route,
+    Listener, MailFacts, NamedValues, Origin, RefusalOrigin, RehearsalSteps, RewriteStep,
     TableLookup, TlsSources,
 };
 use lookup::Entry;
