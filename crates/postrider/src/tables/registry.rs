@@ -126,6 +126,8 @@ impl Registry {
         let CandidateConfig { config, progress, is_check, .. } = *next;
         let before = self.live();
         let (mut live, mut mistakes) = (Live::new(), Vec::new());
+        // Lists change without a change of a table.
+        let mut may_have_circles = config.routes.iter().any(|route| !route.include.is_empty());
         for entry in &config.tables {
             progress(&format!("table {}", entry.name));
             let asked = AskedHop::of(config, entry);
@@ -137,7 +139,10 @@ impl Registry {
                     Ok(known.source.clone())
                 }
                 _ if is_check && !files::is_local(entry) => Ok(TableSource::Composed),
-                _ => self.open_one(config, entry, (asked.as_ref(), &checks)),
+                _ => {
+                    may_have_circles = true;
+                    self.open_one(config, entry, (asked.as_ref(), &checks))
+                }
             };
             match source {
                 Ok(source) => {
@@ -163,11 +168,18 @@ impl Registry {
         if !mistakes.is_empty() {
             return Err(mistakes);
         }
-        let console: &dyn Console = &*self.console;
-        for warning in circles::warnings(config, &|name| open_in(&live, name)) {
-            console.warn("tables", format_args!("{warning}"));
+        // `check` prints them with its other warnings.
+        if may_have_circles && !is_check {
+            self.log_circles(config, &live);
         }
         Ok(live)
+    }
+
+    fn log_circles(&self, config: &Config, live: &Live) {
+        let console: &dyn Console = &*self.console;
+        for warning in circles::warnings(config, &|name| open_in(live, name)) {
+            console.warn("tables", format_args!("{warning}"));
+        }
     }
 
     /// Keeps the old table if its file has lost most of its keys, even at a reload; the file is checked again later.
