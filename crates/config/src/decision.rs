@@ -153,7 +153,7 @@ impl Config {
         found: impl Into<FoundRoutes>,
     ) -> Decision {
         let FoundRoutes { in_tables, by_conditions } = found.into();
-        if rcpt.domain_str().is_empty() {
+        if !rcpt.has_domain() {
             return Decision::Postmaster { route: self.postmaster.route };
         }
         let domain = rcpt.domain();

@@ -93,7 +93,7 @@ impl AddressPattern {
             return DomainPattern::parse(domain).ok().map(AddressPattern::Domain);
         }
         let address = Mailbox::parse(text, true).ok()?;
-        (!address.domain_str().is_empty()).then_some(AddressPattern::Address(address))
+        address.has_domain().then_some(AddressPattern::Address(address))
     }
 
     /// Returns true if an address in the domain pattern may match.

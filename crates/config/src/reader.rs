@@ -303,7 +303,7 @@ impl<'a, 'd> Reader<'a, 'd> {
     /// A mail address with its domain.
     pub fn mailbox(&mut self, key: &str, text: &str) -> Option<Mailbox> {
         let problem = match Mailbox::parse(text, false) {
-            Ok(address) if !address.domain_str().is_empty() => return Some(address),
+            Ok(address) if address.has_domain() => return Some(address),
             Ok(_) => "the domain is missing".to_owned(),
             Err(error) => error.to_string(),
         };

@@ -483,7 +483,7 @@ impl Resolver<'_> {
             None => format!("postmaster@{hostname}"),
         };
         let address = match Mailbox::parse(&text, true) {
-            Ok(address) if !address.domain_str().is_empty() => address,
+            Ok(address) if address.has_domain() => address,
             Ok(_) => {
                 self.error("postmaster", format!("\"{text}\" has no domain"), "");
                 return None;

@@ -158,7 +158,7 @@ fn destination(uri: &str) -> Option<Destination> {
 pub(crate) fn mailbox_of(address: &str) -> Option<Mailbox> {
     let address = address.split('?').next().unwrap_or_default();
     let mailbox = Mailbox::parse(address, false).ok()?;
-    let is_domain = !mailbox.domain_str().is_empty() && mailbox.domain().literal().is_none();
+    let is_domain = mailbox.has_domain() && mailbox.domain().literal().is_none();
     is_domain.then_some(mailbox)
 }
 

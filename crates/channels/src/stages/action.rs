@@ -175,7 +175,7 @@ impl Action {
 fn address(text: &str) -> Result<Mailbox, String> {
     Mailbox::parse(text, true)
         .ok()
-        .filter(|mailbox| !mailbox.domain_str().is_empty())
+        .filter(|mailbox| mailbox.has_domain())
         .ok_or_else(|| format!("\"{text}\" is not an address"))
 }
 

@@ -73,7 +73,7 @@ impl StageSection for CopyText {
 }
 
 fn address(text: &str) -> Option<Mailbox> {
-    Mailbox::parse(text, true).ok().filter(|mailbox| !mailbox.domain_str().is_empty())
+    Mailbox::parse(text, true).ok().filter(|mailbox| mailbox.has_domain())
 }
 
 fn patterns(key: &str, written: &[String], reader: &mut Reader<'_, '_>) -> Vec<AddressPattern> {

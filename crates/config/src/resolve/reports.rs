@@ -48,7 +48,7 @@ impl Resolver<'_> {
 
     fn report_address(&mut self, path: &str, text: &str) -> Option<Mailbox> {
         let problem = match Mailbox::parse(text, false) {
-            Ok(address) if !address.domain_str().is_empty() => return Some(address),
+            Ok(address) if address.has_domain() => return Some(address),
             Ok(_) => "the domain is missing".to_owned(),
             Err(error) => error.to_string(),
         };

@@ -122,7 +122,7 @@ impl Report<'_> {
 
     /// In RFC 5322 every address has a domain.
     fn full_address(&self, mailbox: &Mailbox) -> String {
-        if mailbox.domain_str().is_empty() {
+        if !mailbox.has_domain() {
             format!("{mailbox}@{}", self.hostname)
         } else {
             mailbox.to_string()

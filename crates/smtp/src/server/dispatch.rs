@@ -217,7 +217,7 @@ impl ServerSession {
         } else {
             ascii_or(path, given.smtputf8)?;
             let mailbox = Mailbox::parse(&self.whole(path), given.smtputf8).map_err(bad_sender)?;
-            if mailbox.domain_str().is_empty() {
+            if !mailbox.has_domain() {
                 return Err(bad_sender("domain missing"));
             }
             Some(mailbox)

@@ -43,7 +43,7 @@ pub(super) fn merge(recipients: &mut [Recipient], at: usize, again: Recipient) {
 /// Hash of a mailbox, equal for equal mailboxes.
 fn fingerprint(mailbox: &Mailbox) -> u64 {
     let mut hasher = DefaultHasher::new();
-    if !mailbox.domain_str().is_empty() {
+    if mailbox.has_domain() {
         mailbox.local_unquoted().hash(&mut hasher);
         mailbox.domain().as_str().hash(&mut hasher);
     }

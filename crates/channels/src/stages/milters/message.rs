@@ -369,7 +369,7 @@ fn bare(path: &[u8]) -> &[u8] {
 fn mailbox(path: &[u8]) -> Result<Mailbox, MilterError> {
     let text = String::from_utf8_lossy(bare(path));
     let mailbox = Mailbox::parse(&text, true).ok();
-    let whole = mailbox.filter(|mailbox| !mailbox.domain_str().is_empty());
+    let whole = mailbox.filter(|mailbox| mailbox.has_domain());
     whole.ok_or_else(|| format!("{text:?} is not an address"))
 }
 

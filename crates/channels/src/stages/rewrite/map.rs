@@ -57,7 +57,7 @@ impl OwnNames {
 /// Returns true if rules may replace the address. The bare postmaster stays one (RFC 5321 §4.5.1), and O/R addresses have
 /// another form.
 pub(super) fn is_changeable(address: &Mailbox) -> bool {
-    !address.domain_str().is_empty() && !address.is_or_address()
+    address.has_domain() && !address.is_or_address()
 }
 
 /// The new address. `None`: the table does not change it. `smtputf8`: the address may have characters beyond ASCII.
@@ -123,7 +123,7 @@ fn result(
         true => Mailbox::parse(text, true),
         false => Mailbox::parse(&format!("{text}@{}", names.origin), true),
     };
-    let whole = whole.ok().filter(|whole| !whole.domain_str().is_empty())?;
+    let whole = whole.ok().filter(|whole| whole.has_domain())?;
     let tag = tags.split(address.local()).filter(|_| by == FoundBy::WithoutTag);
     match tag.filter(|_| !whole.local().starts_with('"')) {
         None => Some(whole),
@@ -146,9 +146,7 @@ pub(crate) fn check_entry(entry: &EntryText<'_>) -> Result<(), String> {
     }
     let is_address = match text.strip_prefix('@') {
         Some(domain) => Domain::parse(domain).is_ok(),
-        None if text.contains('@') => {
-            Mailbox::parse(text, true).is_ok_and(|it| !it.domain_str().is_empty())
-        }
+        None if text.contains('@') => Mailbox::parse(text, true).is_ok_and(|it| it.has_domain()),
         None => Mailbox::parse(&format!("{text}@x.example"), true).is_ok(),
     };
     if is_address { Ok(()) } else { Err(format!("{text:?} is not an address")) }

@@ -48,17 +48,8 @@ pub(super) async fn rewrite(
     if is_refused || is_discarded {
         return;
     }
-    let members = asked.rehearsal.as_ref().map_or(&[][..], |done| &done.members);
-    let is_replaced = !members.is_empty();
-    let recipients: Vec<(Mailbox, Option<Mailbox>)> = match is_replaced {
-        true => {
-            let members = members.iter().map(|(member, _)| member.clone());
-            members.zip(asked.owners.iter().cloned()).take(MEMBERS_MAX).collect()
-        }
-        // The members are not known.
-        false if asked.said.alias.is_some() => Vec::new(),
-        false => vec![(args.recipient.clone(), None)],
-    };
+    let is_replaced = asked.rehearsal.as_ref().is_some_and(|done| !done.members.is_empty());
+    let recipients = recipients_of(asked, &args.recipient);
     let tenant = tenant_of(args, config);
     let facts = facts_of(args, listener, tenant.as_deref());
     let may_relay = args.login.is_some() || listener.lets_relay(args.client);
@@ -79,6 +70,25 @@ pub(super) async fn rewrite(
             _ => asked.rewritten = Some(routed),
         }
     }
+    add_lookups(tables, asked);
+}
+
+/// The recipients that the message goes to, each with the owner of its list: the members of an alias, or the recipient
+/// itself. None for an alias with unknown members.
+fn recipients_of(asked: &LookupTrace, recipient: &Mailbox) -> Vec<(Mailbox, Option<Mailbox>)> {
+    let members = asked.rehearsal.as_ref().map_or(&[][..], |done| &done.members);
+    if members.is_empty() {
+        return match asked.said.alias {
+            Some(_) => Vec::new(),
+            None => vec![(recipient.clone(), None)],
+        };
+    }
+    let members = members.iter().map(|(member, _)| member.clone());
+    members.zip(asked.owners.iter().cloned()).take(MEMBERS_MAX).collect()
+}
+
+/// Adds the lookups of the rules to those that are shown.
+fn add_lookups(tables: &TracedTables, asked: &mut LookupTrace) {
     let known: Vec<_> = match &asked.rehearsal {
         Some(done) => asked.lookups.iter().chain(&done.lookups).cloned().collect(),
         None => asked.lookups.clone(),
