@@ -10,6 +10,7 @@ use crate::support::tool::{free_port, python};
 use crate::support::{Files, config, wait_until};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -54,17 +55,20 @@ fn listener_without_descriptors_is_a_problem_until_it_accepts() {
     place.send("a@source.test", "b@far.test");
     place.files.wait_events("received", 1);
     let pid = place.server.pid();
-    let descriptors = || {
+    // By inode: the connection of the mail may end meanwhile.
+    let sockets = || -> BTreeSet<PathBuf> {
         let path = format!("/proc/{}/fd", pid.as_raw_nonzero());
-        fs::read_dir(path).map_or(0, Iterator::count)
+        let open = fs::read_dir(path).into_iter().flatten().flatten();
+        let targets = open.filter_map(|one| fs::read_link(one.path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).collect()
     };
     // Connections for the questions are opened before.
     let mut kept = Kept::open(&place.admin);
     assert!(kept.get("/healthz").contains("\"status\":\"ok\""));
-    let before = descriptors();
+    let before = sockets();
     let control = UnixStream::connect(place.files.path("spool/control.sock"));
     let mut control = control.expect("it listens");
-    wait_until("the connection is accepted", || descriptors() > before);
+    wait_until("the connection is accepted", || !sockets().is_subset(&before));
     let set = |limit: Rlimit| prlimit(Some(pid), Resource::Nofile, limit).expect("a child of ours");
     // None is left below this number.
     let maximum = getrlimit(Resource::Nofile).maximum;
