@@ -189,11 +189,19 @@ mod tests {
     #[test]
     fn what_may_be_suspended_can_be_read_again() {
         let directory = tempfile::tempdir().unwrap();
-        let mut all = opened(directory.path());
         // Each octet takes six in the file: the file is full before there are a thousand.
         let name = |n: usize| format!("{n:04}{}", "\u{1}".repeat(NAME_BYTES_MAX - 4));
-        let mut done = 0;
-        for n in 0..SUSPENSIONS_MAX {
+        let reason = "\u{1}".repeat(REASON_BYTES_MAX);
+        // One by one, each of them would write the file.
+        let first = |n| {
+            let scope = serde_json::json!({ "domain": name(n), "route": name(n) });
+            serde_json::json!({ "scope": scope, "reason": reason, "since": "2026-11-21T10:11:12.345Z" })
+        };
+        let mut done = 400;
+        let text = serde_json::to_vec(&(0..done).map(first).collect::<Vec<_>>()).unwrap();
+        std::fs::write(directory.path().join(NAME), text).unwrap();
+        let mut all = opened(directory.path());
+        for n in done..SUSPENSIONS_MAX {
             let scope = Scope { domain: Some(name(n)), route: Some(name(n)), ..Scope::default() };
             let reason = "\u{1}".repeat(60_000);
             let one = Suspension { scope, reason, since: Wall(0), until: None };
