@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::seams::Tables;
-use crate::tables::{KeyRules, LookupKey, find_first, keys_of, networks};
+use crate::tables::{KeyRules, LookupKey, find_first, keys_of, keys_of_client};
 use config::{Condition, ConditionSubject, ConditionValues, Conditions, MailFacts, TableEntry};
 use lookup::LookupError;
 use std::sync::Arc;
@@ -45,10 +45,7 @@ fn keys(about: ConditionSubject, facts: &MailFacts<'_>, rules: KeyRules<'_>) -> 
         },
         ConditionSubject::Recipient => facts.recipient.map(addresses).unwrap_or_default(),
         ConditionSubject::Client => {
-            let ip = facts.client.map(|ip| ip.to_canonical());
-            let keys =
-                ip.map(|ip| if rules.is_whole { vec![ip.to_string()] } else { networks(ip) });
-            keys.into_iter().flatten().map(LookupKey::from).collect()
+            facts.client.map(|client| keys_of_client(client, rules)).unwrap_or_default()
         }
         ConditionSubject::Login => name(facts.login).into_iter().collect(),
         ConditionSubject::Listener => name(facts.listener).into_iter().collect(),

@@ -71,8 +71,8 @@ pub trait World: Clone + 'static {
     /// The task spawner of this shard.
     fn spawn(&self) -> &Self::Spawn;
     fn store(&self) -> &Self::Store;
-    /// The lookup tables.
-    fn tables(&self) -> &Self::Tables;
+    /// The lookup tables, for this requester: its lookups take turns with those of other requesters.
+    fn tables(&self, requester: Requester) -> Self::Tables;
     /// Password hashing.
     fn hashing(&self) -> &Self::Hashing;
     /// TLS policies of domains (MTA-STS).
@@ -537,15 +537,6 @@ pub type EntryLookup = Answer<'static, Result<Option<Arc<Entry>>, LookupError>>;
 pub trait Tables: 'static {
     /// Looks up a key: at once if the table is in memory, else later, with its own deadline.
     fn find(&self, table: &TableEntry, key: &str) -> EntryLookup;
-
-    /// The same tables for a requester: its lookups take turns with those of other requesters.
-    #[must_use]
-    fn asked_for(&self, _asker: Requester) -> Self
-    where
-        Self: Clone,
-    {
-        self.clone()
-    }
 
     /// Number of changes of tables in memory.
     fn changes(&self) -> u64 {

@@ -339,9 +339,16 @@ pub fn keys_of(address: &Mailbox, rules: KeyRules<'_>) -> Vec<(FoundBy, LookupKe
     keys
 }
 
-/// An address and its enclosing networks in the form of access(5): `192.0.2`, `2001:db8:0`.
+/// The keys of a client's address, in the order of lookups: the address, then its networks.
 #[must_use]
-pub fn networks(ip: IpAddr) -> Vec<String> {
+pub fn keys_of_client(client: IpAddr, rules: KeyRules<'_>) -> Vec<LookupKey> {
+    let ip = client.to_canonical();
+    let keys = if rules.is_whole { vec![ip.to_string()] } else { networks(ip) };
+    keys.into_iter().map(LookupKey::from).collect()
+}
+
+/// An address and its enclosing networks in the form of access(5): `192.0.2`, `2001:db8:0`.
+fn networks(ip: IpAddr) -> Vec<String> {
     let delimiter = if ip.is_ipv4() { '.' } else { ':' };
     let mut keys = vec![ip.to_string()];
     while let Some((network, _)) = keys.last().and_then(|last| last.rsplit_once(delimiter)) {
@@ -395,6 +402,20 @@ mod tests {
         assert_eq!(owner("a+b@x.test", FoundBy::WithoutTag), named("owner-a@x.test"));
         assert_eq!(owner("a@x.test", FoundBy::Domain), None);
         assert_eq!(owner("\"a b\"@x.test", FoundBy::Address), None);
+    }
+
+    #[test]
+    fn clients_are_looked_up_by_ever_larger_networks() {
+        let of = |ip: &str, is_whole| {
+            let rules = KeyRules { is_whole, tags: &TagDelimiters::default() };
+            let keys = keys_of_client(ip.parse().unwrap(), rules).into_iter();
+            keys.map(|key| key.text).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of("192.0.2.17", false), "192.0.2.17 192.0.2 192.0 192");
+        assert_eq!(of("::ffff:192.0.2.17", false), "192.0.2.17 192.0.2 192.0 192");
+        assert_eq!(of("2001:db8::1", false), "2001:db8::1 2001:db8: 2001:db8 2001");
+        assert_eq!(of("::1", false), "::1 :");
+        assert_eq!(of("192.0.2.17", true), "192.0.2.17");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod terms;
 use crate::local::{self, Delivered, NotDelivered, as_delivered, looped};
 use bytes::Bytes;
 use config::ChannelSection;
+use lookup::Requester;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Refusal, Reply};
 use mta::answer::{Answer, Decision};
 use mta::delivery::{Channel, Slot, Task};
@@ -57,8 +58,10 @@ async fn deliver<W: World>(
     (index, origin): (u32, Origin),
 ) -> Result<Delivered, NotDelivered> {
     let recipient = &message.envelope.recipients[index as usize].mailbox;
-    let mut place =
-        MailboxPlace { origin, ..place_of(slot.world().tables(), maildir, recipient).await? };
+    let mut place = MailboxPlace {
+        origin,
+        ..place_of(&slot.world().tables(Requester::Ours), maildir, recipient).await?
+    };
     let shown = place.path().to_string_lossy().into_owned();
     if let Some(junk) = maildir.junk() {
         let start = start_of(slot, message).await.map_err(NotDelivered::Unreadable)?;

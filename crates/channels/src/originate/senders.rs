@@ -5,9 +5,11 @@ use config::{TableEntry, TagDelimiters};
 use mail::field_watch::WatchedField;
 use mail::{Mailbox, Refusal, address_list, is_dot_string};
 use mta::answer::{Answer, Decision};
+use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{
-    Draft, Observer, Stage, TransactionView, granted_by, is_one_member, no_answer, observed,
+    Draft, Observer, Session, Stage, TransactionView, granted_by, is_one_member, no_answer,
+    observed,
 };
 use mta::seams::World;
 use mta::tables::{self, KeyRules};
@@ -86,7 +88,7 @@ impl<W: World> Stage for SenderStage<W> {
         };
         let is_built = senders.builds_answers() && !is_one_member(user);
         let tags = senders.tag_delimiters.clone();
-        tables::find(self.world.tables(), senders, user).then(move |found| {
+        tables::find(&self.tables(&transaction.session), senders, user).then(move |found| {
             Answer::Now(match found {
                 Ok(Some(entry)) if is_among(&granted_by(&entry, is_built), sender, &tags) => Ok(()),
                 Ok(_) => Err(NOT_YOURS),
@@ -117,6 +119,10 @@ impl<W: World> Stage for SenderStage<W> {
 }
 
 impl<W: World> SenderStage<W> {
+    fn tables(&self, session: &Session) -> W::Tables {
+        self.world.tables(asker_of(session.client().address.ip()))
+    }
+
     /// Refuses authors that the user may not write as.
     fn check_authors(
         &self,
@@ -133,7 +139,7 @@ impl<W: World> SenderStage<W> {
         }
         let is_built = senders.builds_answers() && !is_one_member(user);
         let tags = senders.tag_delimiters.clone();
-        tables::find(self.world.tables(), senders, user).then(move |found| {
+        tables::find(&self.tables(&transaction.session), senders, user).then(move |found| {
             Answer::Now(match found {
                 Ok(Some(entry)) => {
                     let granted = granted_by(&entry, is_built);

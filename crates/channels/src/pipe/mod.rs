@@ -9,6 +9,7 @@ use arguments::MessageFacts;
 use bytes::Bytes;
 use config::ChannelSection;
 use exit_status::{failure_of, line_of};
+use lookup::Requester;
 use mail::{Mailbox, Reply};
 use mta::delivery::{Channel, Slot, Task};
 use mta::message::{Message, SentBody};
@@ -47,7 +48,7 @@ async fn deliver<W: World>(
     let found = match pipe.entries() {
         None => None,
         Some(entries) => {
-            let found = entries.entry_of(slot.world().tables(), recipient).await;
+            let found = entries.entry_of(&slot.world().tables(Requester::Ours), recipient).await;
             Some(found.map_err(|why| local::without_entry(why, &place))?)
         }
     };

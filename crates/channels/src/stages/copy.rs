@@ -14,7 +14,7 @@ use mta::ingress::{
     Draft, Observer, Placed, Session, Stage, StageKind, TransactionView, all_hold, no_answer,
 };
 use mta::pressure::Pressures;
-use mta::seams::{Tables as _, World};
+use mta::seams::World;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
@@ -176,7 +176,7 @@ impl<W: World> CopyStage<W> {
         let (client, envelope) = (session.client(), draft.envelope());
         let sender = envelope.reverse_path.as_ref();
         let facts = MailFacts { sender, ..client.facts(draft.tenancy()) };
-        let tables = self.world.tables().asked_for(asker_of(client.address.ip()));
+        let tables = self.world.tables(asker_of(client.address.ip()));
         if when.about(ConditionSubject::Recipient).is_none() {
             return all_hold(&tables, when, &facts).get().await;
         }

@@ -16,6 +16,7 @@ use crate::schedule::resolution::{host_groups, unanswered};
 use crate::seams::World;
 use crate::tables::{self, FoundAddress, NoEntry};
 use config::{Destination, HostPort, Route, TableEntry};
+use lookup::Requester;
 use mail::{Class, EnhancedStatus, Failure, Mailbox};
 use queue::{HopLookup, HopLookupResult};
 use std::rc::Rc;
@@ -66,7 +67,7 @@ async fn choose_routes<W: World>(
         Ok(message) => message,
         Err(failure) => return vec![HopLookupResult::Deferred(failure); locating.entries.len()],
     };
-    let tables = delivery.services.world.tables();
+    let tables = &delivery.services.world.tables(Requester::Ours);
     let mut answers = Vec::with_capacity(locating.entries.len());
     for (entry, index) in &locating.entries {
         let choice = conditional::choose(tables, active, &message, (*index, route));
@@ -89,7 +90,8 @@ async fn route_of<W: World>(
 ) -> Result<(Arc<Route>, Arc<TableEntry>), HopLookupResult> {
     let key = delivery.schedule.queue().scheduled_key(locating.scheduled).cloned();
     let key = key.ok_or(HopLookupResult::Elsewhere)?;
-    let route = route_of_key(delivery.services.world.tables(), active, &key).get().await;
+    let route =
+        route_of_key(&delivery.services.world.tables(Requester::Ours), active, &key).get().await;
     let route = route.map_err(|trouble| HopLookupResult::Silence(unanswered(&trouble)))?;
     let route = route.filter(|route| route.channel.destination() == Destination::ByEntry);
     let route = route.ok_or(HopLookupResult::Elsewhere)?;
@@ -110,7 +112,7 @@ async fn places<W: World>(
             return vec![Err(HopLookupResult::Deferred(failure)); locating.entries.len()];
         }
     };
-    let tables = delivery.services.world.tables();
+    let tables = &delivery.services.world.tables(Requester::Ours);
     if let [recipient] = &*recipients {
         return vec![place_of(route, table, tables::entry_of(tables, table, recipient).await)];
     }

@@ -12,7 +12,7 @@ use crate::clients::asker_of;
 use crate::pools::PoolId;
 use crate::routing::Active;
 use crate::routing::conditional::{candidates, find_routes};
-use crate::seams::{MailboxCheck, Tables as _, World};
+use crate::seams::{MailboxCheck, World};
 use crate::services::Services;
 use config::{FoundRoutes, MailFacts, Route};
 use lookup::LookupError;
@@ -142,7 +142,7 @@ impl<W: World> RecipientResolver<W> {
     /// The routes that the file alone does not decide.
     fn find_routes(&self, to: &Mailbox) -> Answer<'static, Result<FoundRoutes, LookupError>> {
         let (client, active) = (self.session.client(), &self.active);
-        let tables = self.services.world.tables().asked_for(asker_of(client.address.ip()));
+        let tables = self.services.world.tables(asker_of(client.address.ip()));
         let domain = to.domain();
         let view = self.view.as_ref().filter(|_| active.may_have_conditions(&domain));
         let candidates = view.map_or_else(Vec::new, |view| {

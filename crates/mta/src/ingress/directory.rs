@@ -97,7 +97,7 @@ impl<W: World> RecipientTables<W> {
             let turns = turns();
             RecipientTables {
                 world: world.clone(),
-                tables: world.tables().asked_for(turns.asker),
+                tables: world.tables(turns.asker),
                 console: Rc::clone(console),
                 active: Rc::clone(active),
                 route: Arc::clone(route),
@@ -480,7 +480,8 @@ pub(super) async fn readers<W: World>(
     active: &Rc<Active>,
     (address, line): (&Mailbox, &Arc<FairSemaphore>),
 ) -> Option<Vec<Mailbox>> {
-    let in_tables = find::in_tables(world.tables(), active, &address.domain()).get().await;
+    let in_tables =
+        find::in_tables(&world.tables(Requester::Ours), active, &address.domain()).get().await;
     // The error has been logged.
     let in_tables = in_tables.map_err(|trouble| refusals::no_answer(&**console, &trouble)).ok()?;
     let (_, route) = active.config.route_of(address, in_tables)?;

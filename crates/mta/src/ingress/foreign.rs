@@ -4,6 +4,7 @@
 use super::connection::Connection;
 use super::draft::Draft;
 use super::transaction::Transaction;
+use crate::clients::asker_of;
 #[cfg(feature = "planted")]
 use crate::planted::Planted;
 use crate::seams::World;
@@ -40,10 +41,11 @@ impl<W: World> Connection<W> {
         Arc::clone(&self.ingress.router.active().config)
     }
 
-    /// The tables that the configuration names.
+    /// The tables that the configuration names, for this client.
     #[must_use]
-    pub fn tables(&self) -> &W::Tables {
-        self.ingress.services.world.tables()
+    pub fn tables(&self) -> W::Tables {
+        let client = self.session.client().address.ip();
+        self.ingress.services.world.tables(asker_of(client))
     }
 
     /// Deduplication of APDUs that peers may resend.

@@ -4,7 +4,7 @@ use super::{Ingress, refusals};
 use crate::routing::{Active, find};
 use crate::seams::{Tables, World};
 use config::Config;
-use lookup::LookupError;
+use lookup::{LookupError, Requester};
 use mail::{Domain, Envelope, Refusal, Wall};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// A table lookup failed.
 pub(super) async fn leaving<W: World>(
     ingress: &Ingress<W>,
-    envelope: &Envelope,
+    (envelope, requester): (&Envelope, Requester),
     mut instead: Vec<u32>,
 ) -> Result<Vec<u32>, Refusal> {
     let active = ingress.router.active();
@@ -33,7 +33,8 @@ pub(super) async fn leaving<W: World>(
     if instead.is_empty() {
         return Ok(Vec::new());
     }
-    let is_ours = is_ours(ingress.services.world.tables(), &active, &sender.domain()).await;
+    let tables = ingress.services.world.tables(requester);
+    let is_ours = is_ours(&tables, &active, &sender.domain()).await;
     let console = &*ingress.services.console;
     let is_ours = is_ours.map_err(|trouble| refusals::no_answer(console, &trouble))?;
     Ok(if is_ours { Vec::new() } else { instead })
@@ -53,22 +54,26 @@ async fn is_ours<T: Tables + Clone>(
 }
 
 /// The local domains of a configuration: its `hostname` and all domains that routes name, except those of `mx` routes.
-pub struct OwnDomains<T> {
-    tables: T,
+pub struct OwnDomains {
     active: Rc<Active>,
 }
 
-impl<T: Tables + Clone> OwnDomains<T> {
-    pub fn new(tables: &T, config: &Config) -> OwnDomains<T> {
+impl OwnDomains {
+    #[must_use]
+    pub fn new(config: &Config) -> OwnDomains {
         let active = Active::new(Arc::new(config.clone()), ("start", Wall(0)));
-        OwnDomains { tables: tables.clone(), active: Rc::new(active) }
+        OwnDomains { active: Rc::new(active) }
     }
 
     /// Returns true if the domain is local.
     ///
     /// # Errors
     /// A table lookup failed.
-    pub async fn has(&self, domain: &Domain) -> Result<bool, LookupError> {
-        is_ours(&self.tables, &self.active, domain).await
+    pub async fn has<T: Tables + Clone>(
+        &self,
+        tables: &T,
+        domain: &Domain,
+    ) -> Result<bool, LookupError> {
+        is_ours(tables, &self.active, domain).await
     }
 }

@@ -10,8 +10,7 @@ use crate::console::{FAILED_LOGIN, Quoted};
 use crate::login_failures::LoginSubject;
 use crate::pools::PoolId;
 use crate::seams::{
-    Hashed, Hashing as _, Introspection, Lane, LoginServer, LoginTerms, Tables as _, Time as _,
-    World,
+    Hashed, Hashing as _, Introspection, Lane, LoginServer, LoginTerms, Time as _, World,
 };
 use crate::tables;
 use auth::password::scram_keys::{Keys, SaltForm, Salted};
@@ -133,7 +132,7 @@ impl<W: World> Connection<W> {
     }
 
     /// The client as requester, for fair queueing.
-    fn asker(&self) -> Requester {
+    pub(super) fn asker(&self) -> Requester {
         asker_of(self.session.client().address.ip())
     }
 
@@ -277,7 +276,7 @@ impl<W: World> Connection<W> {
         user: &str,
     ) -> Result<StoredCredentials, Refusal> {
         let services = &self.ingress.services;
-        let tables = services.world.tables().asked_for(self.asker());
+        let tables = services.world.tables(self.asker());
         let found = tables::find(&tables, table, user);
         let found = found.then(|found| Answer::Now(Ok(found)));
         let found = match decided(services, found, Grace::None).await? {

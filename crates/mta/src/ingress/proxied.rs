@@ -177,7 +177,7 @@ impl<W: World> Connection<W> {
             }
             None => identity,
             Some(users) => {
-                let found = tables::find(services.world.tables(), users, &identity);
+                let found = tables::find(&services.world.tables(self.asker()), users, &identity);
                 let found = found.then(|found| Answer::Now(Ok(found)));
                 match decided(services, found, Grace::None).await {
                     Ok(Ok(Some(entry))) if !entry.text.trim().is_empty() => {

@@ -7,7 +7,7 @@ use crate::conditions::all_hold;
 use crate::console::Quoted;
 use crate::event::{Client, Kind, LimitEvent};
 use crate::rate_limits::{LimitBy, LimitCharges, RateLimit, RateLimits, Spent, Unit};
-use crate::seams::{Tables as _, World};
+use crate::seams::World;
 use config::{Config, Listener, MailFacts};
 use mail::{Mailbox, Refusal};
 use std::rc::Rc;
@@ -55,7 +55,7 @@ impl<W: World> Connection<W> {
         let login = client.login.as_deref();
         let tenancy = active.config.tenants.choose(login, None).ok().flatten();
         let facts = MailFacts { sender, ..client.facts(tenancy.as_ref()) };
-        let tables = services.world.tables().asked_for(asker_of(client.address.ip()));
+        let tables = services.world.tables(asker_of(client.address.ip()));
         let mut applicable = Vec::with_capacity(limits.len());
         for limit in limits {
             let holds = match &limit.when {

@@ -16,7 +16,7 @@ use auth::password::Password;
 use auth::sasl::Claim;
 use auth::sasl::bearer::Token;
 use config::{Listener, TableEntry};
-use lookup::Entry;
+use lookup::{Entry, Requester};
 use mail::Refusal;
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ use std::sync::Arc;
 impl<W: World> Ingress<W> {
     /// The current versions of configuration and tables.
     pub(super) fn seen(&self) -> RightsVersion {
-        let changes = self.services.world.tables().changes();
+        let changes = self.services.world.tables(Requester::Ours).changes();
         RightsVersion { reloads: self.reloads.get(), changes }
     }
 }
@@ -245,7 +245,7 @@ impl<W: World> Connection<W> {
             if spelled.is_empty() || asked.contains(&spelled) {
                 continue;
             }
-            let found = tables::find(services.world.tables(), table, &spelled);
+            let found = tables::find(&services.world.tables(self.asker()), table, &spelled);
             let found = found.then(|found| Answer::Now(Ok(found)));
             let found = decided(services, found, Grace::None).await?;
             let found = found.map_err(|trouble| self.nobody_knows(&trouble))?;

@@ -30,6 +30,7 @@ use crate::services::Services;
 use entry::{Clocks, EntryContext, Incoming, IncomingRecipient};
 use hops::{Hops, SourcesOut, Unreachable};
 pub(crate) use idle::IdleConnections;
+use lookup::Requester;
 use mail::Mono;
 use places::KnownPlaces;
 use queue::{
@@ -181,7 +182,7 @@ impl<W: World> Schedule<W> {
             return None;
         }
         let of = (index, incoming.fixed_route(index));
-        match choose(self.services.world.tables(), active, message, of) {
+        match choose(&self.services.world.tables(Requester::Ours), active, message, of) {
             Answer::Now(Ok(choice)) => Some(choice),
             // Found when the recipient falls due.
             Answer::Now(Err(_)) | Answer::Later(_) => None,

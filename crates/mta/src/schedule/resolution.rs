@@ -19,7 +19,7 @@ use crate::routing::require_tls::{TlsRequirement, vouched};
 use crate::seams::{Dns, World};
 use auth::mta_sts::Policy;
 use config::{Config, Destination, HostPort, Pool, Route};
-use lookup::LookupError;
+use lookup::{LookupError, Requester};
 use mail::{Class, Domain, EnhancedStatus, Failure, RequireTls};
 use queue::{Resolution, ScheduledId, ScheduledKey};
 use std::rc::Rc;
@@ -72,7 +72,7 @@ pub(super) fn resolve<W: World>(
         // Each entry is moved to the queue of its route.
         return Answer::Now(Resolved::Each);
     }
-    let found = route_of_key(schedule.services.world.tables(), &active, key);
+    let found = route_of_key(&schedule.services.world.tables(Requester::Ours), &active, key);
     let (task, key) = (Rc::clone(schedule), key.clone());
     found.then(move |found| match found {
         Ok(Some(route)) => with_fallbacks(&task, scheduled, key, (&active.config, route)),

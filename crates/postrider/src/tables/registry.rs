@@ -450,6 +450,12 @@ impl ShardTables {
         ShardTables { seen, asker: Requester::Ours }
     }
 
+    /// The same tables for a requester.
+    #[must_use]
+    pub(crate) fn asked_for(&self, asker: Requester) -> ShardTables {
+        ShardTables { asker, ..self.clone() }
+    }
+
     /// All that the process has.
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.seen.registry
@@ -487,10 +493,6 @@ impl Tables for ShardTables {
                 Answer::Now(Err(LookupError::new(LookupErrorKind::Unreachable, "it is not open")))
             }
         }
-    }
-
-    fn asked_for(&self, asker: Requester) -> ShardTables {
-        ShardTables { asker, ..self.clone() }
     }
 
     fn changes(&self) -> u64 {

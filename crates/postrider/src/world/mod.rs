@@ -21,6 +21,7 @@ use crate::tls_reports::TlsReporting;
 use clock::Clock;
 use hashing::HashingThreads;
 use long_work::LongWork;
+use lookup::Requester;
 use mailbox_files::MailboxFiles;
 use mta::seams::{Authenticators, KeyFiles, Programs, Task, TlsReports, Warmups, World};
 use programs::ProgramRunner;
@@ -89,8 +90,8 @@ impl World for Real {
         &self.0.store
     }
 
-    fn tables(&self) -> &ShardTables {
-        &self.0.tables
+    fn tables(&self, requester: Requester) -> ShardTables {
+        self.0.tables.asked_for(requester)
     }
 
     fn hashing(&self) -> &HashingThreads {

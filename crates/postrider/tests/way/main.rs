@@ -46,6 +46,7 @@ mod pools;
 mod rate_limits;
 mod repeated_data;
 mod report;
+mod requesters;
 mod rewrite;
 mod rights;
 mod routing;

@@ -12,7 +12,7 @@ use authenticators::TestAuthenticators;
 use config::{ClientCertificates, TableEntry};
 use dns::TestDns;
 use hashing::HashingHere;
-use lookup::{Entry, LookupError};
+use lookup::{Entry, LookupError, Requester};
 use mta::answer::Answer;
 use mta::ingress::StageKind;
 use mta::seams::{
@@ -22,7 +22,7 @@ use mta::seams::{
 };
 use mta::warmup;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -198,7 +198,7 @@ impl TestWorld {
     pub(crate) fn set_entry(&self, table: &str, key: &str, answer: Result<&str, LookupError>) {
         let answer = answer.map(|text| Arc::new(Entry::text(text)));
         let key = (table.to_owned(), key.to_owned());
-        self.0.tables.0.entries.borrow_mut().insert(key, answer);
+        self.0.tables.scripted.entries.borrow_mut().insert(key, answer);
     }
 
     /// The same with named values.
@@ -208,18 +208,23 @@ impl TestWorld {
         });
         let entry = Arc::new(Entry::fields(values.collect::<Vec<_>>()));
         let key = (table.to_owned(), key.to_owned());
-        self.0.tables.0.entries.borrow_mut().insert(key, Ok(entry));
+        self.0.tables.scripted.entries.borrow_mut().insert(key, Ok(entry));
+    }
+
+    /// Each table that was asked, with the requesters.
+    pub(crate) fn requesters(&self) -> BTreeSet<(String, Requester)> {
+        self.0.tables.scripted.requesters.borrow().clone()
     }
 
     /// How many questions tables were asked so far.
     pub(crate) fn table_questions(&self) -> usize {
-        self.0.tables.0.asked.get()
+        self.0.tables.scripted.asked.get()
     }
 
     /// A table no longer has a key.
     pub(crate) fn remove_entry(&self, table: &str, key: &str) {
         let key = (table.to_owned(), key.to_owned());
-        self.0.tables.0.entries.borrow_mut().remove(&key);
+        self.0.tables.scripted.entries.borrow_mut().remove(&key);
     }
 
     /// What sources have come to that warm up.
@@ -229,7 +234,7 @@ impl TestWorld {
 
     /// Tables answer after so long from now on.
     pub(crate) fn set_table_delay(&self, delay: Option<Duration>) {
-        self.0.tables.0.delay.set(delay);
+        self.0.tables.scripted.delay.set(delay);
     }
 
     /// From now on handshakes with clients wait for a line of theirs.
@@ -295,8 +300,8 @@ impl World for TestWorld {
     fn store(&self) -> &Mailboxes {
         &self.0.store
     }
-    fn tables(&self) -> &TestTables {
-        &self.0.tables
+    fn tables(&self, requester: Requester) -> TestTables {
+        TestTables { requester, ..self.0.tables.clone() }
     }
 
     fn hashing(&self) -> &HashingHere {
@@ -456,7 +461,10 @@ pub(crate) const LISTS: &str = "(lists)";
 
 /// Tables that say what a test has set; of other keys, that they have none.
 #[derive(Clone, Default)]
-pub(crate) struct TestTables(Rc<Scripted>);
+pub(crate) struct TestTables {
+    scripted: Rc<Scripted>,
+    requester: Requester,
+}
 
 #[derive(Default)]
 struct Scripted {
@@ -464,6 +472,8 @@ struct Scripted {
     entries: RefCell<BTreeMap<(String, String), Said>>,
     delay: Cell<Option<Duration>>,
     asked: Cell<usize>,
+    /// Each table that was asked, with the requester.
+    requesters: RefCell<BTreeSet<(String, Requester)>>,
 }
 
 impl Tables for TestTables {
@@ -478,13 +488,15 @@ impl Tables for TestTables {
 
 impl TestTables {
     fn answer(&self, table: &str, key: &str) -> EntryLookup {
-        self.0.asked.set(self.0.asked.get() + 1);
-        let entries = self.0.entries.borrow();
+        let scripted = &self.scripted;
+        scripted.asked.set(scripted.asked.get() + 1);
+        scripted.requesters.borrow_mut().insert((table.to_owned(), self.requester));
+        let entries = scripted.entries.borrow();
         let answer = match entries.get(&(table.to_owned(), key.to_owned())) {
             Some(answer) => answer.clone().map(Some),
             None => Ok(None),
         };
-        match self.0.delay.get() {
+        match scripted.delay.get() {
             None => Answer::Now(answer),
             Some(delay) => Answer::later(async move {
                 tokio::time::sleep(delay).await;

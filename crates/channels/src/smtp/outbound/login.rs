@@ -198,7 +198,7 @@ async fn found<W: World>(
     ];
     let of_sender = of_sender.into_iter().map(|(_, key)| key);
     let keys = of_sender.chain(of_host.into_iter().map(LookupKey::from)).collect();
-    let found = tables::find_first(slot.world().tables(), table, keys).get().await;
+    let found = tables::find_first(&slot.world().tables(Requester::Ours), table, keys).get().await;
     let found = found.map_err(|trouble| trouble.to_string())?;
     let found = found.ok_or_else(|| match sender {
         Some(sender) => format!("no entry for <{sender}> or {}", host.name),

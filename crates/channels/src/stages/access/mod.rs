@@ -22,7 +22,7 @@ use mta::ingress::{
     Placed, Resolved, Routed, Session, Stage, StageKind, TransactionView, no_answer,
 };
 use mta::pressure::Pressures;
-use mta::seams::{Tables, World};
+use mta::seams::World;
 use mta::tables::{FoundKey, KeyRules, LookupKey, find_first};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -184,17 +184,17 @@ impl<W: World> StageKind<W> for Accesses {
         let Some(first) = entries(config).next() else { return Vec::new() };
         // One stage for all rules: they share the state of their lists.
         let rules = rules(config).cloned().collect();
-        let (tables, console) = (world.tables().clone(), Rc::clone(console));
-        let stage = AccessStage(Rc::new(AccessRules { rules, tables, console }));
+        let (world, console) = (world.clone(), Rc::clone(console));
+        let stage = AccessStage(Rc::new(AccessRules { rules, world, console }));
         vec![Placed { line: first.line, stage: Rc::new(stage) }]
     }
 }
 
-struct AccessStage<T: Tables>(Rc<AccessRules<T>>);
+struct AccessStage<W: World>(Rc<AccessRules<W>>);
 
-struct AccessRules<T: Tables> {
+struct AccessRules<W: World> {
     rules: Vec<Rule>,
-    tables: T,
+    world: W,
     console: Rc<dyn Console>,
 }
 
@@ -208,7 +208,7 @@ fn also_called<'r>(
     route.filter(|_| is_asked_for)?.channel.also_called(recipient)
 }
 
-impl<T: Tables + Clone> Stage for AccessStage<T> {
+impl<W: World> Stage for AccessStage<W> {
     fn name(&self) -> &'static str {
         AccessText::KEY
     }
@@ -234,15 +234,15 @@ impl<T: Tables + Clone> Stage for AccessStage<T> {
 }
 
 /// Evaluation of the rules for one recipient.
-struct AccessEvaluation<T: Tables> {
-    asker: Rc<AccessRules<T>>,
+struct AccessEvaluation<W: World> {
+    asker: Rc<AccessRules<W>>,
     transaction: Rc<TransactionView>,
     recipient: Recipient,
     also: Option<Mailbox>,
     course: Course,
 }
 
-impl<T: Tables + Clone> AccessEvaluation<T> {
+impl<W: World> AccessEvaluation<W> {
     /// Evaluates the rules in order, starting with `next`.
     fn ask(mut self, next: usize) -> Decision<'static, Option<Resolved>> {
         let asker = Rc::clone(&self.asker);
@@ -261,7 +261,7 @@ impl<T: Tables + Clone> AccessEvaluation<T> {
             recipient: &self.recipient.mailbox,
             also: self.also.as_ref(),
         };
-        let tables = asker.tables.asked_for(asker_of(client.address.ip()));
+        let tables = asker.world.tables(asker_of(client.address.ip()));
         let list = rule.list;
         find_first(&tables, &rule.table, rule.keys(&subject)).then(move |found| {
             let effect = match (found, self.asker.rules.get(at)) {

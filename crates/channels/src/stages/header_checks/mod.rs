@@ -10,6 +10,7 @@ use config::{Config, StageSection as _};
 use lookup::{EntryText, LookupErrorKind};
 use mail::{Mailbox, Notify, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
+use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, TransactionView, no_answer};
 use mta::pressure::Pressures;
@@ -93,6 +94,7 @@ impl<W: World> Stage for CheckStage<W> {
             stage: self,
             rules,
             id,
+            tables: self.world.tables(asker_of(transaction.session.client().address.ip())),
             outcome: Outcome::default(),
             logged: 0,
             compared: 0,
@@ -123,6 +125,7 @@ struct Inspection<'a, W: World> {
     stage: &'a CheckStage<W>,
     rules: Vec<&'a HeaderCheck>,
     id: String,
+    tables: W::Tables,
     outcome: Outcome,
     logged: u32,
     /// Octets compared, and those since the last pause.
@@ -199,7 +202,6 @@ impl<W: World> Inspection<'_, W> {
 
     /// Looks up a line in the tables until one has it.
     async fn compare(&mut self, line: &Line) -> Result<Flow, Refusal> {
-        let tables = self.stage.world.tables();
         let mut rules = self.rules.iter().filter(|rule| rule.parts.contains(&line.kind)).peekable();
         if rules.peek().is_none() {
             return Ok(Flow::Next);
@@ -209,7 +211,7 @@ impl<W: World> Inspection<'_, W> {
         let key = String::from_utf8_lossy(&line.text);
         let mut found = None;
         for rule in rules {
-            match tables::find(tables, &rule.table, &key).get().await {
+            match tables::find(&self.tables, &rule.table, &key).get().await {
                 Ok(Some(entry)) => {
                     found = Some((entry, *rule));
                     break;

@@ -10,7 +10,7 @@ use mail::header::Field;
 use mail::{Mailbox, MessageId, Refusal};
 use mta::clients::asker_of;
 use mta::ingress::{Draft, Session, no_answer};
-use mta::seams::{Tables as _, Time as _, World};
+use mta::seams::{Time as _, World};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
@@ -127,7 +127,7 @@ impl<'a, W: World> Rewriting<'a, W> {
         draft: &Draft,
     ) -> Rewriting<'a, W> {
         let asker = asker_of(session.client().address.ip());
-        let tables = stage.world.tables().asked_for(asker);
+        let tables = stage.world.tables(asker);
         let (smtputf8, id) = (draft.envelope().smtputf8, draft.id());
         Rewriting { stage, tables, smtputf8, id, known: BTreeMap::new(), logged: 0 }
     }

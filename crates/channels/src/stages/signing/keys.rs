@@ -3,7 +3,7 @@
 use super::settings::NoKey;
 use auth::dkim::{SigningIdentity, SigningKey};
 use config::TableEntry;
-use lookup::Entry;
+use lookup::{Entry, Requester};
 use mail::{Domain, Mono, Recent};
 use mta::answer::Answer;
 use mta::seams::{Time as _, World};
@@ -48,10 +48,11 @@ impl<W: World> KeyTables<W> {
         table: &Arc<TableEntry>,
         author: &str,
         domain: String,
+        requester: Requester,
     ) -> IdentityLookup {
         let (world, kept) = (self.world.clone(), Rc::clone(&self.kept));
         let key = author.to_owned();
-        tables::find(self.world.tables(), table, author).then(move |found| {
+        tables::find(&self.world.tables(requester), table, author).then(move |found| {
             let entry = match found {
                 Ok(Some(entry)) => entry,
                 Ok(None) => return Answer::Now(Ok(None)),

@@ -17,8 +17,10 @@ use auth::scan::{Scan, ScanOptions, Scanned};
 use bytes::Bytes;
 use config::{Config, Listener, StageSection as _, StageSettings, Tenant, Unsigned};
 use keys::KeyTables;
+use lookup::Requester;
 use mail::Refusal;
 use mta::answer::{Answer, Decision};
+use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{
     Draft, Observer, Placed, SignedFields, Stage, StageKind, TransactionView, observed,
@@ -252,6 +254,7 @@ impl<W: World> SigningStage<W> {
     /// The identities that sign for an author of this domain, in mail of `by`. `None` for the server's own messages.
     fn identities(&self, author: &str, by: Option<&HandedInBy<'_>>) -> SigningIdentities {
         let mut answers = Vec::new();
+        let requester = by.map_or(Requester::Ours, |by| by.requester);
         let signers = self.signers.iter().filter_map(|settings| settings.of::<Signer>());
         for signer in signers.filter(|signer| by.is_none_or(|by| signer.serves(by))) {
             let Some(domain) = signer.domain_for(author) else { continue };
@@ -260,7 +263,7 @@ impl<W: World> SigningStage<W> {
                     let key = key.in_force(next.as_ref(), self.world.time().wall());
                     Answer::Now(key.identity(domain).map(Some))
                 }
-                Keys::Table(table) => self.tables.identity(table, author, domain),
+                Keys::Table(table) => self.tables.identity(table, author, domain, requester),
             });
         }
         if answers.iter().all(|answer| matches!(answer, Answer::Now(_))) {
@@ -284,6 +287,7 @@ fn handed_in_by<'a>(transaction: &'a TransactionView, draft: &'a Draft) -> Hande
     HandedInBy {
         tenant: draft.tenancy().map(|tenancy| &*tenancy.name),
         login: transaction.session.client().login.as_deref(),
+        requester: asker_of(transaction.session.client().address.ip()),
     }
 }
 

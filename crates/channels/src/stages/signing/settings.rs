@@ -5,6 +5,7 @@ use auth::dkim::SigningIdentity;
 use config::{
     DomainPattern, Reader, StageSection, StageSettings, TableEntry, TableRefText, names_login,
 };
+use lookup::Requester;
 use mail::{Domain, Wall};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,8 @@ pub(super) struct RolloverKey {
 pub(super) struct HandedInBy<'a> {
     pub(super) tenant: Option<&'a str>,
     pub(super) login: Option<&'a str>,
+    /// The client, for which tables are asked.
+    pub(super) requester: Requester,
 }
 
 /// Reason for a missing key or signature.

@@ -14,6 +14,7 @@ use auth::judgement::ActionLimit;
 use auth::records::{Family, Records, Unanswered};
 use auth::results::allowed;
 use mail::{Mailbox, Recipient, Refusal, RefusalClass};
+use mta::clients::asker_of;
 use mta::ingress::{Draft, TransactionView, no_answer};
 use mta::metrics::{Counter, StrangersCheck};
 use mta::seams::{Time, World};
@@ -108,8 +109,8 @@ impl<W: World> RcptChecks<W> {
         transaction: &TransactionView,
         recipient: &Recipient,
     ) -> Result<bool, Refusal> {
-        let tables = self.parts.world.tables();
-        let is_exempt = self.told.exempt.has(tables, transaction, recipient).await;
+        let world = &self.parts.world;
+        let is_exempt = self.told.exempt.has(world, transaction, recipient).await;
         is_exempt.map_err(|trouble| no_answer(&*self.parts.console, &trouble))
     }
 
@@ -140,7 +141,7 @@ impl<W: World> RcptChecks<W> {
     /// # Errors
     /// The message is refused.
     pub(super) async fn check_bounce(&self, transaction: &TransactionView) -> Result<(), Refusal> {
-        let exempt = self.told.exempt.has_client(self.parts.world.tables(), transaction).await;
+        let exempt = self.told.exempt.has_client(&self.parts.world, transaction).await;
         if exempt.map_err(|trouble| no_answer(&*self.parts.console, &trouble))? {
             return Ok(());
         }
@@ -161,7 +162,9 @@ impl<W: World> RcptChecks<W> {
     async fn is_own_domain(&self, transaction: &TransactionView) -> Result<bool, Refusal> {
         let sender = transaction.sender.as_ref().filter(|_| self.told.own_domains.is_made());
         let Some(sender) = sender else { return Ok(false) };
-        let is_ours = self.parts.own_domains.has(&sender.domain()).await;
+        let client = transaction.session.client().address.ip();
+        let tables = self.parts.world.tables(asker_of(client));
+        let is_ours = self.parts.own_domains.has(&tables, &sender.domain()).await;
         is_ours.map_err(|trouble| no_answer(&*self.parts.console, &trouble))
     }
 

@@ -37,7 +37,7 @@ impl<W: World> Greylister<W> {
         recipient: &Recipient,
     ) -> Result<(), Refusal> {
         let world = &self.parts.world;
-        let is_exempt = self.told.exempt.has(world.tables(), transaction, recipient).await;
+        let is_exempt = self.told.exempt.has(world, transaction, recipient).await;
         if is_exempt.map_err(|trouble| no_answer(&*self.parts.console, &trouble))? {
             return Ok(());
         }

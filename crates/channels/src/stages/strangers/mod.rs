@@ -9,7 +9,7 @@ mod parts;
 mod questions;
 pub(crate) mod settings;
 
-use super::keys::{By, KeyPart, Subject, client_keys};
+use super::keys::{By, KeyPart, Subject};
 use crate::stages::checks::CheckRules;
 use config::{Config, TableEntry};
 use desk::RcptChecks;
@@ -24,8 +24,8 @@ use mta::ingress::{
 };
 use mta::pools::PoolId;
 use mta::pressure::Pressures;
-use mta::seams::{Spawn as _, Tables, World};
-use mta::tables::{KeyRules, LookupKey, find_first};
+use mta::seams::{Spawn as _, World};
+use mta::tables::{KeyRules, LookupKey, find_first, keys_of_client};
 use parts::RcptCheckContext;
 use settings::Exempt;
 use std::collections::BTreeMap;
@@ -174,13 +174,13 @@ impl Exempt {
     ///
     /// # Errors
     /// A table gives no answer.
-    async fn has<T: Tables + Clone>(
+    async fn has<W: World>(
         &self,
-        tables: &T,
+        world: &W,
         transaction: &TransactionView,
         recipient: &Recipient,
     ) -> Result<bool, LookupError> {
-        if self.has_client(tables, transaction).await? {
+        if self.has_client(world, transaction).await? {
             return Ok(true);
         }
         let subject = Subject {
@@ -191,33 +191,33 @@ impl Exempt {
             also: None,
         };
         let keys = |rules: KeyRules<'_>| By::One(KeyPart::Recipient).keys(&subject, rules, false);
-        is_in(tables, self.recipients.as_ref(), transaction, keys).await
+        is_in(world, self.recipients.as_ref(), transaction, keys).await
     }
 
     /// The same for the client alone.
     ///
     /// # Errors
     /// The table gives no answer.
-    async fn has_client<T: Tables + Clone>(
+    async fn has_client<W: World>(
         &self,
-        tables: &T,
+        world: &W,
         transaction: &TransactionView,
     ) -> Result<bool, LookupError> {
         let client = transaction.session.client().address.ip();
-        let keys = |rules: KeyRules<'_>| client_keys(client, rules.is_whole);
-        is_in(tables, self.clients.as_ref(), transaction, keys).await
+        let keys = |rules: KeyRules<'_>| keys_of_client(client, rules);
+        is_in(world, self.clients.as_ref(), transaction, keys).await
     }
 }
 
 /// Returns true if the table has one of the keys. They are whole ones for pattern tables.
-async fn is_in<T: Tables + Clone>(
-    tables: &T,
+async fn is_in<W: World>(
+    world: &W,
     table: Option<&Arc<TableEntry>>,
     transaction: &TransactionView,
     keys: impl FnOnce(KeyRules<'_>) -> Vec<LookupKey>,
 ) -> Result<bool, LookupError> {
     let Some(table) = table else { return Ok(false) };
-    let tables = tables.asked_for(asker_of(transaction.session.client().address.ip()));
+    let tables = world.tables(asker_of(transaction.session.client().address.ip()));
     let keys = keys(KeyRules::of(table));
     Ok(find_first(&tables, table, keys).get().await?.is_some())
 }

@@ -14,7 +14,7 @@ pub(super) struct RcptCheckContext<W: World> {
     pub(super) console: Rc<dyn Console>,
     /// Authserv-id of this server.
     pub(super) server: Arc<str>,
-    pub(super) own_domains: OwnDomains<W::Tables>,
+    pub(super) own_domains: OwnDomains,
     /// Queue for lookups about senders, at servers chosen by unauthenticated clients.
     pub(super) of_senders: Turns,
     /// Queue for lookups of lists, at servers chosen by the operator. It is separate, so that the former can't delay

@@ -95,7 +95,8 @@ impl<W: World> InboundAssociation<W> {
             peer: self.peer.as_ref().map_or("", |peer| &peer.name),
         };
         let config = self.connection.config();
-        let ruling = access::ruling(self.connection.tables(), &config, sending, acceptance).await?;
+        let ruling =
+            access::ruling(&self.connection.tables(), &config, sending, acceptance).await?;
         for text in ruling.told {
             self.connection.warn("access", format_args!("peer={}: {text}", sending.peer));
         }

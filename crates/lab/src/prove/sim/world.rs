@@ -15,6 +15,7 @@ use auth::mta_sts::Policy;
 use auth::tlsa::Tlsa;
 use bytes::Bytes;
 use load::random::Random;
+use lookup::Requester;
 use mail::{Mono, Wall};
 use mta::seams::{
     Dns, DnsError, GreylistLedger, HostSecurity, MailStore, MailboxError, MailboxPlace, Mx,
@@ -110,8 +111,8 @@ impl World for SimWorld {
         &self.0.store
     }
 
-    fn tables(&self) -> &SimTables {
-        &self.0.tables
+    fn tables(&self, _: Requester) -> SimTables {
+        self.0.tables.clone()
     }
 
     fn hashing(&self) -> &NoHashing {

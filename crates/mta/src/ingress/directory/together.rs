@@ -5,7 +5,7 @@ use super::super::refusals;
 use super::{Expansion, RecipientTables, Turns};
 use crate::line::{self, FairKey};
 use crate::routing::expansions::{Expanded, ExpansionResult};
-use crate::seams::{Spawn as _, Tables as _, Time as _, World};
+use crate::seams::{Spawn as _, Time as _, World};
 use crate::tables::{FoundAddress, FoundBy};
 use crate::watched::Watched;
 use config::TagDelimiters;
@@ -46,7 +46,7 @@ impl<W: World> RecipientTables<W> {
     ) {
         let who = FairKey::new(0, 0).of(line::Owner::named("list", key.1.as_str()));
         let turns = Turns { who, asker: Requester::Ours, ..self.turns.clone() };
-        let tables = self.world.tables().asked_for(turns.asker);
+        let tables = self.world.tables(turns.asker);
         let list = RecipientTables { turns, tables, debt: None, ..self };
         let (entry, now) = (Arc::clone(&found.entry), list.world.time().now());
         let outcome = list.members_of_alias(key.clone(), found).await;

@@ -6,6 +6,7 @@ use crate::world::clock::Clock;
 use crate::world::mailbox_files::MailboxFiles;
 use crate::world::resolver::Resolver;
 use auth::greylist::{GreylistPolicy, GreylistResult, Triplet};
+use lookup::Requester;
 use mail::Wall;
 use mta::seams::{
     Egress, Encryption, Endpoint, Greylist, Listener, Net, NoDomainReports, NoHashing, NoPolicies,
@@ -66,8 +67,8 @@ impl World for RehearsalWorld {
         &self.0.store
     }
 
-    fn tables(&self) -> &TracedTables {
-        &self.0.tables
+    fn tables(&self, _: Requester) -> TracedTables {
+        self.0.tables.clone()
     }
 
     fn hashing(&self) -> &NoHashing {
