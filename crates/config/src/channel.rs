@@ -117,6 +117,11 @@ pub trait Settings: Any + Debug + Send + Sync {
         MailboxChecks::Never
     }
 
+    /// Returns true if its peers refuse with SMTP replies, which have classes.
+    fn has_replies(&self) -> bool {
+        false
+    }
+
     /// Kinds of messages that it can deliver.
     fn kinds_of_mail(&self) -> KindsOfMail {
         KindsOfMail { internet: true, x400: false }

@@ -283,6 +283,10 @@ impl Settings for Relay {
         self.key
     }
 
+    fn has_replies(&self) -> bool {
+        true
+    }
+
     fn destination(&self) -> Destination<'_> {
         if self.is_by_mx() {
             return Destination::Mx { port: self.peer.port };

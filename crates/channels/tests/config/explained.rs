@@ -199,7 +199,9 @@ fn every_key_of_a_route_is_shown_with_its_line() {
         let mut keys_of_route = keys("RouteText", &channels);
         keys_of_route.retain(|(key, _)| match key.as_str() {
             // Only where mail leaves this server.
-            "srs" | "pool" | "defer_classes" => !is_local,
+            "srs" | "pool" => !is_local,
+            // Only where peers answer with SMTP replies.
+            "defer_classes" => matches!(channel, "smtp" | "lmtp" | "mx"),
             "or_addresses" => matches!(channel, "discard" | "x400"),
             // Only for internet mail.
             "when" => !matches!(channel, "discard" | "x400"),

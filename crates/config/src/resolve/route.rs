@@ -127,8 +127,12 @@ impl Resolver<'_> {
         text: &RouteText,
         channel: &dyn Settings,
     ) -> Arc<[Box<str>]> {
-        if channel.is_local() && !text.defer_classes.is_empty() {
-            let message = "local delivery has no replies to classify";
+        let is_read = !channel.key().is_empty();
+        if is_read && !channel.has_replies() && !text.defer_classes.is_empty() {
+            let message = format!(
+                "`defer_classes` in a route to `{}`, which gets no SMTP replies to classify",
+                channel.key()
+            );
             self.error(&format!("{at}.defer_classes"), message, "leave `defer_classes` out");
         }
         text.defer_classes.iter().map(|name| name.as_str().into()).collect()

@@ -25,7 +25,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "domains = [\"a.test\"]\n[[route]]\ndefer_classes = [\"policy\"]\ndiscard = {}",
-        "8:17: local delivery has no replies to classify",
+        "8:17: `defer_classes` in a route to `discard`, which gets no SMTP replies to classify",
     ),
     ("[classes]\nfiles = [\"a\", \"a\"]", "7:15: \"a\" is listed twice"),
 ];
