@@ -81,6 +81,30 @@ pub fn all_hold<T: Tables + Clone>(
     }
 }
 
+/// The first condition that does not hold, for explanations.
+///
+/// # Errors
+/// A table lookup failed.
+pub async fn first_unmet<'c, T: Tables + Clone>(
+    tables: &T,
+    conditions: &'c Conditions,
+    facts: &MailFacts<'_>,
+) -> Result<Option<&'c Condition>, LookupError> {
+    for condition in conditions.each() {
+        let holds = match condition.holds(facts) {
+            Some(holds) => holds,
+            None => {
+                let lookup = lookup_of(condition, facts).into_iter().collect();
+                all_found(tables.clone(), lookup).get().await?
+            }
+        };
+        if !holds {
+            return Ok(Some(condition));
+        }
+    }
+    Ok(None)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

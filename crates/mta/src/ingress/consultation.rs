@@ -31,36 +31,46 @@ pub struct Consulted {
 pub struct ConsultedRoutes {
     pub found: FoundRoutes,
     pub conditions: Vec<ConditionStep>,
+    /// The refusal that RCPT would get because a lookup failed.
+    pub refusal: Option<Refusal>,
 }
 
 /// Finds the recipient's routes in domain tables and by conditions, as RCPT does first. `may_relay`: the client may send
 /// to any domain.
-///
-/// # Errors
-/// A table lookup failed.
 pub async fn consult_routes<T: Tables + Clone>(
     tables: &T,
     config: &Arc<Config>,
     (recipient, facts): (&Mailbox, &MailFacts<'_>),
     may_relay: bool,
-) -> Result<ConsultedRoutes, Refusal> {
+) -> ConsultedRoutes {
     let mut consulted = ConsultedRoutes::default();
+    let found = ask_routes(tables, config, (recipient, facts), may_relay, &mut consulted).await;
+    // The step of a condition or the lookup shows the cause.
+    consulted.refusal = found.err().map(|_trouble| refusals::NO_ANSWER);
+    consulted
+}
+
+async fn ask_routes<T: Tables + Clone>(
+    tables: &T,
+    config: &Arc<Config>,
+    (recipient, facts): (&Mailbox, &MailFacts<'_>),
+    may_relay: bool,
+    consulted: &mut ConsultedRoutes,
+) -> Result<(), LookupError> {
     let domain = recipient.domain();
-    let in_tables = find::in_tables_of(tables, config, &domain).await;
-    consulted.found.in_tables = in_tables.map_err(|_trouble| refusals::NO_ANSWER)?;
+    consulted.found.in_tables = find::in_tables_of(tables, config, &domain).await?;
     if recipient.is_or_address() || domain.as_str().is_empty() {
-        return Ok(consulted);
+        return Ok(());
     }
     let named = config.named(&domain, consulted.found.in_tables);
     let mut routes = config.conditional_routes();
     while let Some(route) = routes.next().filter(|one| named.is_none_or(|at| one.index < at)) {
-        let holds = consult_route(tables, route, (&domain, facts), may_relay, &mut consulted);
-        if holds.await.map_err(|_trouble| refusals::NO_ANSWER)? {
+        if consult_route(tables, route, (&domain, facts), may_relay, consulted).await? {
             consulted.found.by_conditions = Some(route.index);
             break;
         }
     }
-    Ok(consulted)
+    Ok(())
 }
 
 /// Evaluates all conditions of a route with the domain.
@@ -88,17 +98,21 @@ async fn consult_route<T: Tables + Clone>(
     let mut all_hold = true;
     for condition in when.each() {
         let holds = match condition.holds(facts) {
-            Some(holds) => holds,
+            Some(holds) => Ok(holds),
             None => {
                 let lookup = lookup_of(condition, facts).into_iter().collect();
-                all_found(tables.clone(), lookup).get().await?
+                all_found(tables.clone(), lookup).get().await
             }
         };
-        all_hold &= holds;
-        let verdict = if holds { "holds" } else { "does not hold" };
+        let verdict = match &holds {
+            Ok(true) => "holds",
+            Ok(false) => "does not hold",
+            Err(_) => "has no answer",
+        };
         let text = format!("{verdict} for {}", facts.text(condition.about));
         let about = Some(condition.about);
         consulted.conditions.push(ConditionStep { route: route.index, about, text });
+        all_hold &= holds?;
     }
     Ok(all_hold)
 }

@@ -41,7 +41,7 @@ mod submission;
 mod transaction;
 mod wants;
 
-pub use crate::conditions::all_hold;
+pub use crate::conditions::{all_hold, first_unmet};
 pub use crate::facts::Owner;
 pub use account::RefusalRecord;
 pub use connection::Connection;

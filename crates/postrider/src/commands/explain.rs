@@ -307,7 +307,7 @@ async fn routes_of(
     for member in members {
         let facts = MailFacts { recipient: Some(&member), ..facts };
         let found = consult_routes(tables, config, (&member, &facts), may_relay).await;
-        let found = found.unwrap_or_default().found;
+        let found = found.found;
         let by_domain = || config.route_of(&member, found.in_tables).map(|(index, _)| index);
         let route = found.by_conditions.or_else(by_domain);
         routed.push((member, route));
@@ -350,13 +350,11 @@ async fn ask(
     let may_relay = args.login.is_some() || listener.lets_relay(client);
     let tenant = tenant_of(args, config);
     let facts = facts_of(args, listener, tenant.as_deref());
-    match consult_routes(tables, config, (recipient, &facts), may_relay).await {
-        Ok(routes) => asked.routes = routes,
-        Err(refusal) => {
-            asked.said.refusal = Some(refusal);
-            asked.lookups = new_lookups(tables, &[]);
-            return asked;
-        }
+    asked.routes = consult_routes(tables, config, (recipient, &facts), may_relay).await;
+    if asked.routes.refusal.is_some() {
+        asked.said.refusal = asked.routes.refusal.take();
+        asked.lookups = new_lookups(tables, &[]);
+        return asked;
     }
     let decision = config.decide_as(listener, may_relay, recipient, asked.routes.found);
     asked.is_refused_by_routes = !decision.is_accepted();

@@ -398,3 +398,45 @@ fn explain_shows_each_address_as_the_server_rewrites_it() {
     assert_eq!(received["recipients"], serde_json::json!(["new@far.test"]));
     server.stop();
 }
+
+const CONDITIONS: &str = r#"
+[[table]]
+name = "nets"
+inline = { "127.0.1" = "1" }
+[[table]]
+name = "t"
+inline = { "@x.test" = "@y.test" }
+[[table]]
+name = "down"
+socketmap = { server = "127.0.0.1:1", map = "m" }
+[[rewrite]]
+table = "t"
+when = { clients = { table = "nets" }, senders = ["@x.test"] }
+[[route]]
+when = { clients = { table = "nets" }, senders = ["@x.test"] }
+smtp = { hosts = ["127.0.0.1:9"] }
+[[route]]
+when = { recipients = ["@down.test"], senders = { table = "down" } }
+smtp = { hosts = ["127.0.0.1:9"] }
+[[route]]
+discard = {}
+"#;
+
+#[test]
+fn explain_shows_the_condition_that_fails() {
+    let files = Files::new();
+    let listener = format!("relay_from = [\"{FRIEND}\"]\n");
+    files.write(CONFIG, &config_with("", &listener, CONDITIONS));
+    let ask = |sender, recipient| {
+        Question { client: FRIEND, helo: "me.test", sender, recipient }.explained(&files)
+    };
+    let to_all = ask("jo@z.test", "a@far.test");
+    let holds = format!("holds for {FRIEND}");
+    assert_eq!(steps_of(&to_all, "route 1: clients"), [&*holds]);
+    assert_eq!(steps_of(&to_all, "route 1: senders"), ["does not hold for jo@z.test"]);
+    let unmet = "not applied: senders does not hold for jo@z.test";
+    assert_eq!(steps_of(&to_all, "rewrite 1"), [unmet]);
+    let unanswered = ask("jo@z.test", "a@down.test");
+    assert_eq!(steps_of(&unanswered, "route 2: recipients"), ["holds for a@down.test"]);
+    assert_eq!(steps_of(&unanswered, "route 2: senders"), ["has no answer for jo@z.test"]);
+}

@@ -5,12 +5,13 @@ use super::map::{is_changeable, rewritten};
 use super::settings::{AddressKind, KINDS, RewriteRule};
 use config::{Config, MailFacts, RewriteStep};
 use mail::Mailbox;
+use mta::ingress::first_unmet;
 use mta::seams::Tables;
 
 /// Results of the rules, in their order.
 #[derive(Debug, Default)]
 pub struct RewriteDryRun {
-    /// Each replacement, and each error.
+    /// Each replacement, each error, and the first condition that does not hold.
     pub steps: Vec<RewriteStep>,
     /// The new recipient. `None`: it stays.
     pub recipient: Option<Mailbox>,
@@ -39,7 +40,10 @@ pub async fn consult_rewriting<T: Tables + Clone>(
                 let texts = addresses.apply(tables, &rules, rule).await;
                 run.steps.extend(texts.into_iter().map(|text| RewriteStep { rule: at, text }));
             }
-            Ok(false) => {}
+            Ok(false) => {
+                let text = unmet(tables, rule, &facts).await;
+                run.steps.extend(text.map(|text| RewriteStep { rule: at, text }));
+            }
             Err(trouble) => {
                 let text = format!("mail is deferred: {trouble}");
                 run.steps.push(RewriteStep { rule: at, text });
@@ -49,6 +53,16 @@ pub async fn consult_rewriting<T: Tables + Clone>(
     }
     run.recipient = addresses.recipient().filter(|new| *new != given).cloned();
     run
+}
+
+/// The condition because of which a rule does not apply. `None`: it is for other routes.
+async fn unmet<T: Tables + Clone>(
+    tables: &T,
+    rule: &RewriteRule,
+    facts: &MailFacts<'_>,
+) -> Option<String> {
+    let about = first_unmet(tables, rule.when.as_ref()?, facts).await.ok()??.about;
+    Some(format!("not applied: {} does not hold for {}", about.key(), facts.text(about)))
 }
 
 /// The addresses of the message by kind, as the rules so far leave them.
