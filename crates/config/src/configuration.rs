@@ -16,10 +16,9 @@ use super::settings::{
 use super::shaping::{self, Paced, Providers, Shaping, ShapingFile, ShapingSource};
 use super::source::{Pool, Source};
 use super::table::TableEntry;
-use super::tag::TagDelimiters;
 use super::tenant::Tenants;
 use crate::section::owned::Owned;
-use mail::{Domain, Mailbox};
+use mail::{Domain, Mailbox, TagDelimiters};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;

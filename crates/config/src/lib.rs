@@ -41,7 +41,6 @@ pub mod shaping;
 mod source;
 mod syntax;
 mod table;
-mod tag;
 mod tenant;
 mod warmup;
 mod web_place;
@@ -71,6 +70,7 @@ pub use listener::{
 };
 pub use listener_section::ListenerSection;
 pub use next_hop::{host_set, host_text, next_hop};
+pub use mail::TagDelimiters;
 pub use or_routes::OrRoutes;
 pub use patterns::{AddressPattern, DomainPattern};
 pub use problem::{ConfigErrors, Problem};
@@ -90,7 +90,6 @@ pub use source::{Pool, Proxy, ProxyKind, Source};
 pub use table::{
     Composition, ENTRY_TEXT, PasswordChecks, Rewrite, TableCache, TableEntry, TableSettings,
 };
-pub use tag::TagDelimiters;
 pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tenants, names_login};
 pub use warmup::{WARMUP_DAYS_MAX, Warmup};
 pub use web_place::WebPlace;

@@ -1,6 +1,6 @@
 //! Named tables, and the settings of a kind of table.
 
-use crate::tag::TagDelimiters;
+use mail::TagDelimiters;
 use std::any::Any;
 use std::fmt::Debug;
 use std::sync::Arc;

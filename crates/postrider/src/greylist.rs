@@ -102,6 +102,7 @@ mod tests {
             client: ClientIdentity::Domain("far.test"),
             sender: Some(("a", "far.test")),
             recipient: "b@c",
+            tags: &mail::TagDelimiters::default(),
         };
         let first = GreylistBook::default();
         lock(&first.0).judge(&rules, &triplet, Wall(1_000));

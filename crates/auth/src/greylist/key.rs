@@ -2,6 +2,7 @@
 
 use super::Triplet;
 use crate::digest::Sha256;
+use mail::TagDelimiters;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Bytes of a key: part of a hash, so that clients control neither its length nor its position.
@@ -42,7 +43,7 @@ pub(super) fn of_client(client: ClientIdentity<'_>) -> Key {
 /// The key of a triplet.
 pub(super) fn of_triplet(triplet: &Triplet<'_>) -> Key {
     let sender = triplet.sender.map_or_else(String::new, |(local, domain)| {
-        format!("{}@{}", sender_local(local), domain.to_lowercase())
+        format!("{}@{}", sender_local(local, triplet.tags), domain.to_lowercase())
     });
     let recipient = triplet.recipient.to_lowercase();
     hash(b't', &[&client_text(triplet.client), &sender, &recipient])
@@ -72,13 +73,10 @@ fn hash(kind: u8, parts: &[&str]) -> Key {
 
 /// A sender's local part without the parts that vary between messages or attempts: tags, signatures and time stamps of
 /// rewritten senders (SRS, BATV), numbers and codes of lists (VERP).
-fn sender_local(local: &str) -> String {
+fn sender_local(local: &str, tags: &TagDelimiters) -> String {
     let local = local.to_lowercase();
     let local = original(&local);
-    let local = match local.split_once('+') {
-        Some((user, _)) if !user.is_empty() => user,
-        _ => local,
-    };
+    let local = tags.split(local).map_or(local, |(user, ..)| user);
     let mut steady = String::with_capacity(local.len());
     for word in local.split_inclusive(|c: char| !c.is_alphanumeric()) {
         let end = word.trim_end_matches(char::is_alphanumeric);
@@ -135,7 +133,21 @@ mod tests {
             ("", ""),
             ("\u{fc}1\u{df}-\u{fc}", "#-\u{fc}"),
         ] {
-            assert_eq!(sender_local(local), steady, "{local}");
+            assert_eq!(sender_local(local, &TagDelimiters::default()), steady, "{local}");
+        }
+    }
+
+    #[test]
+    fn senders_have_the_tags_of_the_configuration() {
+        for (delimiters, local, steady) in [
+            ("-", "jo-news", "jo"),
+            ("-", "jo+news", "jo+news"),
+            ("-", "srs0=hash=tt=far.test=jo-news", "far.test=jo"),
+            ("+-", "jo+a-b", "jo"),
+            ("", "jo+news", "jo+news"),
+        ] {
+            let tags = TagDelimiters::parse(delimiters).unwrap();
+            assert_eq!(sender_local(local, &tags), steady, "{delimiters} {local}");
         }
     }
 
@@ -154,7 +166,8 @@ mod tests {
     fn parts_do_not_run_into_each_other() {
         let key = |local, domain, recipient| {
             let client = ClientIdentity::Domain("a.test");
-            of_triplet(&Triplet { client, sender: Some((local, domain)), recipient })
+            let tags = &TagDelimiters::default();
+            of_triplet(&Triplet { client, sender: Some((local, domain)), recipient, tags })
         };
         assert_ne!(key("a", "b", "cd"), key("a", "bc", "d"));
         assert_eq!(key("A", "B", "C"), key("a", "b", "c"));

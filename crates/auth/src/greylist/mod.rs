@@ -6,7 +6,7 @@ mod key;
 
 pub use book::{Changes, ENTRIES_MAX, GreylistLedger};
 pub use key::{ClientIdentity, KEY_BYTES, Key, network};
-use mail::Wall;
+use mail::{TagDelimiters, Wall};
 use std::time::Duration;
 
 /// Parameters of greylisting.
@@ -30,6 +30,8 @@ pub struct Triplet<'a> {
     pub sender: Option<(&'a str, &'a str)>,
     /// The whole address.
     pub recipient: &'a str,
+    /// Characters that begin a tag, which does not distinguish senders.
+    pub tags: &'a TagDelimiters,
 }
 
 /// Decision about a recipient.

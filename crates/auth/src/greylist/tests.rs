@@ -11,6 +11,7 @@ const RULES: GreylistPolicy = GreylistPolicy {
     remember: Duration::from_secs(35 * 86_400),
     clients_after: 2,
 };
+static PLUS: std::sync::LazyLock<mail::TagDelimiters> = std::sync::LazyLock::new(Default::default);
 const BEGIN: Wall = Wall(1_800_000_000_000);
 
 fn triplet(client: &'static str, local: &'static str) -> Triplet<'static> {
@@ -19,6 +20,7 @@ fn triplet(client: &'static str, local: &'static str) -> Triplet<'static> {
         client: ClientIdentity::Network(network(address, 24, 64)),
         sender: Some((local, "far.test")),
         recipient: "b@here.test",
+        tags: &PLUS,
     }
 }
 
@@ -177,6 +179,7 @@ proptest! {
             client: ClientIdentity::Domain(&domain),
             sender: Some((&local, &domain)),
             recipient: &recipient,
+            tags: &PLUS,
         };
         book.read([(Key::default(), Record::read(&bytes))], Wall(now));
         book.judge(&RULES, &triplet, Wall(now));

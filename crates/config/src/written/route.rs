@@ -71,7 +71,8 @@ pub struct RouteText {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
     /// Classes of refusals, for example `["reputation"]`. On this route 5yz replies of these classes are temporary: the mail
-    /// is retried until it expires. Default: none. See `docs/classes.md`.
+    /// is retried until it expires. Only for `smtp`, `lmtp` and `mx`: other peers send no SMTP replies. Default: none. See
+    /// `docs/classes.md`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("items" = { "type": "string", "title": "class" }))]
     pub defer_classes: Vec<String>,

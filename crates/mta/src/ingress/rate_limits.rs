@@ -9,7 +9,7 @@ use crate::event::{Client, Kind, LimitEvent};
 use crate::rate_limits::{LimitBy, LimitCharges, RateLimit, RateLimits, Spent, Unit};
 use crate::seams::World;
 use config::{Config, Listener, MailFacts};
-use mail::{Mailbox, Refusal};
+use mail::{Mailbox, Refusal, TagDelimiters};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -76,17 +76,19 @@ impl<W: World> Connection<W> {
         sender: Option<&Mailbox>,
     ) -> Result<Option<Box<LimitCharges>>, Refusal> {
         let (shared, client) = (&self.ingress.services.shared, self.session.client());
+        let active = self.ingress.router.active();
+        let config = &active.config;
         let value = |by: LimitBy| match by {
             LimitBy::Login => client.login.clone(),
-            LimitBy::Sender => sender.map(|sender| untagged(sender).into()),
+            LimitBy::Sender => sender.map(|sender| untagged(sender, &config.tag_delimiters).into()),
             LimitBy::SenderDomain => {
                 sender.map(|sender| sender.domain_str().to_ascii_lowercase().into())
             }
             LimitBy::Listener => Some(Arc::clone(&client.listener)),
         };
         let now = self.ingress.services.wall();
-        let tenants = Arc::clone(&self.ingress.router.active().config.tenants);
-        let charges = LimitCharges::new(&shared.rate_limits, limits, value, &tenants, now);
+        let tenants = &config.tenants;
+        let charges = LimitCharges::new(&shared.rate_limits, limits, value, tenants, now);
         let Some(mut charges) = charges else { return Ok(None) };
         self.ingress.count_towards(&mut charges, Unit::Messages, client)?;
         Ok(Some(charges))
@@ -162,15 +164,12 @@ impl<W: World> Ingress<W> {
 }
 
 /// A sender without its tag, in lower case: a client could use any number of tags.
-fn untagged(sender: &Mailbox) -> String {
+fn untagged(sender: &Mailbox, tags: &TagDelimiters) -> String {
     let address = sender.as_str().to_lowercase();
-    match (address.split_once('+'), address.rsplit_once('@')) {
-        (Some((user, _)), Some((local, domain)))
-            if !user.is_empty() && user.len() < local.len() =>
-        {
-            format!("{user}@{domain}")
-        }
-        _ => address,
+    let Some((local, domain)) = address.rsplit_once('@') else { return address };
+    match tags.split(local) {
+        Some((user, ..)) => format!("{user}@{domain}"),
+        None => address,
     }
 }
 
@@ -180,15 +179,18 @@ mod tests {
 
     #[test]
     fn tags_and_capitals_make_no_other_sender() {
-        for (sender, counted) in [
-            ("Jo@X.test", "jo@x.test"),
-            ("jo+a+b@x.test", "jo@x.test"),
-            ("+jo@x.test", "+jo@x.test"),
-            ("jo@x+y.test", "jo@x+y.test"),
+        for (delimiters, sender, counted) in [
+            ("+", "Jo@X.test", "jo@x.test"),
+            ("+", "jo+a+b@x.test", "jo@x.test"),
+            ("+", "+jo@x.test", "+jo@x.test"),
+            ("+", "jo-a@x-y.test", "jo-a@x-y.test"),
+            ("-", "jo-a@x-y.test", "jo@x-y.test"),
+            ("-", "jo+a@x.test", "jo+a@x.test"),
+            ("", "jo+a@x.test", "jo+a@x.test"),
         ] {
-            if let Ok(mailbox) = Mailbox::parse(sender, false) {
-                assert_eq!(untagged(&mailbox), counted);
-            }
+            let mailbox = Mailbox::parse(sender, false).unwrap();
+            let tags = TagDelimiters::parse(delimiters).unwrap();
+            assert_eq!(untagged(&mailbox, &tags), counted, "{delimiters} {sender}");
         }
     }
 }

@@ -56,7 +56,7 @@ impl<W: World> Greylister<W> {
             )),
         };
         let recipient = address(&recipient.mailbox);
-        let triplet = Triplet { client, sender, recipient: &recipient };
+        let triplet = Triplet { client, sender, recipient: &recipient, tags: &self.parts.tags };
         let now = world.time().wall();
         let verdict = world.greylist().judge(&self.told.rules, &triplet, now);
         transaction.session.metrics().greylist[verdict].inc();

@@ -75,7 +75,8 @@ impl<W: World> StageKind<W> for StrangerChecks {
             world: world.clone(),
             console: Rc::clone(console),
             server: config.hostname.as_str().into(),
-            own_domains: OwnDomains::new(world.tables(), config),
+            own_domains: OwnDomains::new(config),
+            tags: config.tag_delimiters.clone(),
             of_senders: questions::line(),
             of_lists: lists::line(),
         });

@@ -1,6 +1,7 @@
 //! Shared context of the checks of unauthenticated clients.
 
 use super::super::lookups::Turns;
+use config::TagDelimiters;
 use mta::console::Console;
 use mta::ingress::OwnDomains;
 use mta::line::FairSemaphore;
@@ -15,6 +16,8 @@ pub(super) struct RcptCheckContext<W: World> {
     /// Authserv-id of this server.
     pub(super) server: Arc<str>,
     pub(super) own_domains: OwnDomains,
+    /// Characters that begin a tag in a sender's local part.
+    pub(super) tags: TagDelimiters,
     /// Queue for lookups about senders, at servers chosen by unauthenticated clients.
     pub(super) of_senders: Turns,
     /// Queue for lookups of lists, at servers chosen by the operator. It is separate, so that the former can't delay
