@@ -1,6 +1,8 @@
 //! Conditions (`when`): the mail that a section concerns.
 
-use super::patterns::AddressPattern;
+pub(crate) mod scope;
+
+use super::patterns::AddressPatterns;
 use super::table::TableEntry;
 use super::tenant::names_login;
 use ipnet::IpNet;
@@ -66,7 +68,7 @@ pub enum ConditionValues {
         /// `<>` is in the list.
         null: bool,
         /// The other entries.
-        patterns: Vec<AddressPattern>,
+        patterns: AddressPatterns,
     },
     /// Networks of clients.
     Networks(Vec<IpNet>),
@@ -137,7 +139,7 @@ impl Condition {
         Some(match &self.values {
             ConditionValues::Table(_) => return None,
             ConditionValues::Addresses { null, patterns } => {
-                let covers = |address| patterns.iter().any(|pattern| pattern.covers(address));
+                let covers = |address| patterns.covers(address);
                 match (self.about, facts.sender, facts.recipient) {
                     (ConditionSubject::Recipient, _, recipient) => recipient.is_some_and(covers),
                     (_, sender, _) => sender.map_or(*null, covers),
@@ -167,7 +169,7 @@ impl Condition {
                 (
                     ConditionValues::Addresses { null, patterns },
                     ConditionValues::Addresses { null: other_null, patterns: others },
-                ) => (*null || !other_null) && others.iter().all(|it| patterns.contains(it)),
+                ) => (*null || !other_null) && others.each().iter().all(|it| patterns.includes(it)),
                 (ConditionValues::Networks(own), ConditionValues::Networks(others)) => {
                     others.iter().all(|it| own.iter().any(|network| network.contains(it)))
                 }
@@ -183,6 +185,34 @@ impl Condition {
                 _ => false,
             }
     }
+}
+
+impl Condition {
+    /// Returns true if both conditions, about the same fact, may hold for one message. Tables may have any entry.
+    pub(crate) fn meets(&self, other: &Condition) -> bool {
+        match (&self.values, &other.values) {
+            (
+                ConditionValues::Addresses { null, patterns },
+                ConditionValues::Addresses { null: other_null, patterns: others },
+            ) => *null && *other_null || patterns.meets(others),
+            (ConditionValues::Networks(own), ConditionValues::Networks(others)) => {
+                overlap(own, others)
+            }
+            (ConditionValues::Names(own), ConditionValues::Names(others)) => {
+                others.iter().any(|name| match self.about {
+                    ConditionSubject::Login => names_login(own, name),
+                    _ => own.contains(name),
+                })
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Returns true if an address is in networks of both lists.
+pub(crate) fn overlap(own: &[IpNet], others: &[IpNet]) -> bool {
+    let meets = |one: &IpNet, other: &IpNet| one.contains(other) || other.contains(one);
+    own.iter().any(|one| others.iter().any(|other| meets(one, other)))
 }
 
 impl Conditions {
@@ -222,7 +252,7 @@ impl fmt::Display for ConditionValues {
             ConditionValues::Table(table) => return write!(f, "in table \"{}\"", table.name),
             ConditionValues::Addresses { null, patterns } => {
                 let null = null.then(|| "<>".to_owned());
-                null.into_iter().chain(patterns.iter().map(ToString::to_string)).collect()
+                null.into_iter().chain(patterns.each().iter().map(ToString::to_string)).collect()
             }
             ConditionValues::Networks(networks) => {
                 networks.iter().map(ToString::to_string).collect()
@@ -249,14 +279,18 @@ impl fmt::Display for Conditions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::patterns::AddressPattern;
 
     fn condition(about: ConditionSubject, list: &[&str]) -> Condition {
         let pattern = |text: &&str| AddressPattern::parse(text);
+        let patterns = |list: &[&str]| {
+            let each = list.iter().filter_map(pattern).collect();
+            AddressPatterns::new(each, mail::TagDelimiters::default())
+        };
         let values = match about {
-            ConditionSubject::Sender | ConditionSubject::Recipient => ConditionValues::Addresses {
-                null: list.contains(&"<>"),
-                patterns: list.iter().filter_map(pattern).collect(),
-            },
+            ConditionSubject::Sender | ConditionSubject::Recipient => {
+                ConditionValues::Addresses { null: list.contains(&"<>"), patterns: patterns(list) }
+            }
             ConditionSubject::Client => {
                 ConditionValues::Networks(list.iter().map(|text| text.parse().unwrap()).collect())
             }
@@ -307,6 +341,24 @@ mod tests {
     }
 
     #[test]
+    fn conditions_about_one_fact_meet() {
+        use ConditionSubject::{Client, Listener, Login, Sender};
+        for (about, one, other, meet) in [
+            (Sender, &["@a.example", "<>"][..], &["jo@a.example"][..], true),
+            (Sender, &["@a.example", "<>"], &["<>", "@b.example"], true),
+            (Sender, &["@a.example", "<>"], &["@b.example"], false),
+            (Client, &["192.0.2.0/24"], &["192.0.2.7/32", "10.0.0.0/8"], true),
+            (Client, &["192.0.2.0/24"], &["192.0.3.0/24"], false),
+            (Login, &["Jo"], &["al", "jo"], true),
+            (Listener, &["In"], &["in"], false),
+        ] {
+            let (one, other) = (condition(about, one), condition(about, other));
+            assert_eq!(one.meets(&other), meet, "{one} / {other}");
+            assert_eq!(other.meets(&one), meet, "{other} / {one}");
+        }
+    }
+
+    #[test]
     fn fewer_or_wider_conditions_cover() {
         use ConditionSubject::{Client, Login, Sender};
         let of = |each: &[(ConditionSubject, &[&str])]| {
@@ -318,6 +370,9 @@ mod tests {
             (&news, of(&[(Sender, &["@a.example"])]), true),
             (&news, of(&[(Sender, &["<>"])]), true),
             (&news, of(&[(Sender, &["@b.example"])]), false),
+            (&news, of(&[(Sender, &["jo@a.example"])]), true),
+            (&of(&[(Sender, &["jo@a.example"])]), of(&[(Sender, &["jo+x@a.example"])]), true),
+            (&of(&[(Sender, &["jo+x@a.example"])]), of(&[(Sender, &["jo@a.example"])]), false),
             (&news, of(&[(Sender, &["@a.example"]), (Login, &["shop"])]), true),
             (&of(&[(Login, &["shop"]), (Sender, &["<>"])]), of(&[(Sender, &["<>"])]), false),
             (&of(&[(Login, &["Shop"])]), of(&[(Login, &["shop"])]), true),

@@ -52,6 +52,7 @@ pub use channel::{
     ChannelSection, Destination, EightBit, KindsOfMail, MailboxChecks, RouteLimits, Settings,
     SharedLimits, TlsSources, Values,
 };
+pub use conditions::scope::{ConditionScope, ConditionTime};
 pub use conditions::{Condition, ConditionSubject, ConditionValues, Conditions, MailFacts};
 pub use configuration::Config;
 pub use decision::{Decision, FoundRoutes};
@@ -69,10 +70,10 @@ pub use listener::{
     CertificateIdentity, ClientCertificates, Listener, ProtocolSection, ProtocolSettings,
 };
 pub use listener_section::ListenerSection;
-pub use next_hop::{host_set, host_text, next_hop};
 pub use mail::TagDelimiters;
+pub use next_hop::{host_set, host_text, next_hop};
 pub use or_routes::OrRoutes;
-pub use patterns::{AddressPattern, DomainPattern};
+pub use patterns::{AddressPatterns, DomainPattern};
 pub use problem::{ConfigErrors, Problem};
 pub use reader::Reader;
 pub use reference::ReferencePage;

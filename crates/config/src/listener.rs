@@ -115,6 +115,7 @@ impl Listener {
     #[must_use]
     pub fn may_give_relay(&self) -> bool {
         self.needs_login()
+            || !self.takes_internet_mail()
             || !self.relay_from.is_empty()
             || self.client_certificates.as_ref().is_some_and(|certificates| certificates.relay)
     }

@@ -1,7 +1,7 @@
 //! Patterns of domains and mail addresses.
 
 use super::host::domain_mistake;
-use mail::{Domain, Mailbox};
+use mail::{Domain, Mailbox, TagDelimiters};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -46,6 +46,17 @@ impl DomainPattern {
 }
 
 impl DomainPattern {
+    /// Returns true if each domain that matches the other pattern matches this one.
+    fn includes(&self, other: &DomainPattern) -> bool {
+        match (self, other) {
+            (_, DomainPattern::Exact(domain)) => self.covers(domain),
+            (DomainPattern::Exact(_), DomainPattern::Below(_)) => false,
+            (DomainPattern::Below(own), DomainPattern::Below(theirs)) => {
+                a_labels(own) == a_labels(theirs) || self.covers(theirs)
+            }
+        }
+    }
+
     /// Returns true if a domain matches both patterns.
     fn meets(&self, other: &DomainPattern) -> bool {
         match (self, other) {
@@ -104,17 +115,82 @@ impl AddressPattern {
         }
     }
 
-    /// Returns true if this address matches. Case is ignored, as for keys of tables.
-    #[must_use]
-    pub fn covers(&self, mailbox: &Mailbox) -> bool {
+    /// Returns true if this address matches, or does without its tag. Case is ignored, as for keys of tables.
+    fn covers(&self, mailbox: &Mailbox, tags: &TagDelimiters) -> bool {
         match self {
             AddressPattern::Address(address) => {
                 let local = |of: &Mailbox| of.local_unquoted().to_lowercase();
-                address.is_same(mailbox)
-                    || address.domain() == mailbox.domain() && local(address) == local(mailbox)
+                if address.is_same(mailbox) {
+                    return true;
+                }
+                if address.domain() != mailbox.domain() {
+                    return false;
+                }
+                let (own, other) = (local(address), local(mailbox));
+                own == other || tags.split(&other).is_some_and(|(user, ..)| user == own)
             }
             AddressPattern::Domain(pattern) => pattern.covers(&mailbox.domain()),
         }
+    }
+}
+
+/// A list of address patterns. An address matches with its tag and, as a key of tables, without it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AddressPatterns {
+    each: Vec<AddressPattern>,
+    /// Characters that begin a tag.
+    tags: TagDelimiters,
+}
+
+impl AddressPatterns {
+    pub(crate) fn new(each: Vec<AddressPattern>, tags: TagDelimiters) -> AddressPatterns {
+        AddressPatterns { each, tags }
+    }
+
+    /// Those of these texts that are patterns; none if one is not.
+    #[must_use]
+    pub fn known(texts: &[String], tags: TagDelimiters) -> AddressPatterns {
+        let each = texts.iter().map(|text| AddressPattern::parse(text)).collect::<Option<_>>();
+        AddressPatterns { each: each.unwrap_or_default(), tags }
+    }
+
+    /// Each pattern, in the order of the file.
+    #[must_use]
+    pub fn each(&self) -> &[AddressPattern] {
+        &self.each
+    }
+
+    /// Returns true if the list is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.each.is_empty()
+    }
+
+    /// Returns true if a pattern covers this address.
+    #[must_use]
+    pub fn covers(&self, mailbox: &Mailbox) -> bool {
+        self.each.iter().any(|pattern| pattern.covers(mailbox, &self.tags))
+    }
+
+    /// Returns true if each address that matches the other pattern matches this list.
+    pub(crate) fn includes(&self, other: &AddressPattern) -> bool {
+        self.each.iter().any(|own| match (own, other) {
+            (own, AddressPattern::Address(address)) => own.covers(address, &self.tags),
+            (AddressPattern::Domain(own), AddressPattern::Domain(other)) => own.includes(other),
+            (AddressPattern::Address(_), AddressPattern::Domain(_)) => false,
+        })
+    }
+
+    /// Returns true if an address may match both lists.
+    pub(crate) fn meets(&self, other: &AddressPatterns) -> bool {
+        let meets = |own: &AddressPattern, theirs: &AddressPattern| match (own, theirs) {
+            (AddressPattern::Domain(domain), pattern)
+            | (pattern, AddressPattern::Domain(domain)) => pattern.meets(domain),
+            (AddressPattern::Address(one), AddressPattern::Address(two)) => {
+                own.covers(two, &self.tags) || theirs.covers(one, &self.tags)
+            }
+        };
+        self.each.iter().any(|own| other.each.iter().any(|theirs| meets(own, theirs)))
     }
 }
 
@@ -136,7 +212,10 @@ mod tests {
         for (text, address, covered) in [
             ("jo@example.org", "jo@Example.ORG", true),
             ("Jo@example.org", "jO@example.org", true),
-            ("jo@example.org", "jo+tag@example.org", false),
+            ("jo@example.org", "Jo+tag@example.org", true),
+            ("jo+tag@example.org", "jo@example.org", false),
+            ("jo+tag@example.org", "jo+other@example.org", false),
+            ("jo@example.org", "jo-tag@example.org", false),
             ("jo@example.org", "jo@example.net", false),
             ("@example.org", "jo@example.org", true),
             ("example.org", "jo@example.org", true),
@@ -144,12 +223,52 @@ mod tests {
             ("@*.example.org", "jo@a.b.example.org", true),
             ("*.example.org", "jo@example.org", false),
         ] {
-            let pattern = AddressPattern::parse(text).unwrap();
             let mailbox = Mailbox::parse(address, true).unwrap();
-            assert_eq!(pattern.covers(&mailbox), covered, "{text} {address}");
+            assert_eq!(list("+", &[text]).covers(&mailbox), covered, "{text} {address}");
         }
         for wrong in ["", "@", "*", "<>", "jo@", "@@example.org", "@[192.0.2.1]"] {
             assert_eq!(AddressPattern::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    fn list(delimiters: &str, texts: &[&str]) -> AddressPatterns {
+        let each = texts.iter().map(|text| AddressPattern::parse(text).unwrap()).collect();
+        AddressPatterns::new(each, TagDelimiters::parse(delimiters).unwrap())
+    }
+
+    #[test]
+    fn list_has_the_tags_of_the_configuration() {
+        for (delimiters, address, covered) in [
+            ("+", "jo+a@x.test", true),
+            ("+", "jo-a@x.test", false),
+            ("-", "jo-a@x.test", true),
+            ("-", "jo+a@x.test", false),
+            ("", "jo+a@x.test", false),
+        ] {
+            let mailbox = Mailbox::parse(address, true).unwrap();
+            let covers = list(delimiters, &["jo@x.test"]).covers(&mailbox);
+            assert_eq!(covers, covered, "{delimiters} {address}");
+        }
+    }
+
+    #[test]
+    fn lists_include_patterns_and_meet() {
+        for (text, other, includes, meets) in [
+            ("jo@a.test", "jo+x@a.test", true, true),
+            ("jo+x@a.test", "jo@a.test", false, true),
+            ("jo@a.test", "al@a.test", false, false),
+            ("@a.test", "jo@a.test", true, true),
+            ("jo@a.test", "@a.test", false, true),
+            ("@*.a.test", "@x.a.test", true, true),
+            ("@*.a.test", "@*.x.a.test", true, true),
+            ("@*.x.a.test", "@*.a.test", false, true),
+            ("@*.a.test", "@a.test", false, false),
+            ("@a.test", "@*.a.test", false, false),
+        ] {
+            let (own, theirs) = (list("+", &[text]), list("+", &[other]));
+            assert_eq!(own.includes(&theirs.each()[0]), includes, "{text} {other}");
+            assert_eq!(own.meets(&theirs), meets, "{text} {other}");
+            assert_eq!(theirs.meets(&own), meets, "{other} {text}");
         }
     }
 

@@ -56,7 +56,7 @@ pub(super) fn read(
         foreign_listeners: Vec::new(),
         tenant_names: Vec::new(),
         route_names: Vec::new(),
-        needs: Vec::new(),
+        conditions: Vec::new(),
         tables: Vec::new(),
         server: ServerContext::new(machine.clone()),
         sections: Owned::default(),
@@ -185,7 +185,7 @@ impl Resolver<'_> {
         let or_routes = self.or_routes(&routes);
         self.routes_to_ourselves(&routes, &listeners);
         let stages = self.stages(schema, &written.others);
-        self.possible_conditions(&routes, &listeners);
+        self.possible_conditions(&routes, &listeners, &tenants);
         self.asked_routes(&written.table, &routes);
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
         self.advise(written, &listeners, &routes);

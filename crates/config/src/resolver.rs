@@ -1,5 +1,6 @@
 //! Reads values that are written, and collects the mistakes in them with their places.
 
+use super::conditions::scope::ScopedConditions;
 use super::document::Document;
 use super::problem::Problem;
 use super::quantity::{self, DurationText, SizeText};
@@ -26,26 +27,13 @@ pub(super) struct Resolver<'a> {
     pub(super) tenant_names: Vec<Arc<str>>,
     /// Of all routes, as soon as they are read.
     pub(super) route_names: Vec<Arc<str>>,
-    /// Those of all conditions, as soon as they are read.
-    pub(super) needs: Vec<ConditionNeeds>,
+    /// All conditions, as soon as they are read.
+    pub(super) conditions: Vec<ScopedConditions>,
     /// All tables without a mistake, as soon as they are read.
     pub(super) tables: Vec<Arc<TableEntry>>,
     pub(super) server: ServerContext,
     /// Values of sections with registered owners, as soon as read.
     pub(super) sections: Owned,
-}
-
-/// Parts of the file without which conditions never hold.
-#[derive(Debug)]
-pub(super) struct ConditionNeeds {
-    /// Path of the conditions.
-    pub(super) at: String,
-    /// A listener with logins is needed.
-    pub(super) logins: bool,
-    /// Tenants are needed.
-    pub(super) tenants: bool,
-    /// Names of the only listeners; `None`: any.
-    pub(super) listeners: Option<Vec<String>>,
 }
 
 /// The parts of the rest of the file visible to readers of a section.

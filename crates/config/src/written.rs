@@ -34,7 +34,7 @@ pub struct FileText {
     pub postmaster: Option<String>,
     /// Characters that begin a tag in a local part: mail for `user+tag@` is for `user@` where the whole address is not found.
     /// The first of these characters counts. `""` for no tags. Tags are used in `recipients`, `aliases`, `[[access]]`, the
-    /// senders of logins, and folders of Maildirs.
+    /// senders of logins, `when`, `[[copy]]`, `[[limit]]`, greylisting, and folders of Maildirs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recipient_delimiter: Option<String>,
     /// External addresses of this server at a NAT or proxy in front (Postfix's `proxy_interfaces`). An MX host with one

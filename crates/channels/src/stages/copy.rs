@@ -2,8 +2,8 @@
 
 use super::is_for_listener;
 use config::{
-    AddressPattern, ConditionSubject, Conditions, Config, MailFacts, Reader, StageSection,
-    StageSettings, WhenText,
+    AddressPatterns, ConditionScope, ConditionSubject, ConditionTime, Conditions, Config,
+    MailFacts, Reader, StageSection, StageSettings, WhenText,
 };
 use lookup::LookupError;
 use mail::{Envelope, Mailbox, Notify, Recipient, Refusal};
@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Treatment of messages by the stage, for errors.
+const COPIED: &str = "copied";
+
 /// Copies of incoming messages, for an archive or an audit. A rule with several of `senders`, `recipients`, `listeners`
 /// and `when` copies messages that match them all, a rule with none copies all messages. Copies are not copied again,
 /// and no reports are sent about them. Reports made by this server are not copied.
@@ -29,8 +32,8 @@ pub(crate) struct CopyText {
     /// Recipient of the copies, for messages from all clients. If no route accepts its domain, copies wait in the queue
     /// like other mail without a route. Required.
     to: String,
-    /// Copy messages from these senders: addresses, domains (`example.org`), and subdomains (`*.example.org`). Mail
-    /// with an empty sender never matches.
+    /// Copy messages from these senders: addresses, also with a tag (`recipient_delimiter`), domains (`example.org`), and
+    /// subdomains (`*.example.org`). Mail with an empty sender never matches.
     #[schemars(extend("items" = { "type": "string", "title": "address or domain" }))]
     senders: Vec<String>,
     /// Copy messages to these recipients, in the form of `senders`. A message that matches several times is copied
@@ -61,11 +64,20 @@ impl StageSection for CopyText {
             return None;
         };
         reader.check_listeners("listeners", &text.listeners);
-        reader.refuse_foreign("listeners", &text.listeners, "copied");
-        let senders = patterns("senders", &text.senders, reader);
-        let recipients = patterns("recipients", &text.recipients, reader);
+        let has_listeners = text.when.as_ref().is_some_and(|when| when.listeners.is_some());
+        if !(text.listeners.is_empty() && has_listeners) {
+            reader.refuse_foreign("listeners", &text.listeners, COPIED);
+        }
+        let senders = reader.address_patterns("senders", &text.senders);
+        let recipients = reader.address_patterns("recipients", &text.recipients);
         let when = match &text.when {
-            Some(when) => Some(reader.table_at("when").conditions(when)?),
+            Some(when) => {
+                let scope = ConditionScope::new(ConditionTime::Content)
+                    .internet_only(COPIED)
+                    .names("listeners", ConditionSubject::Listener, &text.listeners)
+                    .senders("senders", &senders);
+                Some(reader.table_at("when").conditions(when, scope)?)
+            }
             None => None,
         };
         Some(Arc::new(Rule { to, senders, recipients, listeners: text.listeners, when }))
@@ -76,28 +88,12 @@ fn address(text: &str) -> Option<Mailbox> {
     Mailbox::parse(text, true).ok().filter(|mailbox| mailbox.has_domain())
 }
 
-fn patterns(key: &str, written: &[String], reader: &mut Reader<'_, '_>) -> Vec<AddressPattern> {
-    let mut patterns = Vec::with_capacity(written.len());
-    for (index, text) in written.iter().enumerate() {
-        match AddressPattern::parse(text) {
-            Some(pattern) => patterns.push(pattern),
-            None => {
-                let message = format!("\"{text}\" is neither an address nor a domain");
-                let help =
-                    "write, for example, \"me@example.org\", \"example.org\" or \"*.example.org\"";
-                reader.error(&format!("{key}[{index}]"), message, help);
-            }
-        }
-    }
-    patterns
-}
-
 /// A rule for copies: conditions, and the recipient of the copy. An empty list matches all messages.
 #[derive(Clone, Debug)]
 struct Rule {
     to: Mailbox,
-    senders: Vec<AddressPattern>,
-    recipients: Vec<AddressPattern>,
+    senders: AddressPatterns,
+    recipients: AddressPatterns,
     listeners: Vec<String>,
     when: Option<Arc<Conditions>>,
 }
@@ -106,14 +102,11 @@ impl StageSettings for Rule {}
 
 impl Rule {
     fn concerns(&self, listener: &str, envelope: &Envelope) -> bool {
-        let covers = |patterns: &[AddressPattern], mailbox: &Mailbox| {
-            patterns.iter().any(|pattern| pattern.covers(mailbox))
-        };
         let sender = envelope.reverse_path.as_ref();
         let mut recipients = envelope.recipients.iter().map(|recipient| &recipient.mailbox);
         is_for_listener(&self.listeners, listener)
-            && (self.senders.is_empty() || sender.is_some_and(|from| covers(&self.senders, from)))
-            && (self.recipients.is_empty() || recipients.any(|to| covers(&self.recipients, to)))
+            && (self.senders.is_empty() || sender.is_some_and(|from| self.senders.covers(from)))
+            && (self.recipients.is_empty() || recipients.any(|to| self.recipients.covers(to)))
     }
 }
 

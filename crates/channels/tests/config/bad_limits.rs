@@ -8,7 +8,7 @@ pub(crate) const LIMITS: &[(&str, &str, &str)] = &[
     (
         END,
         "[[limit]]\nby = \"login\"\nmessages = \"1/h\"\nwhen = { recipients = [\"@a.test\"] }",
-        "9:23: a limit can't depend on recipients",
+        "9:23: a condition about recipients, which are not known",
     ),
     (END, "[limit]\nby = \"login\"", "6:2: `limit` must be a list, not a table"),
     (END, "[[limit]]\nby = \"login\"", "6:1: a limit without `messages` and `recipients`"),
@@ -76,6 +76,33 @@ pub(crate) const LIMITS: &[(&str, &str, &str)] = &[
         END,
         "[[limit]]\nby = \"login\"\nmessages = \"1/h\"\nlisteners = [\"out\"]",
         "9:14: unknown listener \"out\"",
+    ),
+    (
+        END,
+        "[[limit]]\nby = \"listener\"\nmessages = \"1/h\"\nnames = [\"out\"]",
+        "9:10: unknown listener \"out\"",
+    ),
+    (
+        END,
+        "[[limit]]\nby = \"sender\"\nmessages = \"1/h\"\nnames = [\"jo@x.test\", \"x.test\"]",
+        "9:23: \"x.test\" is not an address",
+    ),
+    (
+        END,
+        "[[limit]]\nby = \"sender\"\nmessages = \"1/h\"\nnames = [\"jo+a@x.test\"]",
+        "9:10: \"jo+a@x.test\" has a tag, without which senders are counted",
+    ),
+    (
+        END,
+        "[[limit]]\nby = \"sender_domain\"\nmessages = \"1/h\"\nnames = [\"jo@x.test\"]",
+        "9:10: \"jo@x.test\" is not a domain",
+    ),
+    (
+        END,
+        "[[limit]]\nby = \"sender\"\nmessages = \"1/h\"\nwhen = { senders = [\"@x.test\"] }\n\
+         [[limit]]\nby = \"sender\"\nmessages = \"2/h\"\nlisteners = [\"127.0.0.1:25\"]\n\
+         when = { senders = [\"jo@x.test\"] }",
+        "14:1: the limit on line 6 applies to all mail of this one",
     ),
     (
         END,

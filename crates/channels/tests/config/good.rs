@@ -520,13 +520,13 @@ fn conditions_that_no_mail_meets_are_warned_of() {
 }
 
 #[test]
-fn limits_name_listeners_and_tenants_of_the_file() {
+fn limits_name_listeners_of_the_file() {
     let text = "[[listener]]\nname = \"in\"\naddress = \"127.0.0.1:25\"\n\
         [[listener]]\naddress = \"127.0.0.1:26\"\nrelay_from = [\"127.0.0.1\"]\n\
-        [[tenant]]\nname = \"acme\"\n[[route]]\ndiscard = {}\n\
+        [[route]]\ndiscard = {}\n\
         [[limit]]\nby = \"sender\"\nmessages = \"1/h\"\nlisteners = [\"in\"]\n\
         [[limit]]\nby = \"sender\"\nmessages = \"2/h\"\nlisteners = [\"127.0.0.1:26\"]\n\
-        when = { listeners = [\"127.0.0.1:26\"], tenants = [\"acme\"] }\n";
+        when = { listeners = [\"127.0.0.1:26\"] }\n";
     assert_eq!(config(text).listeners.len(), 2);
 }
 

@@ -13,6 +13,7 @@ mod bad_routes;
 mod bad_signing;
 mod bad_warmup;
 mod bad_x400;
+mod conditions;
 mod explained;
 mod good;
 mod listener_keys;

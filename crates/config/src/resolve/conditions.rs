@@ -1,23 +1,30 @@
 //! Reads `when`, and reports conditions that no mail meets.
 
-use crate::conditions::{Condition, ConditionSubject, ConditionValues, Conditions, MailFacts};
+use crate::conditions::scope::{ConditionScope, ConditionTime, ScopedConditions};
+use crate::conditions::{
+    Condition, ConditionSubject, ConditionValues, Conditions, MailFacts, overlap,
+};
 use crate::listener::Listener;
-use crate::patterns::{AddressPattern, DomainPattern};
+use crate::patterns::{AddressPattern, AddressPatterns};
 use crate::reader::Reader;
-use crate::resolver::{ConditionNeeds, Resolver};
+use crate::resolver::Resolver;
 use crate::route::Route;
+use crate::tenant::Tenants;
 use crate::written::{WhenList, WhenText};
 use ipnet::IpNet;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Maximum length of the name of a user in octets, as for logins of tenants.
 const LOGIN_BYTES_MAX: usize = 255;
 
 impl Reader<'_, '_> {
-    /// The conditions in the table that this reader is for; `None` after an error, which was reported. The tables,
-    /// listeners and tenants of the file must have been read.
-    pub fn conditions(&mut self, text: &WhenText) -> Option<Arc<Conditions>> {
+    /// The conditions in the table that this reader is for, of a section with this scope; `None` after an error, which
+    /// was reported. The tables, listeners and tenants of the file must have been read.
+    pub fn conditions(
+        &mut self,
+        text: &WhenText,
+        scope: ConditionScope,
+    ) -> Option<Arc<Conditions>> {
         let WhenText { senders, recipients, logins, clients, listeners, tenants } = text;
         let each = [
             (ConditionSubject::Sender, senders),
@@ -38,18 +45,47 @@ impl Reader<'_, '_> {
         if all.is_empty() && is_whole {
             self.error("", "`when` is empty", "name a condition, or leave `when` out");
         }
-        let conditions = Conditions::of(all).filter(|_| is_whole)?;
-        let needs = ConditionNeeds {
-            at: self.path(""),
-            logins: logins.is_some(),
-            tenants: tenants.is_some(),
-            listeners: listeners.as_ref().and_then(|list| match list {
-                WhenList::List(names) => Some(names.clone()),
-                WhenList::Table(_) => None,
-            }),
-        };
-        self.resolver.needs.push(needs);
-        Some(Arc::new(conditions))
+        if let (Some(does), Some(WhenList::List(names))) = (scope.internet_only, listeners)
+            && !names.is_empty()
+        {
+            self.refuse_foreign("listeners", names, does);
+        }
+        if scope.time == ConditionTime::Mail && recipients.is_some() {
+            let help =
+                "the section is applied at MAIL, before recipients are known: leave them out";
+            self.error("recipients", "a condition about recipients, which are not known", help);
+            is_whole = false;
+        }
+        let when = Arc::new(Conditions::of(all).filter(|_| is_whole)?);
+        let scoped = ScopedConditions { at: self.path(""), scope, when: Arc::clone(&when) };
+        self.resolver.conditions.push(scoped);
+        Some(when)
+    }
+
+    /// Patterns of addresses and domains; those that are none are reported.
+    pub fn address_patterns(&mut self, key: &str, list: &[String]) -> AddressPatterns {
+        let each = list.iter().enumerate();
+        self.patterns(key, each.map(|(index, text)| (index, text.as_str())))
+    }
+
+    fn patterns<'t>(
+        &mut self,
+        key: &str,
+        list: impl Iterator<Item = (usize, &'t str)>,
+    ) -> AddressPatterns {
+        let mut each = Vec::new();
+        for (index, text) in list {
+            match AddressPattern::parse(text) {
+                Some(pattern) => each.push(pattern),
+                None => {
+                    let message = format!("\"{text}\" is neither an address nor a domain");
+                    let help = "write, for example, \"me@example.org\", \"@example.org\" or \
+                                \"@*.example.org\"";
+                    self.error(&format!("{key}[{index}]"), message, help);
+                }
+            }
+        }
+        AddressPatterns::new(each, self.tag_delimiters())
     }
 
     fn values(&mut self, about: ConditionSubject, list: &WhenList) -> Option<ConditionValues> {
@@ -99,140 +135,192 @@ impl Reader<'_, '_> {
     }
 
     fn addresses(&mut self, about: ConditionSubject, list: &[String]) -> Option<ConditionValues> {
-        let (mut null, mut patterns) = (false, Vec::with_capacity(list.len()));
-        for (index, text) in list.iter().enumerate() {
-            let at = format!("{}[{index}]", about.key());
-            match (about, text.as_str()) {
-                (ConditionSubject::Sender, "<>") => null = true,
-                (_, "<>") => self.error(&at, "\"<>\" is not a recipient", "leave it out"),
-                (_, text) => match AddressPattern::parse(text) {
-                    Some(pattern) => patterns.push(pattern),
-                    None => {
-                        let message = format!("\"{text}\" is neither an address nor a domain");
-                        let help = "write, for example, \"me@example.org\", \"@example.org\" or \
-                                    \"@*.example.org\"";
-                        self.error(&at, message, help);
-                    }
-                },
-            }
+        let key = about.key();
+        let is_null = |text: &str| text == "<>";
+        let null = list.iter().position(|text| is_null(text));
+        if let (ConditionSubject::Recipient, Some(index)) = (about, null) {
+            let at = format!("{key}[{index}]");
+            self.error(&at, "\"<>\" is not a recipient", "leave it out");
         }
-        Some(ConditionValues::Addresses { null, patterns })
+        let each = list.iter().enumerate().map(|(index, text)| (index, text.as_str()));
+        let patterns = self.patterns(key, each.filter(|(_, text)| !is_null(text)));
+        // Without one that could be read there is nothing to compare.
+        let is_whole = null.is_some() || !patterns.is_empty();
+        is_whole.then_some(ConditionValues::Addresses { null: null.is_some(), patterns })
     }
 }
 
 impl Resolver<'_> {
-    /// Reports conditions that no mail meets.
-    pub(super) fn possible_conditions(&mut self, routes: &[Route], listeners: &[Listener]) {
-        let mut impossible = BTreeSet::new();
-        for needs in std::mem::take(&mut self.needs) {
-            let with_tenant = !needs.tenants || self.possible_tenants(&needs.at, listeners);
-            let with_login = !needs.logins || self.possible_login(&needs, listeners);
-            if !(with_tenant && with_login) {
-                impossible.insert(needs.at);
-            }
-        }
-        for route in routes {
-            let Some(when) = &route.when else { continue };
-            let at = format!("route[{}].when", route.index);
-            self.possible_recipients(&at, when, &route.domains);
-            if !impossible.contains(&at) {
-                self.possible_clients(&at, (route, when), listeners);
+    /// Reports conditions that no mail of their section meets.
+    pub(super) fn possible_conditions(
+        &mut self,
+        routes: &[Route],
+        listeners: &[Listener],
+        tenants: &Tenants,
+    ) {
+        for section in std::mem::take(&mut self.conditions) {
+            let own = |name: &String| routes.iter().find(|route| *route.name == **name);
+            let of: Vec<&Route> = section.scope.routes.iter().filter_map(own).collect();
+            let among: Vec<&Listener> =
+                listeners.iter().filter(|listener| section.may_be_of(listener)).collect();
+            self.possible_recipients(&section, &of);
+            let is_possible = self.possible_beside(&section)
+                & self.possible_tenants(&section, &among, tenants)
+                & self.possible_login(&section, &among);
+            if is_possible {
+                self.possible_clients(&section, &of, &among);
             }
         }
     }
 
+    /// Returns true unless other keys of the section exclude a condition, which is an error.
+    fn possible_beside(&mut self, section: &ScopedConditions) -> bool {
+        let mut is_possible = true;
+        for condition in section.when.each() {
+            let mut own = section.scope.own.iter();
+            let excludes =
+                own.find(|(_, own)| own.about == condition.about && !own.meets(condition));
+            if let Some((key, _)) = excludes {
+                let message = format!("`{key}` excludes this, so the condition never holds");
+                let help =
+                    format!("name a value that `{key}` has too, or leave one of the keys out");
+                self.error(&format!("{}.{}", section.at, condition.about.key()), message, &help);
+                is_possible = false;
+            }
+        }
+        is_possible
+    }
+
     /// Returns true unless the condition about logins never holds, which is an error.
-    fn possible_login(&mut self, needs: &ConditionNeeds, listeners: &[Listener]) -> bool {
-        let names = |name: &str, names: &Vec<String>| names.iter().any(|one| one == name);
-        let is_among = |listener: &&Listener| {
-            needs.listeners.as_ref().is_none_or(|all| names(&listener.name, all))
-        };
-        let found = listeners.iter().filter(is_among).any(Listener::needs_login);
+    fn possible_login(&mut self, section: &ScopedConditions, among: &[&Listener]) -> bool {
+        let is_needed = section.when.about(ConditionSubject::Login).is_some();
+        let found = !is_needed || among.iter().any(|listener| listener.needs_login());
         if !found {
             let message = "no listener has logins, so the condition never holds";
             let help = "users log in at listeners with `kind = \"submission\"`";
-            self.error(&format!("{}.logins", needs.at), message, help);
+            self.error(&format!("{}.logins", section.at), message, help);
         }
         found
     }
 
     /// Returns true unless the condition about tenants never holds, which is an error.
-    fn possible_tenants(&mut self, at: &str, listeners: &[Listener]) -> bool {
-        // Tenants are those of a [[tenant]], or else names that clients may write into messages.
-        let found = !self.tenant_names.is_empty()
-            || listeners.iter().any(|listener| !listener.steering_from.is_empty());
+    fn possible_tenants(
+        &mut self,
+        section: &ScopedConditions,
+        among: &[&Listener],
+        tenants: &Tenants,
+    ) -> bool {
+        let Some(condition) = section.when.about(ConditionSubject::Tenant) else { return true };
+        // A message names its tenant by parameters or fields, after MAIL has been counted.
+        let is_steered = section.scope.time != ConditionTime::Mail
+            && among.iter().any(|listener| !listener.steering_from.is_empty());
+        let has_users = among.iter().any(|listener| listener.needs_login());
+        let by_login = |name: &str| {
+            let tenant = tenants.iter().find(|tenant| *tenant.name == *name);
+            has_users && tenant.is_some_and(|tenant| !tenant.logins.is_empty())
+        };
+        let (found, message) = match &condition.values {
+            _ if is_steered => (true, ""),
+            ConditionValues::Names(names) if !tenants.is_empty() => {
+                // Unknown names have an error of their own.
+                let is_known = names.iter().all(|name| tenants.named(name).is_some());
+                let found = !is_known || names.iter().any(|name| by_login(name));
+                (found, "no mail has one of these tenants, so the condition never holds")
+            }
+            _ => {
+                let found = tenants.iter().any(|tenant| by_login(&tenant.name));
+                (found, "no mail has a tenant, so the condition never holds")
+            }
+        };
         if !found {
-            let message = "no mail has a tenant, so the condition never holds";
-            let help = "add a [[tenant]] with this name and its `logins`, or name in a listener's \
-                        `steering_from` the clients that write the tenant into their messages";
-            self.error(&format!("{at}.tenants"), message, help);
+            let help = match section.scope.time {
+                ConditionTime::Mail => {
+                    "at MAIL the tenant is that of the login: add a [[tenant]] with this name and \
+                     its `logins`"
+                }
+                _ => {
+                    "add a [[tenant]] with this name and its `logins`, or name in a listener's \
+                     `steering_from` the clients that write the tenant into their messages"
+                }
+            };
+            self.error(&format!("{}.tenants", section.at), message, help);
         }
         found
     }
 
-    /// Warns of a route without domains that no client may use.
+    /// Warns of routes without domains that no client may use.
     fn possible_clients(
         &mut self,
-        at: &str,
-        (route, when): (&Route, &Conditions),
-        listeners: &[Listener],
+        section: &ScopedConditions,
+        routes: &[&Route],
+        among: &[&Listener],
     ) {
-        if route.names_domains() {
+        // Routes without conditions also have recipients of aliases, in mail from all clients.
+        let is_relay = |route: &&Route| route.when.is_some() && !route.names_domains();
+        if routes.is_empty() || !routes.iter().all(is_relay) {
             return;
         }
-        let among: Vec<&Listener> =
-            listeners.iter().filter(|listener| may_be_of(when, listener)).collect();
         if !among.iter().any(|listener| listener.may_give_relay()) {
             let message = "no client may use this route, because it has no `domains`";
             let help = "name in a listener's `relay_from` the networks that may send anywhere";
-            self.warn(at, message, help);
+            self.warn(&section.at, message, help);
             return;
         }
-        let Some(condition) = when.about(ConditionSubject::Client) else { return };
+        let Some(condition) = section.when.about(ConditionSubject::Client) else { return };
         let ConditionValues::Networks(networks) = &condition.values else { return };
         if !among.iter().any(|listener| gives_relay_to(listener, networks)) {
             let message = "no listener lets these clients use a route without `domains`, so the \
                            condition never holds";
             let help = "name their networks in a listener's `relay_from`, or add `domains`";
-            self.warn(&format!("{at}.clients"), message, help);
+            self.warn(&format!("{}.clients", section.at), message, help);
         }
     }
 
-    /// Reports recipients outside the domains of the route.
-    fn possible_recipients(&mut self, at: &str, when: &Conditions, domains: &[DomainPattern]) {
-        let Some(condition) = when.about(ConditionSubject::Recipient) else { return };
+    /// Reports recipients outside the domains of the section's routes.
+    fn possible_recipients(&mut self, section: &ScopedConditions, routes: &[&Route]) {
+        let Some(condition) = section.when.about(ConditionSubject::Recipient) else { return };
         let ConditionValues::Addresses { patterns, .. } = &condition.values else { return };
-        let is_inside =
-            |pattern: &AddressPattern| domains.iter().any(|domain| pattern.meets(domain));
-        if domains.is_empty() || patterns.is_empty() {
+        let takes = |pattern: &AddressPattern, route: &Route| {
+            route.domains.is_empty() || route.domains.iter().any(|domain| pattern.meets(domain))
+        };
+        let is_inside = |pattern: &AddressPattern| routes.iter().any(|route| takes(pattern, route));
+        if routes.is_empty() || patterns.is_empty() {
             return;
         }
-        if !patterns.iter().any(is_inside) {
-            let message = "the recipients are outside the `domains` of the route, so the condition \
-                           never holds";
+        let at = format!("{}.recipients", section.at);
+        let of = if routes.len() == 1 { "the route" } else { "the routes" };
+        if !patterns.each().iter().any(is_inside) {
+            let message = format!(
+                "the recipients are outside the `domains` of {of}, so the condition never holds"
+            );
             let help = "name recipients in these domains, or leave `domains` out";
-            self.error(&format!("{at}.recipients"), message, help);
+            self.error(&at, message, help);
             return;
         }
-        for (index, pattern) in patterns.iter().enumerate().filter(|(_, one)| !is_inside(one)) {
-            let message = format!("{pattern} is outside the `domains` of the route");
-            let help = "leave it out, or add its domain to `domains`";
-            self.warn(&format!("{at}.recipients[{index}]"), message, help);
+        for (index, pattern) in patterns.each().iter().enumerate() {
+            if !is_inside(pattern) {
+                let message = format!("{pattern} is outside the `domains` of {of}");
+                let help = "leave it out, or add its domain to `domains`";
+                self.warn(&format!("{at}[{index}]"), message, help);
+            }
         }
     }
 }
 
-/// Returns true if mail of the listener may meet the condition about listeners.
-fn may_be_of(when: &Conditions, listener: &Listener) -> bool {
-    let Some(condition) = when.about(ConditionSubject::Listener) else { return true };
-    let facts = MailFacts { listener: Some(&*listener.name), ..MailFacts::default() };
-    condition.holds(&facts) != Some(false)
+impl ScopedConditions {
+    /// Returns true if mail of the listener may meet all conditions about listeners.
+    fn may_be_of(&self, listener: &Listener) -> bool {
+        let facts = MailFacts { listener: Some(&*listener.name), ..MailFacts::default() };
+        let is_taken = listener.takes_internet_mail() || self.scope.internet_only.is_none();
+        is_taken
+            && self.about(ConditionSubject::Listener).all(|one| one.holds(&facts) != Some(false))
+    }
 }
 
 /// Returns true if a client of these networks may send to any domain.
 fn gives_relay_to(listener: &Listener, networks: &[IpNet]) -> bool {
-    let overlaps = |one: &IpNet, other: &IpNet| one.contains(other) || other.contains(one);
     listener.needs_login()
+        || !listener.takes_internet_mail()
         || listener.client_certificates.as_ref().is_some_and(|certificates| certificates.relay)
-        || listener.relay_from.iter().any(|one| networks.iter().any(|other| overlaps(one, other)))
+        || overlap(&listener.relay_from, networks)
 }

@@ -3,6 +3,7 @@
 use super::{General, reports};
 use crate::channel::{Destination, Settings};
 use crate::conditions::Conditions;
+use crate::conditions::scope::{ConditionScope, ConditionTime};
 use crate::host::Host;
 use crate::listener::Listener;
 use crate::or_routes::OrRoutes;
@@ -59,7 +60,7 @@ impl Resolver<'_> {
             let aliases = named("aliases", text.aliases.as_ref().map(|it| &it.table));
             let origin = text.aliases.as_ref().and_then(|aliases| self.origin(&at, aliases));
             let channel = self.channel(&at, index, text, general.schema, recipients.as_ref());
-            let when = self.when(&at, text);
+            let when = self.when(&at, text, &name);
             self.enter((&at, index, text), &domains, &routes, &mut table);
             let channel = channel.unwrap_or_else(|| Arc::new(Unread));
             self.check_kind_of_mail(&at, text, &*channel);
@@ -217,13 +218,15 @@ impl Resolver<'_> {
     }
 
     /// The conditions of a route.
-    fn when(&mut self, at: &str, text: &RouteText) -> Option<Arc<Conditions>> {
+    fn when(&mut self, at: &str, text: &RouteText, name: &str) -> Option<Arc<Conditions>> {
         let when = text.when.as_ref()?;
         if text.or_addresses.is_some() {
             let help = "conditions are for internet mail: leave `when` out";
             self.error(&format!("{at}.when"), "`when` in a route with `or_addresses`", help);
         }
-        Reader::new(self, format!("{at}.when")).conditions(when)
+        // Mail of an X.400 gateway is queued with its listener.
+        let scope = ConditionScope::new(ConditionTime::Recipient).routes(&[name.to_owned()]);
+        Reader::new(self, format!("{at}.when")).conditions(when, scope)
     }
 
     /// Reports a conditional route that an earlier one leaves no mail.

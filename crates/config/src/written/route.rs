@@ -132,15 +132,15 @@ pub struct RetryOverrideText {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WhenText {
-    /// Envelope senders: addresses (in any case), `@example.org` for a domain, `@*.example.org` for its subdomains, and
-    /// `<>` for the null sender of bounces and other reports. Table lookups are for the whole address, then without its
-    /// `+tag`, then for `@domain`; for the null sender, `<>`.
+    /// Envelope senders: addresses (in any case, also with a tag), `@example.org` for a domain, `@*.example.org` for its
+    /// subdomains, and `<>` for the null sender of bounces and other reports. Table lookups are for the whole address, then
+    /// without its tag (`recipient_delimiter`), then for `@domain`; for the null sender, `<>`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub senders: Option<WhenList>,
     /// Recipients, in the form of `senders`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recipients: Option<WhenList>,
-    /// Users that sent the message after a login. Case is ignored.
+    /// Users that sent the message after a login. Case is ignored. Table lookups are for the user's one name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logins: Option<WhenList>,
     /// Networks of clients: `192.0.2.0/24`, `2001:db8::1`. Table lookups are for the address, then for its networks

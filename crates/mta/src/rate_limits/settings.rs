@@ -2,9 +2,10 @@
 
 use config::shaping::Rate;
 use config::{
-    Area, ConditionSubject, Conditions, Config, KeyTable, Listener, Reader, Rest, Section, Tenants,
-    WhenText, names_login,
+    AddressPatterns, Area, ConditionScope, ConditionSubject, ConditionTime, Conditions, Config,
+    KeyTable, Listener, Reader, Rest, Section, Tenants, WhenText, names_login,
 };
+use mail::{Domain, Mailbox};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,6 +19,8 @@ const DEFAULT_RECIPIENTS: [&str; 2] = ["1_000/d", "300/h"];
 const UNLIMITED: &str = "unlimited";
 /// The kind of listeners that the default is for.
 const SUBMISSION: &str = "submission";
+/// Treatment of messages, for errors.
+const LIMITED: &str = "limited";
 /// Maximum number of sections.
 const LIMITS_MAX: usize = 1_000;
 
@@ -39,7 +42,7 @@ pub struct LimitText {
     /// Listeners, by name, to which this section applies. Default: all listeners for internet mail.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<String>,
-    /// Further conditions of a message, as in `[[route]]`, without `recipients`. Of several sections that could apply to
+    /// Further conditions of a message, as in `[[route]]`, without `recipients`. The tenant is that of the login. Of several sections that could apply to
     /// a value, those with `names` go first, then those with `when`; the first one in the file applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<WhenText>,
@@ -238,6 +241,17 @@ impl RateLimit {
         self.is_default && tenants.iter().any(|tenant| names_login(&tenant.logins, value))
     }
 
+    /// Returns true if it applies first to all mail of a later limit with conditions.
+    fn takes_all_of(&self, later: &RateLimit) -> bool {
+        let (Some(own), Some(when)) = (&self.when, &later.when) else { return false };
+        let has = |name: &String| self.listeners.contains(name);
+        self.has_names() == later.has_names()
+            && later.names.iter().all(|name| self.is_for(name))
+            && (self.listeners.is_empty()
+                || !later.listeners.is_empty() && later.listeners.iter().all(has))
+            && own.covers(when)
+    }
+
     fn meets(&self, other: &RateLimit) -> bool {
         let shared = |name: &String| other.listeners.contains(name);
         self.listeners.is_empty() || other.listeners.is_empty() || self.listeners.iter().any(shared)
@@ -324,13 +338,17 @@ fn read_one(text: &LimitText, reader: &mut Reader<'_, '_>) -> Option<RateLimit> 
     }
     reader.check_listeners("listeners", &text.listeners);
     if !text.listeners.is_empty() {
-        reader.refuse_foreign("listeners", &text.listeners, "limited");
+        reader.refuse_foreign("listeners", &text.listeners, LIMITED);
     }
     for (index, name) in text.names.iter().enumerate() {
         reader.printable(&format!("names[{index}]"), name, NAME_BYTES_MAX);
     }
+    check_names(by, &text.names, reader);
     let when = match &text.when {
-        Some(when) => Some(conditions(when, reader)?),
+        Some(when) => {
+            let scope = scope_of(by, text, reader);
+            Some(reader.table_at("when").conditions(when, scope)?)
+        }
         None => None,
     };
     let mut maxima = maxima("messages", Unit::Messages, text.messages.as_ref(), reader);
@@ -348,15 +366,51 @@ fn read_one(text: &LimitText, reader: &mut Reader<'_, '_>) -> Option<RateLimit> 
     })
 }
 
-/// Conditions at MAIL, when no recipient is known.
-fn conditions(text: &WhenText, reader: &mut Reader<'_, '_>) -> Option<Arc<Conditions>> {
-    let conditions = reader.table_at("when").conditions(text)?;
-    if conditions.about(ConditionSubject::Recipient).is_some() {
-        let help = "a message is counted before its recipients are known: leave them out";
-        reader.error("when.recipients", "a limit can't depend on recipients", help);
-        return None;
+/// Names must be values that are counted.
+fn check_names(by: LimitBy, names: &[String], reader: &mut Reader<'_, '_>) {
+    if by == LimitBy::Listener && !names.is_empty() {
+        reader.check_listeners("names", names);
+        reader.refuse_foreign("names", names, LIMITED);
     }
-    Some(conditions)
+    for (index, name) in names.iter().enumerate() {
+        let mistake = match by {
+            LimitBy::Login | LimitBy::Listener => None,
+            LimitBy::Sender => match Mailbox::parse(name, true) {
+                Ok(address) if !address.has_domain() => Some(NOT_AN_ADDRESS),
+                Ok(address) if reader.tag_delimiters().split(address.local()).is_some() => {
+                    Some(("has a tag, without which senders are counted", "leave the tag out"))
+                }
+                Ok(_) => None,
+                Err(_) => Some(NOT_AN_ADDRESS),
+            },
+            LimitBy::SenderDomain => Domain::parse(name).err().map(|_| {
+                ("is not a domain", "write a domain without `@`, for example \"example.org\"")
+            }),
+        };
+        if let Some((why, help)) = mistake {
+            reader.error(&format!("names[{index}]"), format!("\"{name}\" {why}"), help);
+        }
+    }
+}
+
+const NOT_AN_ADDRESS: (&str, &str) =
+    ("is not an address", "write, for example, \"news@example.org\"");
+
+/// The messages to which a section applies by its other keys.
+fn scope_of(by: LimitBy, text: &LimitText, reader: &Reader<'_, '_>) -> ConditionScope {
+    let scope = ConditionScope::new(ConditionTime::Mail).internet_only(LIMITED).names(
+        "listeners",
+        ConditionSubject::Listener,
+        &text.listeners,
+    );
+    match by {
+        LimitBy::Login => scope.names("names", ConditionSubject::Login, &text.names),
+        LimitBy::Listener => scope.names("names", ConditionSubject::Listener, &text.names),
+        LimitBy::Sender | LimitBy::SenderDomain => {
+            let known = AddressPatterns::known(&text.names, reader.tag_delimiters());
+            scope.senders("names", &known)
+        }
+    }
 }
 
 /// Maximum length of a name, as of a user's name (RFC 4616 §2).
@@ -430,9 +484,13 @@ fn check_units(messages: &[Maximum], recipients: &[Maximum], reader: &mut Reader
     }
 }
 
-/// Two sections must not apply to the same value.
+/// Two sections must not apply to the same value, and none only to mail of an earlier one.
 fn check_overlap(limit: &RateLimit, before: &[(u32, RateLimit)], reader: &mut Reader<'_, '_>) {
     for (line, other) in before.iter().filter(|(_, other)| other.by == limit.by) {
+        if other.takes_all_of(limit) {
+            let message = format!("the limit on line {line} applies to all mail of this one");
+            return reader.error("when", message, "move the section before that one");
+        }
         // With conditions, the order in the file decides.
         if !limit.meets(other) || limit.when.is_some() || other.when.is_some() {
             continue;

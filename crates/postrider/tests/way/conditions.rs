@@ -247,6 +247,53 @@ fn table_decides_condition() {
 }
 
 #[test]
+fn each_condition_may_be_decided_by_a_table() {
+    play(|| async {
+        let text = "hostname = \"relay.test\"\n\
+            [[certificate]]\nnames = [\"relay.test\"]\nchain = \"c.pem\"\nkey = \"c.key\"\n\
+            [[listener]]\nname = \"in\"\nkind = \"submission\"\naddress = \"192.0.2.250:587\"\n\
+            tls = \"implicit\"\nlogins = { table = \"passwords\" }\n\
+            [[table]]\nname = \"passwords\"\nscripted = { fields = [] }\n\
+            [[table]]\nname = \"t\"\nscripted = { fields = [] }\n\
+            [[tenant]]\nname = \"acme\"\nlogins = [\"jo\"]\n";
+        let trouble = LookupError::new(LookupErrorKind::Timeout, "no answer");
+        assert_eq!(STRANGER.to_string(), "203.0.113.9");
+        for (subject, key) in [
+            ("senders", "@x.test"),
+            ("recipients", "a@far.test"),
+            ("logins", "jo"),
+            ("clients", "203.0.113"),
+            ("listeners", "in"),
+            ("tenants", "acme"),
+        ] {
+            let route = format!(
+                "[[route]]\nwhen = {{ {subject} = {{ table = \"t\" }} }}\n\
+                 smtp = {{ hosts = [\"192.0.2.31\"] }}\n"
+            );
+            let node = Node::start(&format!("{text}{route}{REST}")).await;
+            let peers = peers(&node);
+            node.world.set_entry("passwords", "jo", Ok("{PLAIN}right"));
+            let mut client = Client::connect(&node, STRANGER).await;
+            assert!(client.say(&plain("jo", "right")).await.starts_with("235"));
+            for (n, found) in [true, false].into_iter().enumerate() {
+                match found {
+                    true => node.world.set_entry("t", key, Ok("1")),
+                    false => node.world.remove_entry("t", key),
+                }
+                let reply = client.send("me@x.test", &["a@far.test"], "Subject: x\r\n\r\n").await;
+                assert!(reply.starts_with("250 2.0.0"), "{reply}");
+                node.wait_for("relayed", n + 1).await;
+                assert_eq!(counts(&peers), [1, n, 0], "{subject}");
+            }
+            node.world.set_entry("t", key, Err(trouble.clone()));
+            client.say("MAIL FROM:<me@x.test>").await;
+            let reply = client.say("RCPT TO:<a@far.test>").await;
+            assert!(reply.starts_with("451 4.4.3"), "{subject} {reply}");
+        }
+    });
+}
+
+#[test]
 fn operator_sees_route_by_conditions() {
     play(|| async {
         let node = Node::start(&routes(&[NEWS, REST])).await;

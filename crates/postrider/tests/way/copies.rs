@@ -59,6 +59,31 @@ fn messages_are_copied_by_sender_recipient_and_listener() {
 }
 
 #[test]
+fn addresses_match_with_their_tags() {
+    play(|| async {
+        let rules = "[[copy]]\nto = \"to@archive.test\"\nrecipients = [\"al@ours.test\"]\n\
+                     [[copy]]\nto = \"from@archive.test\"\nsenders = [\"boss@source.test\"]\n\
+                     [[copy]]\nto = \"when@archive.test\"\n\
+                     when = { senders = [\"boss@source.test\"], recipients = [\"al@ours.test\"] }";
+        for (delimiter, begins) in [("", '+'), ("recipient_delimiter = \"-\"\n", '-')] {
+            let text = format!("{delimiter}{}", config(&format!("{ROUTES}\n{rules}")));
+            let disk = Rc::new(MemDisk::new(1, 1 << 30));
+            let node = Node::start_on(TestWorld::new(), disk, &text).await;
+            for tag in ['+', '-'] {
+                let (from, to) = (format!("boss{tag}a@source.test"), format!("al{tag}b@ours.test"));
+                submit(&node, &from, &[&to]).await;
+                let copies = if tag == begins {
+                    " to@archive.test from@archive.test when@archive.test"
+                } else {
+                    ""
+                };
+                assert_eq!(received(&node).pop(), Some(format!("{to}{copies}")), "{delimiter}");
+            }
+        }
+    });
+}
+
+#[test]
 fn copies_have_conditions_of_client_and_recipient() {
     play(|| async {
         let node = start(

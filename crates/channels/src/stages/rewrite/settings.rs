@@ -1,8 +1,8 @@
 //! Settings of address rewriting.
 
-use config::written::WhenList;
 use config::{
-    Conditions, Config, Reader, StageEntry, StageSection, StageSettings, TableEntry, WhenText,
+    ConditionScope, ConditionTime, Conditions, Config, Reader, StageEntry, StageSection,
+    StageSettings, TableEntry, WhenText,
 };
 use mail::header::Field;
 use schemars::JsonSchema;
@@ -124,12 +124,10 @@ impl StageSection for RewriteText {
         let kinds = text.addresses.iter().filter_map(|name| AddressKind::parse(name)).collect();
         let when = match &text.when {
             Some(when) => {
-                if let Some(WhenList::List(names)) = &when.listeners
-                    && !names.is_empty()
-                {
-                    reader.refuse_foreign("when.listeners", names, "rewritten");
-                }
-                Some(reader.table_at("when").conditions(when)?)
+                let scope = ConditionScope::new(ConditionTime::Content)
+                    .internet_only("rewritten")
+                    .routes(&text.routes);
+                Some(reader.table_at("when").conditions(when, scope)?)
             }
             None => None,
         };

@@ -96,9 +96,6 @@ pub(super) const ROWS: &[Row] = &[
                 .any(|part| it.talk.has_recipient(part))
             && it.is_returned_here_only()
     }),
-    row("| tags and quotes in `[[copy]]` |", |it| {
-        it.set_up == "copies" && it.lacks_here_only(&["watch@other.test", "second@here.test"])
-    }),
     Row {
         begins: "| `@example.org` in `virtual_alias_maps` beside `virtual_mailbox_maps` |",
         explains: |it| it.set_up == "catch-all" && it.talk.has_recipient("bo@here.test"),
@@ -198,15 +195,6 @@ impl Difference<'_> {
 
     fn has_more_here(&self) -> bool {
         matches!(self.what, What::Way { postfix, ours } if ours.arrivals.len() > postfix.arrivals.len())
-    }
-
-    /// All that has not arrived here went to these addresses.
-    fn lacks_here_only(&self, addresses: &[&str]) -> bool {
-        let What::Way { postfix, ours } = self.what else { return false };
-        let (there, here) = (ends(postfix), ends(ours));
-        here.is_subset(&there)
-            && there.difference(&here).all(|end| addresses.contains(&&*end.recipient))
-            && waits(postfix) == waits(ours)
     }
 
     /// What arrived only with one of them: mail with Postfix, and here the DSN about it.
