@@ -95,7 +95,7 @@ async fn consult_route<T: Tables + Clone>(
         consulted.conditions.push(ConditionStep { route: route.index, about: None, text });
         return Ok(false);
     }
-    let mut all_hold = true;
+    let mut found = Ok(true);
     for condition in when.each() {
         let holds = match condition.holds(facts) {
             Some(holds) => Ok(holds),
@@ -112,9 +112,13 @@ async fn consult_route<T: Tables + Clone>(
         let text = format!("{verdict} for {}", facts.text(condition.about));
         let about = Some(condition.about);
         consulted.conditions.push(ConditionStep { route: route.index, about, text });
-        all_hold &= holds?;
+        if matches!(found, Ok(true)) {
+            found = holds;
+        }
     }
-    Ok(all_hold)
+    // RCPT looks tables up only if all other conditions hold.
+    let is_open = when.each().iter().all(|condition| condition.holds(facts) != Some(false));
+    if is_open { found } else { Ok(false) }
 }
 
 /// Looks up the recipient in its route's tables, in the order of RCPT after the access rules. Alias members are not
