@@ -17,8 +17,7 @@ mod fold;
 mod tests;
 
 use coder::Coder;
-use entity::{Entity, Label};
-pub use entity::{EntityKind, entity_kind};
+use entity::{Entity, EntityKind, Label};
 use memchr::memchr;
 
 /// Octets of a line without its line end that every server accepts (RFC 5321 §4.5.3.1.6).

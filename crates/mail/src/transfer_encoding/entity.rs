@@ -6,7 +6,7 @@ pub(super) const ENCODING: &str = "Content-Transfer-Encoding";
 
 /// Kind of a body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EntityKind {
+pub(super) enum EntityKind {
     /// Lines of text, which remain readable in quoted-printable.
     Text,
     /// Any other leaf.
@@ -134,8 +134,7 @@ fn label(field: &Field<'_>) -> Label {
 
 /// The kind of an entity with this Content-Type (RFC 2045 §5.1, §5.2). Parts of a digest without one are messages (RFC
 /// 2046 §5.1.5).
-#[must_use]
-pub fn entity_kind(field: Option<&Field<'_>>, is_digest: bool) -> EntityKind {
+fn entity_kind(field: Option<&Field<'_>>, is_digest: bool) -> EntityKind {
     let Some(field) = field else {
         return if is_digest { EntityKind::Message } else { EntityKind::Text };
     };

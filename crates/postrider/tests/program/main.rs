@@ -21,6 +21,7 @@ mod embedded;
 mod examples;
 mod explained;
 mod followed_files;
+mod from_postfix;
 mod hanging_files;
 mod history;
 mod init;

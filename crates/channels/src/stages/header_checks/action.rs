@@ -104,7 +104,7 @@ fn shared(value: &str) -> Result<LineAction, String> {
 }
 
 /// The text may begin with a status; one of class 4 defers.
-fn rejected(text: &str) -> Refusal {
+pub(super) fn rejected(text: &str) -> Refusal {
     let is_later = text.starts_with("4.") && EnhancedStatus::parse_prefix(text).is_some();
     let class = if is_later { RefusalClass::Transient } else { RefusalClass::Permanent };
     let refusal = refusal_of(class, text).with_code(if is_later { 451 } else { 550 });

@@ -1,11 +1,12 @@
 //! Header and body checks by patterns (`[[header_check]]`), as Postfix's header_checks(5) and body_checks(5).
 
 mod action;
+mod content_type;
 mod settings;
 mod walk;
 
 use super::edits::Edits;
-use action::LineAction;
+use action::{LineAction, rejected};
 use config::{Config, StageSection as _};
 use lookup::{EntryText, LookupErrorKind};
 use mail::{Mailbox, Notify, Recipient, Refusal};
@@ -27,6 +28,8 @@ use walk::{Line, LineKind, LineWalk};
 
 /// Octets of one message that are compared with patterns; the rest is not checked.
 const COMPARED_BYTES_MAX: usize = 2 << 20;
+/// Text of the refusal of parts within each other beyond the limit.
+const TOO_DEEP: &str = "5.6.0 MIME nesting exceeds limit";
 /// Console lines for one message.
 const LOGGED_MAX: u32 = 10;
 /// Octets compared before a pause, in which other sessions run.
@@ -176,6 +179,10 @@ impl<W: World> Inspection<'_, W> {
                 if self.take(&mut lines).await? == Flow::End {
                     return Ok(());
                 }
+                // Headers of deeper parts would pass unseen.
+                if walk.is_too_deep() {
+                    return Err(rejected(TOO_DEEP));
+                }
                 if is_header_only && walk.is_past_header() {
                     return Ok(());
                 }
@@ -202,6 +209,10 @@ impl<W: World> Inspection<'_, W> {
 
     /// Looks up a line in the tables until one has it.
     async fn compare(&mut self, line: &Line) -> Result<Flow, Refusal> {
+        // As in Postfix, an empty line matches no pattern.
+        if line.text.is_empty() {
+            return Ok(Flow::Next);
+        }
         let mut rules = self.rules.iter().filter(|rule| rule.parts.contains(&line.kind)).peekable();
         if rules.peek().is_none() {
             return Ok(Flow::Next);

@@ -1,8 +1,8 @@
 //! Walks over a message as Postfix's checks see it: logical header fields with their line ends, and lines of bodies.
 //! Attached messages and the parts of multiparts have headers, too (RFC 2046 §5.1, §5.2).
 
-use mail::header::{self, Field};
-use mail::transfer_encoding::{EntityKind, entity_kind};
+use super::content_type::ContentType;
+use mail::header;
 use std::ops::Range;
 
 /// Octets of a header field that are compared; the rest of the field is skipped (Postfix's `header_size_limit`).
@@ -11,8 +11,8 @@ pub(super) const FIELD_BYTES_MAX: usize = 102_400;
 pub(super) const LINE_BYTES_MAX: usize = 2_048;
 /// Octets of each body or part that are compared, in whole lines (`body_checks_size_limit`).
 pub(super) const BODY_BYTES_MAX: u64 = 51_200;
-/// Multiparts within each other (`mime_nesting_limit`). Deeper ones are bodies.
-pub(super) const DEPTH_MAX: usize = 100;
+/// Multiparts within each other: those that Postfix follows with its `mime_nesting_limit` of 100.
+pub(super) const DEPTH_MAX: usize = 102;
 
 /// Kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +73,12 @@ pub(super) struct LineWalk {
     is_continued: bool,
     /// The open header field.
     field: Option<Line>,
-    /// Kind of the entity with this header.
-    entity: EntityKind,
+    /// The entity with this header is a message.
+    is_message: bool,
     open: Vec<OpenMultipart>,
-    /// Octets of the current body, without line ends.
+    /// More multiparts were within each other.
+    is_too_deep: bool,
+    /// Octets of the current body, and of the empty line before it; a line end counts as one.
     body_bytes: u64,
 }
 
@@ -89,8 +91,9 @@ impl LineWalk {
             held: Vec::new(),
             is_continued: false,
             field: None,
-            entity: EntityKind::Text,
+            is_message: false,
             open: Vec::new(),
+            is_too_deep: false,
             body_bytes: 0,
         }
     }
@@ -98,6 +101,11 @@ impl LineWalk {
     /// Returns true after the message's own header.
     pub(super) fn is_past_header(&self) -> bool {
         self.place != Place::Header(LineKind::Header)
+    }
+
+    /// Returns true if parts are nested deeper than [`DEPTH_MAX`], so that headers were not found.
+    pub(super) fn is_too_deep(&self) -> bool {
+        self.is_too_deep
     }
 
     /// Takes the next piece, and appends complete lines.
@@ -165,17 +173,29 @@ impl LineWalk {
         }
         self.close(out);
         let Some(field) = header::fields(&line).next() else {
-            self.end_header();
+            self.end_header(line.is_empty());
             // The empty line is no part of the body. Any other line without a field name is its first.
-            if !line.is_empty() {
-                self.take_in_body(line, range, false, out);
-            }
+            self.take_first_in_body(&line, range, out);
             return;
         };
         let is_mime = MIME_FIELDS.iter().any(|name| field.is(name));
         let is_in_own_header = kind == LineKind::Header;
         let kind = if is_mime { LineKind::Mime } else { kind };
-        self.field = Some(Line { kind, text: line, range, is_in_own_header });
+        // Without the blanks that RFC 5322 §4.5 allows before the colon: they must not hide a field from patterns.
+        let text = [field.name, b":", field.value].concat();
+        self.field = Some(Line { kind, text, range, is_in_own_header });
+    }
+
+    /// Takes a line that ended a header, in pieces as other lines of bodies.
+    fn take_first_in_body(&mut self, line: &[u8], range: Range<u64>, out: &mut Vec<Line>) {
+        let (mut begun, mut rest) = (range.start, line);
+        while !rest.is_empty() {
+            let (piece, later) = rest.split_at(LINE_BYTES_MAX.min(rest.len()));
+            rest = later;
+            let end = if rest.is_empty() { range.end } else { begun + piece.len() as u64 };
+            self.take_in_body(piece.to_vec(), begun..end, begun > range.start, out);
+            begun = end;
+        }
     }
 
     /// Ends the open field.
@@ -184,27 +204,27 @@ impl LineWalk {
         if let Some(field) = header::fields(&line.text).next()
             && field.is("Content-Type")
         {
-            self.entity = self.kind_of(Some(&field));
+            match ContentType::parse(field.value) {
+                ContentType::Message => self.is_message = true,
+                ContentType::Leaf => self.is_message = false,
+                ContentType::Multipart { is_digest, boundaries } => {
+                    self.is_message = false;
+                    let room = DEPTH_MAX.saturating_sub(self.open.len());
+                    self.is_too_deep |= boundaries.len() > room;
+                    let all = boundaries.into_iter().take(room);
+                    self.open.extend(all.map(|boundary| OpenMultipart { boundary, is_digest }));
+                }
+                ContentType::Other => {}
+            }
         }
         out.push(line);
     }
 
-    fn kind_of(&self, content_type: Option<&Field<'_>>) -> EntityKind {
-        let is_digest = self.place == Place::Header(LineKind::Mime)
-            && self.open.last().is_some_and(|open| open.is_digest);
-        entity_kind(content_type, is_digest)
-    }
-
-    fn end_header(&mut self) {
-        self.body_bytes = 0;
-        self.place = Place::Body;
-        match std::mem::replace(&mut self.entity, EntityKind::Text) {
-            EntityKind::Message => self.place = Place::Header(LineKind::Nested),
-            EntityKind::Multipart { boundary, is_digest, .. } if self.open.len() < DEPTH_MAX => {
-                self.open.push(OpenMultipart { boundary, is_digest });
-            }
-            _ => {}
-        }
+    /// Ends a header, at its empty line or at a line that is no field. After the latter no header follows.
+    fn end_header(&mut self, is_whole: bool) {
+        self.body_bytes = 1;
+        let has_header = std::mem::take(&mut self.is_message) && is_whole;
+        self.place = if has_header { Place::Header(LineKind::Nested) } else { Place::Body };
     }
 
     fn take_in_body(
@@ -214,16 +234,18 @@ impl LineWalk {
         is_continued: bool,
         out: &mut Vec<Line>,
     ) {
-        let is_inspected = self.body_bytes < BODY_BYTES_MAX;
-        self.body_bytes += line.len() as u64;
         if !is_continued && let Some((at, is_close)) = self.boundary(&line) {
             self.open.truncate(at + usize::from(!is_close));
-            self.body_bytes = 0;
-            if !is_close {
+            if is_close {
+                self.body_bytes = 0;
+            } else {
                 self.place = Place::Header(LineKind::Mime);
-                self.entity = self.kind_of(None);
+                // RFC 2046 §5.1.5.
+                self.is_message = self.open.last().is_some_and(|open| open.is_digest);
             }
         }
+        let is_inspected = self.body_bytes < BODY_BYTES_MAX;
+        self.body_bytes += line.len() as u64 + 1;
         if is_inspected {
             let kind = LineKind::Body;
             out.push(Line { kind, text: line, range, is_in_own_header: false });
@@ -233,7 +255,8 @@ impl LineWalk {
     /// The open multipart with this boundary line, and true if the line closes it. The boundary of an outer multipart
     /// also ends the inner ones (RFC 2046 §5.1.2).
     fn boundary(&self, line: &[u8]) -> Option<(usize, bool)> {
-        let text = line.strip_prefix(b"--")?;
+        // An empty boundary matches all lines but `--` alone, which begins signatures of people.
+        let text = line.strip_prefix(b"--").filter(|text| !text.is_empty())?;
         self.open.iter().enumerate().rev().find_map(|(at, open)| {
             let rest = text.strip_prefix(&*open.boundary)?;
             Some((at, rest.starts_with(b"--")))
@@ -322,6 +345,37 @@ mod tests {
         let fields = walk(long.as_bytes(), 4_096);
         assert!(fields[0].text.len() <= FIELD_BYTES_MAX + 2);
         assert_eq!(fields[1].text, b"B: c");
+        let is_part = |levels: usize| {
+            let multipart = "Content-Type: multipart/mixed; boundary=";
+            let begin: String =
+                (0..levels).map(|n| format!("{multipart}\"{n}.\"\r\n\r\n--{n}.\r\n")).collect();
+            let (mut walk, mut lines) = (LineWalk::new(), Vec::new());
+            walk.push(format!("{begin}A: b\r\n\r\n").as_bytes(), &mut lines);
+            let is_part =
+                lines.iter().any(|line| line.kind == LineKind::Mime && line.text == b"A: b");
+            assert_eq!(walk.is_too_deep(), !is_part);
+            is_part
+        };
+        assert!(is_part(DEPTH_MAX) && !is_part(DEPTH_MAX + 1));
+    }
+
+    #[test]
+    fn malformed_headers_hide_no_part() {
+        for header in [
+            "Content-Type : multipart/mixed; boundary=b",
+            "Content-Type: multipart/mixed (c); (d) boundary=\"b",
+            "Content-Type: multipart/mixed; boundary=a; boundary=b",
+            "Content-Type: multipart/mixed; boundary=b\r\nContent-Type: text/plain",
+            "Content-Type: multipart/mixed; boundary=b\r\nContent-Type: image/png",
+        ] {
+            for end in ["\r\n\r\n", "\r\nno field\r\n"] {
+                let lines = shown(&format!("{header}{end}--b\r\nX-Part: p\r\n\r\n"), 5);
+                assert!(lines.contains(&"m X-Part: p".to_owned()), "{header}{end}: {lines:?}");
+            }
+        }
+        let spaced =
+            shown("Subject \t: a\r\n b\r\nContent-Type: message/rfc822\r\n\r\nA : b\r\n", 3);
+        assert_eq!(spaced[..], ["h Subject: a\n b", "m Content-Type: message/rfc822", "n A: b"]);
     }
 
     proptest! {

@@ -74,9 +74,10 @@ pub(crate) fn rspamd_with(
 }
 
 /// What rspamd takes for spam, for probable spam, and for what must have another subject.
-const GTUBE: &str = "JS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+pub(super) const GTUBE: &str =
+    "JS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
 
-fn message(body: &str) -> String {
+pub(super) fn message(body: &str) -> String {
     format!(
         "From: Me <me@client.test>\r\nTo: you@far.test\r\nSubject:  two\r\n\tlines\r\n\
          Date: Mon, 23 Nov 2026 10:00:00 +0000\r\nMessage-ID: <1@client.test>\r\n\r\n{body}\r\n"

@@ -7,6 +7,7 @@
 mod aiosmtpd;
 mod cases;
 mod chain;
+mod checked_lines;
 mod contents;
 mod dovecot;
 mod exim;
@@ -15,6 +16,7 @@ mod go_smtp;
 mod greylist;
 mod haproxy;
 mod header_checks;
+mod junk;
 pub(crate) mod milters;
 mod nginx;
 mod opensmtpd;
@@ -124,6 +126,14 @@ fn rspamd_is_asked_about_messages() {
 fn rspamd_verifies_the_first_mail_after_init() {
     if is_possible(&["rspamd"]) && postfix::is_startable() {
         first_mail::init_leads_to_signed_mail();
+    }
+}
+
+#[test]
+fn rspamd_fills_the_junk_folder() {
+    if is_possible(&["rspamd"]) {
+        junk::marked_mail_goes_to_the_junk_folder();
+        junk::checks_remove_forged_marks();
     }
 }
 
@@ -382,6 +392,13 @@ fn dovecots_quota_status_refuses_full_mailboxes() {
 fn header_checks_give_the_result_of_postfix() {
     if is_possible(&["postgrey"]) {
         header_checks::give_the_result_of_postfix();
+    }
+}
+
+#[test]
+fn postfix_checks_the_same_lines_of_random_messages() {
+    if postfix::is_startable() {
+        checked_lines::random_messages_are_checked_as_by_postfix();
     }
 }
 
