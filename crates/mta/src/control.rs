@@ -131,6 +131,9 @@ pub struct QueueItem {
     /// The client: address, then EHLO argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// The client's authenticated login.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
     /// Open recipients; in a list, the first ten.
     pub recipients: Vec<QueueRecipient>,
     /// The last failed dialogues with their next hops; not in lists.

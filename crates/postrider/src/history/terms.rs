@@ -148,7 +148,7 @@ impl Terms {
         self.id
     }
 
-    /// Returns true if a term is about the client or the header, which only the `received` event has.
+    /// Returns true if a term is about the client or the header: of all events, only `received` has these.
     pub(super) fn need_reception(&self) -> bool {
         let of_client = self.client.is_some() || self.login.is_some();
         of_client || self.header().is_some()
@@ -167,7 +167,14 @@ impl Terms {
             })
         };
         is(&self.client, &[&line.client, &line.client_name, &line.helo])
-            && is(&self.login, &[&line.login])
+            && self.suits_login(line.login.as_deref())
+    }
+
+    fn suits_login(&self, login: Option<&str>) -> bool {
+        self.login.as_deref().is_none_or(|wanted| {
+            // Without case, as revocations and the queue's filter compare.
+            login.is_some_and(|login| login.to_lowercase() == wanted)
+        })
     }
 
     fn suit_headers(&self, line: &EventLine) -> bool {
@@ -280,7 +287,7 @@ impl Terms {
             |wanted: &String| client.split(' ').any(|word| word.eq_ignore_ascii_case(wanted));
         self.suit_message(item.id, Some(&item.sender), item.received_at)
             && self.client.as_ref().is_none_or(is_client)
-            && self.login.is_none()
+            && self.suits_login(item.login.as_deref())
             && self.header().is_none()
     }
 

@@ -1,10 +1,11 @@
 //! The history of messages: `search`, `trace` and `events`, and the places of a configuration.
 
+use crate::support::certificate::{EC, make_certificate, section};
 use crate::support::client::Client;
 use crate::support::peer::Peer;
 use crate::support::server::{CONFIG, POSTRIDER, Server, program};
 use crate::support::tool::free_port;
-use crate::support::{Files, config, wait_until};
+use crate::support::{Files, config, config_with, wait_until};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -161,6 +162,47 @@ fn events_are_followed_over_rotations() {
         printed.out.lines().count() == ids.len()
     });
     assert_eq!(rows(&server, &ids[0]), [format!("{} first@here.test delivered", ids[0])]);
+    server.stop();
+}
+
+/// The queue still has the login when the file with the message's `received` is gone.
+#[test]
+fn queued_mail_is_found_by_login_after_rotations() {
+    let files = Files::new();
+    let hop = format!("127.0.0.1:{}", free_port());
+    make_certificate(files.dir(), "mx", EC, &["relay.test"]);
+    let keys =
+        "kind = \"submission\"\nlogins = { table = \"passwords\" }\nxclient_from = [\"127.0.0.1\"]";
+    let rest = format!(
+        "{}[[table]]\nname = \"passwords\"\ninline = {{ \"Ann\" = \"{{PLAIN}}x\" }}\n[events]\npath = \"spool/events.jsonl\"\nrotate_bytes = 4_096\nkeep_files = 1\n\
+         [[route]]\ndomains = [\"here.test\"]\nmaildir = {{ path = \"mail/{{local}}\" }}\n\
+         [[route]]\nsmtp = {{ hosts = [\"{hop}\"] }}\n\
+         [retry]\nfirst = \"1h\"\nlongest = \"1h\"\n",
+        section("mx", &["relay.test"])
+    );
+    let server = Server::start(&files, &config_with("", keys, &rest));
+    let as_user = |login: &str| {
+        let mut client = Client::raw(server.address());
+        client.expect("220");
+        client.say("EHLO proxy.test", "250");
+        client.say(&format!("XCLIENT LOGIN={login} HELO=client.test PROTO=ESMTP"), "220");
+        client
+    };
+    let to = ["ann@here.test", "x@far.test"];
+    let id = as_user("Ann").mail("a@one.test", &to, "Subject: x\r\n\r\n");
+    as_user("joann").mail("a@one.test", &["y@far.test"], "Subject: x\r\n\r\n");
+    files.wait_events("delivered", 1);
+    let both = [format!("{id} ann@here.test delivered"), format!("{id} x@far.test queued")];
+    assert_eq!(rows(&server, "login:ann"), both);
+    let mut client = as_user("zoe");
+    wait_until("its events are gone", || {
+        client.mail("b@two.test", &["more@here.test"], "Subject: x\r\n\r\n");
+        rows(&server, &format!("to:ann@here.test id:{id}")).is_empty()
+    });
+    assert_eq!(rows(&server, "login:ANN"), both[1..]);
+    assert_eq!(rows(&server, "login:ann status:queued to:far.test"), both[1..]);
+    let shown = server.command(&["queue", "show", &id]);
+    assert!(shown.out.contains("\nLogin       ann\n"), "{shown:?}");
     server.stop();
 }
 

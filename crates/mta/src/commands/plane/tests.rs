@@ -23,6 +23,7 @@ fn item(id: u64, received_at: u64) -> QueueItem {
         headers: Default::default(),
         moved: None,
         client: None,
+        login: None,
         recipients: Vec::new(),
         dialogues: Vec::new(),
         recipients_open: 1,

@@ -75,6 +75,9 @@ pub(super) fn show(item: &QueueItem, now: Wall) -> String {
     if let Some(client) = &item.client {
         let _ = writeln!(text, "Client      {}", clean(client));
     }
+    if let Some(login) = &item.login {
+        let _ = writeln!(text, "Login       {}", clean(login));
+    }
     if let Some(why) = &item.unreadable {
         let _ = writeln!(text, "Unreadable  {}", clean(why));
     } else {
@@ -380,6 +383,7 @@ mod tests {
             headers: std::collections::BTreeMap::new(),
             moved: None,
             client: Some("192.0.2.7 evil\u{1b}[2J".to_owned()),
+            login: Some("jo\u{1b}[2J".to_owned()),
             recipients: vec![QueueRecipient {
                 index: 0,
                 address: "user@example.com".to_owned(),
@@ -517,6 +521,7 @@ mod tests {
     fn show_lets_nobody_drive_the_terminal() {
         let text = show(&item(), NOW);
         assert!(text.contains("Recipients  1 of 3 still open"), "{text}");
+        assert!(text.contains("\nLogin       jo"), "{text}");
         assert!(text.contains("expires    2026-11-26T11:59:39.000Z (in 4d 23h)"), "{text}");
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
     }

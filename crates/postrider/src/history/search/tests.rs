@@ -116,6 +116,7 @@ fn item(n: u64, to: &str, attempts: u16) -> QueueItem {
         headers: BTreeMap::new(),
         moved: None,
         client: Some("192.0.2.7 client.test".to_owned()),
+        login: Some("Ann".to_owned()),
         recipients: vec![recipient],
         dialogues: Vec::new(),
         recipients_open: 1,
@@ -129,6 +130,9 @@ fn the_queue_completes_what_events_lack() {
         ("to:ann@b.test", 1),
         ("status:queued client:client.test route:out next-hop:mx.b.test", 1),
         ("status:delivered", 0),
+        // The spool keeps the login, also when the file with its `received` is gone.
+        ("login:ann", 1),
+        ("login:ann status:deferred", 0),
         ("login:jo", 0),
         ("to:bob@b.test", 0),
         ("from:other@a.test", 0),
