@@ -1,5 +1,7 @@
 //! `postrider init`: its files are the examples, start as they are, and carry mail.
 
+mod records;
+
 use crate::smarthosts::{PASSWORD, far, logins, write_secret};
 use crate::support::certificate::{EC, make_certificate};
 use crate::support::client::Client;
