@@ -208,6 +208,8 @@ struct Committer {
 
 impl Committer {
     fn run(mut self) {
+        // Until the first status, 0 would be an alarm.
+        self.metrics.message_ids_left.set_u64(self.port.ids_left());
         let mut requests = Vec::new();
         let mut done = Vec::new();
         let mut committed = false;

@@ -1,6 +1,7 @@
 //! Each kind of problem by a real cause: it is in `status`, at `/healthz`, in `/metrics`, on the console and in the
 //! events, and gone from all of them after the mend. Meanwhile `status` never prints "All is well.".
 
+mod promtool;
 mod scarcity;
 
 use crate::support::certificate;
@@ -354,36 +355,4 @@ fn rules_of_prometheus_name_metrics_of_the_server() {
         let is_known = kinds.contains(&format!("| `{kind}` |")) || kind == "busy";
         assert!(is_known, "{kind} is no kind of problem");
     }
-}
-
-/// Prometheus's own program reads the rules and the numbers of a server.
-#[test]
-#[ignore = "its package takes more than 200 MB (`make test-peers`)"]
-fn promtool_accepts_rules_and_metrics() {
-    use crate::support::foreign::{is_possible, with_packages};
-    use std::process::{Command, Stdio};
-    if !is_possible(&["prometheus"]) {
-        return;
-    }
-    let place = Observed::start(Files::new(), "[[route]]\ndiscard = {}\n");
-    place.send("a@source.test", "b@far.test");
-    let rules =
-        concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/prometheus/postrider.rules.yml");
-    let promtool = |words: &[&str], input: &str| {
-        let mut command = Command::new(with_packages());
-        command.args(["prometheus", "promtool"]).args(words);
-        let (stdin, out) = (Stdio::piped(), Stdio::piped());
-        let child = command.stdin(stdin).stdout(out).stderr(Stdio::piped()).spawn();
-        let mut child = child.expect("a script of ours");
-        child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("it reads");
-        let output = child.wait_with_output().expect("it ends");
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
-    };
-    let (is_right, text) = promtool(&["check", "rules", rules], "");
-    assert!(is_right, "{text}");
-    let answer = place.get("/metrics");
-    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
-    let (is_right, text) = promtool(&["check", "metrics"], body);
-    assert!(is_right, "{text}");
 }

@@ -1,6 +1,7 @@
 //! Next hops that take mail of their users only.
 
 mod peers;
+mod senders;
 
 use crate::interop::place::{Place, is_possible};
 use crate::support::certificate::{EC, make_certificate, section};

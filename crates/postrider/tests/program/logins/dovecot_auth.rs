@@ -42,11 +42,11 @@ service auth {{
 }
 
 impl DovecotAuth {
-    /// One that knows `jo` and `al`.
+    /// One that knows `jo`, `al` and `hub`.
     pub(crate) fn start() -> DovecotAuth {
         let mut place = Place::new(0);
         place.write("dovecot.conf", &config(&place));
-        place.write("passwords", &format!("jo:{PASSWORD}\nal:{PASSWORD}\n"));
+        place.write("passwords", &format!("jo:{PASSWORD}\nal:{PASSWORD}\nhub:{PASSWORD}\n"));
         let id = run(&mut place);
         DovecotAuth { place, id }
     }
