@@ -95,6 +95,6 @@ pub use tenant::{NotYours, OTHER_TENANTS, TENANT_NAME_MAX, Tenancy, Tenant, Tena
 pub use warmup::{WARMUP_DAYS_MAX, Warmup};
 pub use web_place::WebPlace;
 pub use written::{
-    Durability, KeyType, ListenerTls, LogLevel, Returns, TableRefText, TenantText, Unsigned,
-    WhenText,
+    Durability, KeyType, ListenerTls, LogFormat, LogLevel, LogTarget, Returns, TableRefText,
+    TenantText, Unsigned, WhenText,
 };

@@ -25,7 +25,7 @@ use super::shaping::ShapingSource;
 use super::source::{Pool, Source};
 use super::table::TableEntry;
 use super::tenant::Tenants;
-use super::written::{AdminText, DnsText, FileText, RetryText, SpoolText};
+use super::written::{AdminText, DnsText, FileText, LogFormat, LogText, RetryText, SpoolText};
 use super::{Config, OWN_MAILBOX_BYTES_MAX, POSTMASTER_ROUTE, Route, RouteTable, Schema};
 use crate::section::owned::Owned;
 use crate::shaping::BUILTIN_NAME;
@@ -198,7 +198,7 @@ impl Resolver<'_> {
             },
             dns: self.dns(&written.dns),
             admin: self.admin(&written.admin, &spool),
-            log: Log { level: written.log.level, deliveries: written.log.deliveries },
+            log: log(&written.log),
             stages,
             shaping_sources: self.shaping(&written.shaping),
             sources,
@@ -550,4 +550,9 @@ impl Resolver<'_> {
         }
         sources
     }
+}
+
+fn log(written: &LogText) -> Log {
+    let LogText { level, to, format, deliveries } = *written;
+    Log { level, to, format, deliveries: deliveries.unwrap_or(format == LogFormat::Postfix) }
 }

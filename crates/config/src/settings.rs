@@ -1,7 +1,7 @@
 //! Resolved, immutable settings of the program.
 
 use super::quantity::write_duration;
-use super::written::{Durability, LogLevel, Returns};
+use super::written::{Durability, LogFormat, LogLevel, LogTarget, Returns};
 use mail::Mailbox;
 use std::fmt;
 use std::net::SocketAddr;
@@ -221,6 +221,10 @@ pub struct Admin {
 pub struct Log {
     /// Minimum level of log lines.
     pub level: LogLevel,
+    /// Destination of the lines.
+    pub to: LogTarget,
+    /// Format of the lines.
+    pub format: LogFormat,
     /// A line for each result of a delivery attempt.
     pub deliveries: bool,
 }

@@ -273,16 +273,51 @@ pub struct AdminText {
     pub control: Option<String>,
 }
 
-/// The console log, on standard error.
+/// The log for operators.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LogText {
     /// Minimum level of logged events.
     pub level: LogLevel,
+    /// Destination of the lines. Lines that the journal or syslog does not take at once are lost, and counted
+    /// (`postrider_log_lines_lost_total`); mail never waits for them. Until the configuration is read, and while the
+    /// destination is missing, lines of level `warn` and `error` go to standard error.
+    pub to: LogTarget,
+    /// Format of the lines. See `docs/logs.md`.
+    pub format: LogFormat,
     /// Log a line for the result of each delivery attempt (delivered, relayed, deferred, failed, expired), with message,
-    /// recipient, next hop, delay, status and reply. The lines are of level `info`, and not limited in number. The event
-    /// log has the same and more, see `docs/trace.md`.
-    pub deliveries: bool,
+    /// recipient, next hop, delay, status and reply. With `format = "postfix"` also for each message that arrives, is
+    /// refused or leaves the queue. The lines are of level `info`, and not limited in number. The event log has the same
+    /// and more, see `docs/trace.md`. Default: `true` with `format = "postfix"`, otherwise `false`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deliveries: Option<bool>,
+}
+
+/// Destination of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogTarget {
+    /// Standard error.
+    #[default]
+    Stderr,
+    /// The journal of systemd, with fields.
+    Journald,
+    /// Syslog, facility `mail`, at `/dev/log`.
+    Syslog,
+}
+
+/// Format of the log's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// `KIND: TEXT`, with time and level where the destination adds none.
+    #[default]
+    Text,
+    /// A JSON object.
+    Json,
+    /// The lines of Postfix's `smtpd`, `cleanup`, `qmgr`, `smtp`, `lmtp`, `virtual` and `bounce`, for programs that read
+    /// them (pflogsumm, fail2ban).
+    Postfix,
 }
 
 /// Level of a console line.

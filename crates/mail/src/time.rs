@@ -97,6 +97,16 @@ impl Wall {
             b'Z',
         ]);
     }
+
+    /// Appends `Nov 29 09:51:20`, the timestamp of RFC 3164 §4.1.2, in UTC.
+    pub fn write_syslog(self, out: &mut Vec<u8>) {
+        let c = self.civil();
+        out.extend_from_slice(MONTHS[(c.month - 1) as usize % 12].as_bytes());
+        let [d1, d2] = two_digits(c.day);
+        let [[h1, h2], [i1, i2], [s1, s2]] = [c.hour, c.minute, c.second].map(two_digits);
+        let d1 = if d1 == b'0' { b' ' } else { d1 };
+        out.extend_from_slice(&[b' ', d1, d2, b' ', h1, h2, b':', i1, i2, b':', s1, s2]);
+    }
 }
 
 impl Wall {

@@ -1,15 +1,24 @@
-//! The console log on standard error, for operators.
+//! The log for operators: on standard error, in the journal, or in syslog.
+
+mod daemons;
+mod output;
+mod stderr;
+
+pub(crate) use output::LogEntry;
 
 use crate::mutex::lock;
 use crate::terminal::is_hidden;
-use crate::world::clock::wall_now;
+use config::{Config, LogLevel, LogTarget};
+use daemons::{JournalOutput, SyslogOutput};
 use mta::console::{Console, FAILED_LOGIN, Level};
+use mta::metrics::Counter;
+use output::{LogOutput, LogPlan, Taken};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
-use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use stderr::StderrOutput;
 
 /// Rate limit for lines of one kind and level.
 #[derive(Clone, Copy, Debug)]
@@ -32,34 +41,33 @@ impl Allowance {
     }
 }
 
-/// The kind of the lines of `[log] deliveries`.
-pub(crate) const DELIVERIES: &str = "delivery";
 /// The kind of the lines with listening addresses.
 pub(crate) const LISTENERS: &str = "listen";
 /// Maximum length of a line: a peer's text may be long.
 const LINE_BYTES_MAX: usize = 2_048;
 
-/// Prefix of lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Style {
-    /// Time and level.
-    Plain,
-    /// Prefix with the level in colour.
-    Colour,
-    /// `<4>`: the journal adds the time and reads the level (sd-daemon(3)).
-    Journal,
-}
-
-/// Writes console lines to standard error, or to a given writer.
+/// Writes log lines to the destination that the configuration names; to standard error until it is known.
 pub(crate) struct ConsoleLog {
     /// The least important level that is shown, as a number.
     level: AtomicU8,
-    style: Style,
+    metrics: Arc<ConsoleMetrics>,
     inside: Mutex<ConsoleOutput>,
 }
 
+mta::metric_set! {
+    /// Of the log for operators.
+    ConsoleMetrics:
+
+    lost: Counter = "log_lines_lost" {} "Log lines that the journal or syslog did not take.";
+}
+
 struct ConsoleOutput {
-    out: Box<dyn Write + Send>,
+    plan: LogPlan,
+    out: Box<dyn LogOutput>,
+    /// For lines that `out` does not take.
+    stderr: StderrOutput,
+    /// Lines lost since the last one that was taken.
+    lost: u64,
     meters: BTreeMap<(Level, &'static str), Meter>,
 }
 
@@ -73,7 +81,7 @@ struct Meter {
 
 impl fmt::Debug for ConsoleLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConsoleLog").field("style", &self.style).finish_non_exhaustive()
+        f.debug_struct("ConsoleLog").field("level", &self.level).finish_non_exhaustive()
     }
 }
 
@@ -81,51 +89,67 @@ impl ConsoleLog {
     /// On standard error: in colour on a terminal, with the journal's prefixes under systemd.
     #[must_use]
     pub(crate) fn stderr(level: Level) -> ConsoleLog {
-        let style = if std::env::var_os("JOURNAL_STREAM").is_some() {
-            Style::Journal
-        } else if std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none() {
-            Style::Colour
-        } else {
-            Style::Plain
-        };
-        ConsoleLog::new(level, style, Box::new(std::io::stderr()))
+        let plan = LogPlan::default();
+        ConsoleLog::new(level, &plan, output(&plan))
     }
 
-    fn new(level: Level, style: Style, out: Box<dyn Write + Send>) -> ConsoleLog {
+    fn new(level: Level, plan: &LogPlan, out: Box<dyn LogOutput>) -> ConsoleLog {
+        let plan = plan.clone();
+        let stderr = StderrOutput::new(&plan);
+        let meters = BTreeMap::new();
         ConsoleLog {
             level: AtomicU8::new(level as u8),
-            style,
-            inside: Mutex::new(ConsoleOutput { out, meters: BTreeMap::new() }),
+            metrics: Arc::default(),
+            inside: Mutex::new(ConsoleOutput { plan, out, stderr, lost: 0, meters }),
         }
     }
 
-    /// From now on lines up to `level` are shown.
-    pub(crate) fn set_level(&self, level: Level) {
-        self.level.store(level as u8, Ordering::Relaxed);
+    /// Sets level, destination and format from the configuration.
+    pub(crate) fn follow(&self, config: &Config) {
+        self.level.store(level_of(config) as u8, Ordering::Relaxed);
+        let plan = LogPlan::of(config);
+        let mut inside = lock(&self.inside);
+        if inside.plan != plan {
+            inside.out = output(&plan);
+            inside.stderr = StderrOutput::new(&plan);
+            inside.plan = plan;
+        }
     }
 
-    fn begin(&self, level: Level) -> String {
-        let name = level.as_str();
-        match self.style {
-            Style::Plain => format!("{} {name:5} ", wall_now()),
-            Style::Colour => {
-                let colour = match level {
-                    Level::Error => "31;1",
-                    Level::Warn => "33",
-                    Level::Info => "32",
-                    Level::Debug | Level::Trace => "2",
-                };
-                format!("{} \x1b[{colour}m{name:5}\x1b[0m ", wall_now())
+    pub(crate) fn metrics(&self) -> Arc<ConsoleMetrics> {
+        Arc::clone(&self.metrics)
+    }
+
+    /// Writes lines that are not limited in number, all at once. `fill` passes each to its argument.
+    pub(crate) fn write_all(&self, fill: impl FnOnce(&mut dyn FnMut(&LogEntry<'_>))) {
+        let mut inside = lock(&self.inside);
+        fill(&mut |entry| {
+            if self.shows(entry.level) {
+                inside.put(entry, &self.metrics);
             }
-            Style::Journal => {
-                let priority = match level {
-                    Level::Error => 3,
-                    Level::Warn => 4,
-                    Level::Info => 6,
-                    Level::Debug | Level::Trace => 7,
-                };
-                format!("<{priority}>")
+        });
+        inside.out.flush();
+    }
+}
+
+impl ConsoleOutput {
+    /// Writes a line, or counts it as lost. [`LogOutput::flush`] follows.
+    fn put(&mut self, entry: &LogEntry<'_>, metrics: &ConsoleMetrics) {
+        if self.out.write(entry) == Taken::Yes {
+            if self.lost > 0 {
+                let text = format!("lines lost: count={}", self.lost);
+                let told = LogEntry { level: Level::Warn, text: &text, ..LogEntry::own("log") };
+                if self.out.write(&told) == Taken::Yes {
+                    self.lost = 0;
+                }
             }
+            return;
+        }
+        self.lost += 1;
+        metrics.lost.add(1);
+        if entry.level <= Level::Warn {
+            self.stderr.write(entry);
+            self.stderr.flush();
         }
     }
 }
@@ -140,8 +164,8 @@ impl Console for ConsoleLog {
             return;
         }
         let mut inside = lock(&self.inside);
-        // Debug output is not limited, nor are lines that the configuration limits (listeners) or demands (deliveries).
-        let is_unlimited = level >= Level::Debug || matches!(kind, LISTENERS | DELIVERIES);
+        // Debug output is not limited, nor are lines that the configuration limits (listeners).
+        let is_unlimited = level >= Level::Debug || kind == LISTENERS;
         let suppressed = if is_unlimited {
             0
         } else {
@@ -150,16 +174,40 @@ impl Console for ConsoleLog {
             };
             suppressed
         };
-        let mut line = OneLine { text: self.begin(level), room: LINE_BYTES_MAX, cut: false };
-        let _ = write!(line, "{kind}: {text}");
-        let mut line = line.text;
+        let mut line = one_line(text);
         if suppressed > 0 {
             let _ = write!(line, " suppressed={suppressed}");
         }
-        line.push('\n');
-        // A failure of standard error cannot be reported.
-        let _ = inside.out.write_all(line.as_bytes());
+        inside.put(&LogEntry { level, text: &line, ..LogEntry::own(kind) }, &self.metrics);
+        inside.out.flush();
     }
+}
+
+/// The destination that is configured.
+fn output(plan: &LogPlan) -> Box<dyn LogOutput> {
+    match plan.to {
+        LogTarget::Stderr => Box::new(StderrOutput::new(plan)),
+        LogTarget::Journald => Box::new(JournalOutput::new(plan.format)),
+        LogTarget::Syslog => Box::new(SyslogOutput::new(plan.format)),
+    }
+}
+
+/// The minimum level of lines.
+fn level_of(config: &Config) -> Level {
+    match config.log.level {
+        LogLevel::Error => Level::Error,
+        LogLevel::Warn => Level::Warn,
+        LogLevel::Info => Level::Info,
+        LogLevel::Debug => Level::Debug,
+        LogLevel::Trace => Level::Trace,
+    }
+}
+
+/// The text without control characters, cut at [`LINE_BYTES_MAX`].
+pub(crate) fn one_line(text: fmt::Arguments<'_>) -> String {
+    let mut line = OneLine { text: String::new(), room: LINE_BYTES_MAX, cut: false };
+    let _ = line.write_fmt(text);
+    line.text
 }
 
 /// `Some(n)` if a line may be written: `n` of its kind were suppressed since the last one.
@@ -222,8 +270,9 @@ impl fmt::Write for OneLine {
 
 #[cfg(test)]
 mod tests {
+    use super::stderr::Style;
     use super::*;
-    use std::sync::Arc;
+    use std::io::Write;
     use std::time::Duration;
 
     #[derive(Clone, Default)]
@@ -241,8 +290,9 @@ mod tests {
     }
 
     fn written(style: Style, lines: impl FnOnce(&dyn Console)) -> String {
-        let out = Shared::default();
-        lines(&ConsoleLog::new(Level::Info, style, Box::new(out.clone())));
+        let (out, plan) = (Shared::default(), LogPlan::default());
+        let stderr = StderrOutput::to(Box::new(out.clone()), style, &plan);
+        lines(&ConsoleLog::new(Level::Info, &plan, Box::new(stderr)));
         String::from_utf8(out.0.lock().unwrap().clone()).unwrap()
     }
 

@@ -88,7 +88,7 @@ mod tests {
         ("header_check", "shards"),
         ("hostname", "shards"),
         ("listener", "shards"),
-        ("log", "ConsoleLog::set_level"),
+        ("log", "ConsoleLog::follow"),
         ("policy", "shards"),
         ("pool", "shards"),
         ("postmaster", "shards"),

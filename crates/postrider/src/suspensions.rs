@@ -197,11 +197,11 @@ mod tests {
             let scope = serde_json::json!({ "domain": name(n), "route": name(n) });
             serde_json::json!({ "scope": scope, "reason": reason, "since": "2026-11-21T10:11:12.345Z" })
         };
-        let mut done = 400;
-        let text = serde_json::to_vec(&(0..done).map(first).collect::<Vec<_>>()).unwrap();
+        let written = 400;
+        let text = serde_json::to_vec(&(0..written).map(first).collect::<Vec<_>>()).unwrap();
         std::fs::write(directory.path().join(NAME), text).unwrap();
-        let mut all = opened(directory.path());
-        for n in done..SUSPENSIONS_MAX {
+        let (mut all, mut done) = (opened(directory.path()), written);
+        for n in written..SUSPENSIONS_MAX {
             let scope = Scope { domain: Some(name(n)), route: Some(name(n)), ..Scope::default() };
             let reason = "\u{1}".repeat(60_000);
             let one = Suspension { scope, reason, since: Wall(0), until: None };
@@ -213,7 +213,7 @@ mod tests {
                 }
             }
         }
-        assert!(done > 400, "{done}");
+        assert!(done > written, "{done}");
         assert_eq!(opened(directory.path()).in_force(Wall(2)).len(), done);
         let scope = Scope { domain: Some("x".repeat(NAME_BYTES_MAX + 1)), ..Scope::default() };
         let why = all.suspend(suspension(scope, None), Wall(1)).unwrap_err();

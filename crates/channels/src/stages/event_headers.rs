@@ -1,6 +1,6 @@
 //! `[events] headers`: header fields that are copied to the `received` event.
 
-use config::Config;
+use config::{Config, LogFormat};
 use mail::FieldWatch;
 use mail::field_watch::WatchedField;
 use mta::answer::Decision;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 /// Maximum octets of a value in an event. A longer one is cut and ends with [`MORE`].
 const VALUE_BYTES_MAX: usize = 512;
 const MORE: &str = " …";
+const MESSAGE_ID: &str = "Message-ID";
 
 /// Notes the fields, if any are configured.
 pub(crate) struct EventHeaders;
@@ -27,9 +28,17 @@ impl<W: World> StageKind<W> for EventHeaders {
         _console: &Rc<dyn Console>,
         _pools: &Pressures,
     ) -> Vec<Placed> {
-        let headers = config.of::<EventSettings>().map(|events| &events.headers);
-        let Some(names) = headers.filter(|names| !names.is_empty()) else { return Vec::new() };
-        let stage = EventHeadersStage { names: Arc::clone(names) };
+        let events = config.of::<EventSettings>();
+        let mut names = events.map_or_else(Arc::default, |events| Arc::clone(&events.headers));
+        // Postfix's `cleanup` logs it for each message.
+        let has_id = names.iter().any(|name| name.eq_ignore_ascii_case(MESSAGE_ID));
+        if config.log.deliveries && config.log.format == LogFormat::Postfix && !has_id {
+            names = names.iter().cloned().chain([MESSAGE_ID.into()]).collect();
+        }
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let stage = EventHeadersStage { names };
         // Last in order: a message refused by an earlier stage has no `received` event.
         vec![Placed { line: u32::MAX, stage: Rc::new(stage) }]
     }

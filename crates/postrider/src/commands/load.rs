@@ -8,8 +8,7 @@ use crate::cli::{ServerArgs, exit};
 use crate::limited_work::waited_for;
 use channels::{GatewayTables, X400};
 use config::shaping::{ShapingFile, ShapingSource};
-use config::{Config, ConfigErrors, LogLevel, Problem};
-use mta::console::Level;
+use config::{Config, ConfigErrors, Problem};
 use std::io::{self, IsTerminal, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -103,17 +102,6 @@ fn read_in_time(path: &Path, most: Duration) -> io::Result<Vec<u8>> {
         let text = format!("its file did not respond within {} s", most.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     })
-}
-
-/// The minimum level of console lines.
-pub(crate) fn level_of(config: &Config) -> Level {
-    match config.log.level {
-        LogLevel::Error => Level::Error,
-        LogLevel::Warn => Level::Warn,
-        LogLevel::Info => Level::Info,
-        LogLevel::Debug => Level::Debug,
-        LogLevel::Trace => Level::Trace,
-    }
 }
 
 /// The warnings about a configuration, each with its file and line.

@@ -116,7 +116,7 @@ async fn serve(
     };
     let Some(read) = step_of_start(read, &mut signals, console).await? else { return Ok(()) };
     let (config, _) = &read;
-    console.set_level(load::level_of(config));
+    console.follow(config);
     for warning in load::warnings_of(config) {
         console.line(Level::Warn, "config", format_args!("{warning}"));
     }

@@ -1,17 +1,18 @@
-//! `[log] deliveries`: a console line for the result of each delivery attempt.
+//! `[log] deliveries`: a line for the result of each delivery attempt, or the lines of Postfix for each message.
 //!
-//! Shards push events into one bounded queue, and a thread writes the lines. A console that does not take them delays no
+//! Shards push events into one bounded queue, and a thread writes the lines. A log that does not take them delays no
 //! mail.
 
+mod postfix;
+
 use super::{Adoption, CandidateConfig, EventTaker, Service};
-use crate::console::{ConsoleLog, DELIVERIES};
+use crate::console::{ConsoleLog, LogEntry, one_line};
 use crate::history::EventLine;
 use crate::mutex::lock;
-use config::Problem;
-use mta::console::{Console as _, Level};
+use config::{LogFormat, Problem};
 use mta::event::{Event, EventSink, Kind, json};
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use postfix::PostfixLines;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -25,6 +26,9 @@ const OFF_PACE: Duration = Duration::from_millis(500);
 /// Maximum time for the waiting lines at a stop.
 const FINISH_MAX: Duration = Duration::from_secs(1);
 
+/// The kind of the lines.
+const KIND: &str = "delivery";
+
 /// Writes the lines while `[log] deliveries` is on.
 #[derive(Clone)]
 pub(crate) struct Deliveries {
@@ -33,10 +37,22 @@ pub(crate) struct Deliveries {
     has_writer: Arc<AtomicBool>,
 }
 
-/// Events that wait for the console.
+/// The lines that are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Wanted {
+    Nothing,
+    /// Results of attempts.
+    Results,
+    /// The lines of Postfix.
+    Postfix,
+}
+
+/// Events that wait for the log.
 #[derive(Debug, Default)]
 struct DeliveryQueue {
-    is_on: AtomicBool,
+    /// [`Wanted`] as a number.
+    wanted: AtomicU8,
     waiting: Mutex<WaitingEvents>,
     /// The writer has taken events and is writing their lines.
     is_writing: AtomicBool,
@@ -50,15 +66,12 @@ struct WaitingEvents {
 
 impl EventSink for DeliveryQueue {
     fn emit(&self, event: Event) {
-        let is_result = matches!(
-            event.kind,
-            Kind::Delivered(_)
-                | Kind::Relayed(_)
-                | Kind::Deferred(_)
-                | Kind::Failed(_)
-                | Kind::Expired(_)
-        );
-        if !is_result || !self.is_on() {
+        let is_wanted = match self.wanted() {
+            Wanted::Nothing => false,
+            Wanted::Results => is_result(&event.kind),
+            Wanted::Postfix => postfix::has_line(&event.kind),
+        };
+        if !is_wanted {
             return;
         }
         let mut waiting = lock(&self.waiting);
@@ -70,11 +83,34 @@ impl EventSink for DeliveryQueue {
     }
 
     fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
+        self.wanted() != Wanted::Nothing
     }
 }
 
+fn is_result(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Delivered(_)
+            | Kind::Relayed(_)
+            | Kind::Deferred(_)
+            | Kind::Failed(_)
+            | Kind::Expired(_)
+    )
+}
+
 impl DeliveryQueue {
+    fn wanted(&self) -> Wanted {
+        match self.wanted.load(Ordering::Relaxed) {
+            0 => Wanted::Nothing,
+            1 => Wanted::Results,
+            _ => Wanted::Postfix,
+        }
+    }
+
+    fn want(&self, wanted: Wanted) {
+        self.wanted.store(wanted as u8, Ordering::Relaxed);
+    }
+
     fn is_empty(&self) -> bool {
         let waiting = lock(&self.waiting);
         waiting.events.is_empty()
@@ -82,27 +118,70 @@ impl DeliveryQueue {
             && !self.is_writing.load(Ordering::Acquire)
     }
 
-    /// Passes the line of each waiting event to `write`.
-    fn write(&self, write: &dyn Fn(fmt::Arguments<'_>)) {
+    /// Passes the lines of all waiting events to `write`.
+    fn write(&self, known: &mut PostfixLines, write: &mut dyn FnMut(&LogEntry<'_>)) {
         let WaitingEvents { events, dropped } = {
             let mut waiting = lock(&self.waiting);
             self.is_writing.store(true, Ordering::Release);
             std::mem::take(&mut *waiting)
         };
-        let mut lines = Vec::new();
+        let wanted = self.wanted();
         for event in &events {
-            lines.clear();
-            json::write_lines(event, &mut lines);
-            // A line for each recipient.
-            for line in lines.split(|byte| *byte == b'\n').filter_map(EventLine::parse) {
-                write(format_args!("{}", line.untimed_text()));
+            match wanted {
+                Wanted::Postfix => known.write(event, write),
+                Wanted::Results | Wanted::Nothing => write_results(event, write),
             }
         }
         if dropped > 0 {
-            write(format_args!("lines lost: count={dropped}"));
+            let text = format!("lines lost: count={dropped}");
+            write(&LogEntry { text: &text, ..LogEntry::own(KIND) });
         }
         self.is_writing.store(false, Ordering::Release);
     }
+}
+
+/// A line for each recipient, as in the event log.
+fn write_results(event: &Event, write: &mut dyn FnMut(&LogEntry<'_>)) {
+    let mut lines = Vec::new();
+    json::write_lines(event, &mut lines);
+    let lines = lines.split(|byte| *byte == b'\n').filter_map(EventLine::parse);
+    for (line, at) in lines.zip(0..) {
+        let text = one_line(format_args!("{}", line.untimed_text()));
+        let fields = fields(event, event.recipients.get(at).copied());
+        write(&LogEntry { at: event.at, text: &text, fields: &fields, ..LogEntry::own(KIND) });
+    }
+}
+
+/// Fields of the journal.
+fn fields(event: &Event, recipient: Option<u32>) -> Vec<(&'static str, String)> {
+    let mut fields = vec![("POSTRIDER_EVENT", event.kind.name().to_owned())];
+    fields.extend(message_id(&event.kind).map(|id| ("MESSAGE_ID", id.to_owned())));
+    let Some(message) = &event.message else { return fields };
+    fields.push(("POSTRIDER_ID", message.id.to_string()));
+    let envelope = message.envelope.as_ref();
+    let address = envelope.zip(recipient).and_then(|(e, at)| e.recipients.get(at as usize));
+    if let Some(recipient) = address {
+        // An address may contain anything between quotation marks.
+        fields.push(("POSTRIDER_RECIPIENT", one_line(format_args!("{}", recipient.mailbox))));
+    }
+    fields.extend(
+        postfix::status(&event.kind).map(|status| ("POSTRIDER_STATUS", status.to_string())),
+    );
+    fields
+}
+
+/// The journal's `MESSAGE_ID` of a kind of line (systemd.journal-fields(7)): never changes.
+fn message_id(kind: &Kind) -> Option<&'static str> {
+    Some(match kind {
+        Kind::Delivered(_) => "5e0c8a1f3b7d4c0e9a26f1d84b735c01",
+        Kind::Relayed(_) => "5e0c8a1f3b7d4c0e9a26f1d84b735c02",
+        Kind::Deferred(_) => "5e0c8a1f3b7d4c0e9a26f1d84b735c03",
+        Kind::Failed(_) => "5e0c8a1f3b7d4c0e9a26f1d84b735c04",
+        Kind::Expired(_) => "5e0c8a1f3b7d4c0e9a26f1d84b735c05",
+        Kind::Received { .. } => "5e0c8a1f3b7d4c0e9a26f1d84b735c06",
+        Kind::Refused(_) => "5e0c8a1f3b7d4c0e9a26f1d84b735c07",
+        _ => return None,
+    })
 }
 
 impl Deliveries {
@@ -121,8 +200,9 @@ impl Deliveries {
         }
         let (queue, console) = (Arc::clone(&self.queue), Arc::clone(&self.console));
         let run = move || {
+            let mut known = PostfixLines::default();
             loop {
-                queue.write(&|text| console.line(Level::Info, DELIVERIES, text));
+                console.write_all(|write| queue.write(&mut known, write));
                 thread::sleep(if queue.is_on() { PACE } else { OFF_PACE });
             }
         };
@@ -140,12 +220,16 @@ impl Service for Deliveries {
     }
 
     fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
-        let is_on = next.config.log.deliveries;
-        if is_on && !next.is_check {
+        let wanted = match (next.config.log.deliveries, next.config.log.format) {
+            (false, _) => Wanted::Nothing,
+            (true, LogFormat::Postfix) => Wanted::Postfix,
+            (true, LogFormat::Text | LogFormat::Json) => Wanted::Results,
+        };
+        if wanted != Wanted::Nothing && !next.is_check {
             self.start().map_err(|why| vec![next.config.mistake_at("log.deliveries", why)])?;
         }
         let queue = Arc::clone(&self.queue);
-        Ok(Box::new(move || queue.is_on.store(is_on, Ordering::Relaxed)))
+        Ok(Box::new(move || queue.want(wanted)))
     }
 
     fn events(&self, _shard: u16) -> Option<EventTaker> {
@@ -166,7 +250,6 @@ mod tests {
     use super::*;
     use mail::Wall;
     use mta::event::{FailedAttempt, Recipients};
-    use std::cell::RefCell;
 
     fn event(kind: Kind) -> Event {
         Event { at: Wall(0), message: None, recipients: Recipients::new(), kind }
@@ -184,9 +267,10 @@ mod tests {
     }
 
     fn written(queue: &DeliveryQueue) -> Vec<String> {
-        let lines = RefCell::new(Vec::new());
-        queue.write(&|text| lines.borrow_mut().push(text.to_string()));
-        lines.into_inner()
+        let mut lines = Vec::new();
+        let mut known = PostfixLines::default();
+        queue.write(&mut known, &mut |entry| lines.push(entry.text.to_owned()));
+        lines
     }
 
     #[test]
@@ -194,7 +278,7 @@ mod tests {
         let queue = DeliveryQueue::default();
         queue.emit(deferred());
         assert!(queue.is_empty(), "it is off");
-        queue.is_on.store(true, Ordering::Relaxed);
+        queue.want(Wanted::Results);
         queue.emit(deferred());
         queue.emit(event(Kind::Released));
         assert!(!queue.is_empty());
@@ -205,7 +289,7 @@ mod tests {
     #[test]
     fn events_beyond_the_maximum_are_counted() {
         let queue = DeliveryQueue::default();
-        queue.is_on.store(true, Ordering::Relaxed);
+        queue.want(Wanted::Results);
         (0..WAITING_MAX + 2).for_each(|_| queue.emit(deferred()));
         let lines = written(&queue);
         assert_eq!(lines.len(), WAITING_MAX + 1);

@@ -1,7 +1,6 @@
 //! Services that are no more than a few lines each.
 
 use super::{Adoption, CandidateConfig, Service, nothing_to_adopt};
-use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::kept_secret;
 use crate::known_clients;
@@ -9,6 +8,7 @@ use crate::problems::ProblemList;
 use crate::world::listening_socket::AcceptedSocket;
 use config::Problem;
 use mta::inbox::{ShardMessage, ShardSender};
+use mta::metrics::MetricSet;
 use mta::shared::SharedState;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -66,8 +66,12 @@ impl Service for Arc<ConsoleLog> {
     }
 
     fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
-        let (this, level) = (Arc::clone(self), load::level_of(next.config));
-        Ok(Box::new(move || this.set_level(level)))
+        let (this, config) = (Arc::clone(self), Arc::clone(next.config));
+        Ok(Box::new(move || this.follow(&config)))
+    }
+
+    fn metrics(&self) -> Option<Arc<dyn MetricSet>> {
+        Some(ConsoleLog::metrics(self))
     }
 }
 

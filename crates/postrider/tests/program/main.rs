@@ -33,6 +33,7 @@ mod logins;
 mod mailboxes;
 mod next_hops;
 mod peers;
+mod postfix_log;
 mod problem_kinds;
 mod problems;
 mod programs;
