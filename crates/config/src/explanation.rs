@@ -126,7 +126,7 @@ impl ExplanationBuilder<'_> {
         };
         self.explainer.step(
             "listener",
-            format!("\"{}\" on {}", listener.name, listener.address),
+            format!("\"{}\" on {}", listener.name, listener.place()),
             self.explainer.origin(&at),
         );
         let rehearsed = request.rehearsal.map_or(&[][..], |rehearsal| &rehearsal.lookups);

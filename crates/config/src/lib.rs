@@ -67,7 +67,8 @@ pub use host::{Host, HostPort, domain_mistake};
 pub use ipnet::IpNet;
 pub use listener::takes::Takes;
 pub use listener::{
-    CertificateIdentity, ClientCertificates, Listener, ProtocolSection, ProtocolSettings,
+    CertificateIdentity, ClientCertificates, LOCAL_CLIENT, Listener, ListeningPlace,
+    ProtocolSection, ProtocolSettings,
 };
 pub use listener_section::ListenerSection;
 pub use mail::TagDelimiters;

@@ -14,9 +14,9 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use std::any::Any;
-use std::fmt::Debug;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::fmt::{self, Debug};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use takes::Takes;
 
@@ -36,8 +36,10 @@ pub struct Listener {
     pub tls: ListenerTls,
     /// Requests for client certificates; `None`: not requested.
     pub client_certificates: Option<Arc<ClientCertificates>>,
-    /// Listening address; unique too, except for port 0.
+    /// Listening address; unique too, except for port 0. [`LOCAL_CLIENT`] with a `socket`.
     pub address: SocketAddr,
+    /// Unix socket instead of an address.
+    pub socket: Option<Arc<Path>>,
     /// Networks with clients that may send to any domain.
     pub relay_from: Vec<IpNet>,
     /// Networks with clients that may steer the delivery of their messages.
@@ -96,11 +98,33 @@ pub enum CertificateIdentity {
     Key,
 }
 
+/// Address of clients of a Unix socket. They have none; port 0 is no client's and no listener's.
+pub const LOCAL_CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+/// The address of a listener, or the path of its socket, for display.
+#[derive(Clone, Copy, Debug)]
+pub struct ListeningPlace<'a>(&'a Listener);
+
+impl fmt::Display for ListeningPlace<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0.socket {
+            Some(path) => write!(f, "{}", path.display()),
+            None => write!(f, "{}", self.0.address),
+        }
+    }
+}
+
 impl Listener {
+    /// The address or the socket, for display.
+    #[must_use]
+    pub fn place(&self) -> ListeningPlace<'_> {
+        ListeningPlace(self)
+    }
+
     /// Returns true if only authenticated clients may send, to any domain.
     #[must_use]
     pub fn needs_login(&self) -> bool {
-        self.takes == Takes::MailOfUsers
+        matches!(self.takes, Takes::MailOfUsers | Takes::LocalMail)
     }
 
     /// Returns true if this client, given that it may send at all, may send to any domain. `None`: its address is not known.
@@ -188,6 +212,11 @@ pub trait ProtocolSettings: Any + Debug + Send + Sync {
 
     /// Explains checks of all messages here, beyond those about the recipient.
     fn explain(&self, _explainer: &mut Explainer<'_>) {}
+
+    /// Path of the Unix socket, for protocols with [`Takes::LocalMail`].
+    fn socket(&self) -> Option<&Path> {
+        None
+    }
 
     /// The key that allows logins by client certificate: these must then be requested.
     fn login_by_certificate(&self) -> Option<&'static str> {

@@ -157,6 +157,26 @@ pub trait Net: 'static {
     /// Error of the operating system.
     fn listen(&self, address: SocketAddr) -> io::Result<Self::Listener>;
 
+    /// Binds a Unix socket for all users of this machine, and listens. A stale socket of a dead server is replaced.
+    ///
+    /// # Errors
+    /// Error of the operating system; `Unsupported` in worlds without files.
+    fn listen_local(&self, _path: &Path) -> io::Result<Self::Listener> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The user at the other end of an accepted Unix socket, by the name in the system's directory of users. A user
+    /// without an entry has its number as name. `None` if the connection is of another kind.
+    ///
+    /// # Errors
+    /// The directory of users does not answer.
+    fn local_user(
+        &self,
+        _stream: &Self::Stream,
+    ) -> impl Future<Output = io::Result<Option<String>>> {
+        std::future::ready(Ok(None))
+    }
+
     /// Assigns an accepted connection to this shard.
     ///
     /// # Errors
@@ -236,7 +256,7 @@ pub trait Listener: 'static {
     /// See [`Net::Accepted`].
     type Accepted;
 
-    /// The listening address, with the port chosen for port 0.
+    /// The listening address, with the port chosen for port 0; [`config::LOCAL_CLIENT`] for a Unix socket.
     ///
     /// # Errors
     /// Error of the operating system.

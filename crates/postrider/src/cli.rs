@@ -26,6 +26,7 @@ pub(crate) use x400::{
 
 use clap::{Args, Parser, Subcommand, ValueHint};
 use mail::{Domain, Mailbox};
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -149,6 +150,12 @@ pub(crate) enum Command {
     /// day. DELIVERED and HELD BACK show how many of the attempted recipients were delivered, or refused as blocked or
     /// rate limited.
     Sources(ServerArgs),
+    /// Send a message from standard input, as sendmail(1) does
+    ///
+    /// Takes the options of Postfix's sendmail(1), and its exit codes (sysexits.h). A link to this program named
+    /// `sendmail`, `mailq` or `newaliases` is that command. See docs/sendmail.md.
+    #[command(disable_help_flag = true)]
+    Sendmail(SendmailArgs),
     /// Inspect a spool on disk
     Spool(SpoolArgs),
     /// Classify a refusal of a peer
@@ -287,6 +294,14 @@ pub(crate) struct ServerArgs {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `postrider sendmail`.
+#[derive(Debug, Args)]
+pub(crate) struct SendmailArgs {
+    /// Options of sendmail(1), and recipients.
+    #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) words: Vec<OsString>,
 }
 
 /// `postrider spool`.
@@ -447,6 +462,7 @@ mod tests {
         "login blocked --config FILE",
         "login unblock 2001:db8::1",
         "spool verify /var/spool/postrider --json",
+        "sendmail -t -oi -f a@example.org",
         "classify 550 --provider google --config FILE --json",
         "classify - --mx mx.example.org",
         "queue fail --class unknown_recipient",

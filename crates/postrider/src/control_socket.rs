@@ -3,9 +3,9 @@
 
 mod abstract_socket;
 
-use crate::beside_spool::above;
 use crate::limited_work::waited_for;
 use crate::mutex::lock;
+use crate::socket_file::{self, FILE_TIMEOUT, SocketFile};
 use mta::commands::{ControlPlane, ControlRequest};
 use mta::control::{ControlResponse, ErrorCode, PROTOCOL};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -13,9 +13,8 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream as BlockingStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,8 +41,6 @@ const RESPONSES_MAX: usize = 64;
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Client's timeout for the connection, and then for sending the request.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Timeout for the disk of the socket's file, after which the abstract address is tried.
-const FILE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A socket that listens; its file is removed when it is dropped.
 #[derive(Debug)]
@@ -51,9 +48,8 @@ pub(crate) struct ControlSocket {
     listener: std::os::unix::net::UnixListener,
     /// The second address.
     without_file: Option<std::os::unix::net::UnixListener>,
-    path: PathBuf,
-    /// Device and inode of the socket file.
-    identity: (u64, u64),
+    /// Removed with the socket.
+    _file: SocketFile,
 }
 
 impl ControlSocket {
@@ -62,38 +58,12 @@ impl ControlSocket {
     /// # Errors
     /// Returns an error if a server answers there, if the path is no socket, or the operating system's error.
     pub(crate) fn bind(path: &Path) -> io::Result<ControlSocket> {
-        check_vacant(path)?;
-        // The file gets its name only after its mode is set and the socket listens. So no client can connect before
-        // that, and a stale file is replaced atomically.
-        let mut fresh = path.as_os_str().to_owned();
-        fresh.push(".new");
-        let fresh = PathBuf::from(fresh);
-        remove_if_there(&fresh)?;
-        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-        let address = SockAddr::unix(&fresh).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!("the path is too long for a socket; choose a shorter one ({error})"),
-            )
-        })?;
-        socket.bind(&address)?;
-        let placed = fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))
-            .and_then(|()| socket.listen(128))
-            .and_then(|()| socket.set_nonblocking(true))
-            .and_then(|()| fs::rename(&fresh, path))
-            .and_then(|()| fs::metadata(path));
-        match placed {
-            Ok(meta) => Ok(ControlSocket {
-                listener: socket.into(),
-                without_file: abstract_socket::bind(path),
-                path: path.to_owned(),
-                identity: (meta.dev(), meta.ino()),
-            }),
-            Err(error) => {
-                let _ = fs::remove_file(&fresh);
-                Err(error)
-            }
-        }
+        let (socket, file) = socket_file::bind(path, 0o600, 128)?;
+        Ok(ControlSocket {
+            listener: socket.into(),
+            without_file: abstract_socket::bind(path),
+            _file: file,
+        })
     }
 
     /// Serves clients until the future is dropped. Needs a tokio runtime with I/O and time.
@@ -129,70 +99,6 @@ impl ControlSocket {
                 drop(place);
             });
         }
-    }
-}
-
-impl Drop for ControlSocket {
-    fn drop(&mut self) {
-        let (path, identity) = (self.path.clone(), self.identity);
-        // A stop waits for no disk that hangs.
-        waited_for(FILE_TIMEOUT, move || {
-            // Another server may have replaced the file.
-            let meta = fs::symlink_metadata(&path);
-            if meta.is_ok_and(|meta| (meta.dev(), meta.ino()) == identity) {
-                let _ = fs::remove_file(&path);
-            }
-        });
-    }
-}
-
-/// Checks that a socket can be created, in use or not. Spool directories are created by the start.
-///
-/// # Errors
-/// Returns the reason if it cannot.
-pub(crate) fn check_place(path: &Path, spools: &[PathBuf]) -> io::Result<()> {
-    let directory = above(path);
-    let will_be_made = spools.iter().any(|spool| spool == directory);
-    match look_at(path) {
-        Ok(Some(_)) => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
-        // Problems of a spool directory are reported by the spool.
-        _ if will_be_made => Ok(()),
-        Ok(None) => fs::metadata(directory).map(drop),
-        Err(error) => Err(error),
-    }
-}
-
-/// The socket at `path`, if any.
-fn look_at(path: &Path) -> io::Result<Option<fs::Metadata>> {
-    match fs::symlink_metadata(path) {
-        Ok(meta) if meta.file_type().is_socket() => Ok(Some(meta)),
-        Ok(_) => Err(io::Error::new(
-            io::ErrorKind::AlreadyExists,
-            "a file that is not a socket is in its place",
-        )),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-/// Checks that a socket may be created at `path`.
-fn check_vacant(path: &Path) -> io::Result<()> {
-    if look_at(path)?.is_none() {
-        return Ok(());
-    }
-    match BlockingStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        // It answered, or its backlog is full: the socket is in use.
-        _ => Err(io::Error::new(io::ErrorKind::AddrInUse, "another server is running there")),
-    }
-}
-
-fn remove_if_there(path: &Path) -> io::Result<()> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -29,8 +29,8 @@ const KEPT: [StartupSetting; 6] = [
     }),
 ];
 
-fn listens(config: &Config) -> Vec<(Arc<str>, std::net::SocketAddr)> {
-    config.listeners.iter().map(|l| (Arc::clone(&l.name), l.address)).collect()
+fn listens(config: &Config) -> Vec<(Arc<str>, String)> {
+    config.listeners.iter().map(|l| (Arc::clone(&l.name), l.place().to_string())).collect()
 }
 
 /// The changes of a new configuration that take effect only at the next start, for the operator.

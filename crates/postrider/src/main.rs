@@ -61,9 +61,11 @@ mod sealed_text;
 mod secret_place;
 mod secrets;
 mod sections;
+mod sendmail;
 mod services;
 mod shard_thread;
 mod signing_keys;
+mod socket_file;
 mod suspensions;
 mod system_user;
 mod tables;
@@ -82,6 +84,10 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    if let Some(name) = sendmail::by_name(words.next().as_deref()) {
+        return sendmail::run(name, words);
+    }
     match cli::Cli::parse().command {
         Command::Serve(args) => commands::serve::run(args.file.config.as_deref(), args.shards),
         Command::Check(args) => commands::check::check(&args),
@@ -97,6 +103,7 @@ fn main() -> ExitCode {
         Command::Login(args) => commands::login::run(&args),
         Command::Reload(server) => commands::queue::reload(&server),
         Command::Status(server) => commands::queue::status(&server),
+        Command::Sendmail(args) => sendmail::run("sendmail", args.words),
         Command::Sources(server) => commands::sources::run(&server),
         Command::Spool(args) => commands::spool::run(&args),
         Command::Auth(args) => commands::auth::run(&args),

@@ -20,7 +20,7 @@ use crate::world::programs::ProgramRunner;
 use crate::world::resolver::Resolver;
 use crate::world::sockets::Sockets;
 use crate::world::{LocalSpawn, PlatformParts, Real};
-use config::Config;
+use config::{Config, Listener};
 use mta::acceptor;
 use mta::console::{Console, Level};
 use mta::control::Suspension;
@@ -206,7 +206,12 @@ impl AcceptorContext<'_> {
         let mut sockets = Vec::new();
         let mut addresses = Vec::new();
         for listener in &self.config.listeners {
-            let bound = self.world.net().listen(listener.address).and_then(|socket| {
+            let net = self.world.net();
+            let bound = match &listener.socket {
+                Some(path) => net.listen_local(path),
+                None => net.listen(listener.address),
+            };
+            let bound = bound.and_then(|socket| {
                 let address = socket.local_addr()?;
                 Ok((socket, address))
             });
@@ -216,16 +221,7 @@ impl AcceptorContext<'_> {
                     addresses.push(address);
                 }
                 Err(error) => {
-                    let (name, address) = (&listener.name, listener.address);
-                    let hint = match error.kind() {
-                        io::ErrorKind::PermissionDenied if address.port() < 1024 => {
-                            "; ports below 1024 need root or CAP_NET_BIND_SERVICE \
-                             (AmbientCapabilities= in a systemd unit)"
-                        }
-                        _ => "",
-                    };
-                    let text =
-                        format!("cannot listen on {address} (listener {name}): {error}{hint}");
+                    let text = unbound(listener, &error);
                     let _ = seed.bound.send(Err(io::Error::new(error.kind(), text)));
                     return;
                 }
@@ -244,6 +240,21 @@ impl AcceptorContext<'_> {
         }
         let _ = seed.bound.send(Ok(addresses));
     }
+}
+
+/// The reason why a listener is not bound, for people.
+fn unbound(listener: &Listener, error: &io::Error) -> String {
+    let hint = match error.kind() {
+        io::ErrorKind::PermissionDenied
+            if listener.socket.is_none() && listener.address.port() < 1024 =>
+        {
+            "; ports below 1024 need root or CAP_NET_BIND_SERVICE (AmbientCapabilities= in a \
+             systemd unit)"
+        }
+        _ => "",
+    };
+    let (name, place) = (&listener.name, listener.place());
+    format!("cannot listen on {place} (listener {name}): {error}{hint}")
 }
 
 /// A shard's handle to the process's console.

@@ -2,6 +2,7 @@
 
 use nix::unistd::{Group, Uid, User};
 use rustix::process::{getegid, geteuid, getgroups};
+use std::io;
 
 /// A user and a group of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,17 @@ pub(crate) fn user_named(name: &str) -> Result<Owner, String> {
     }
 }
 
+/// The name of a user; its number, if it has none. Blocks while a remote directory of users is asked.
+///
+/// # Errors
+/// The directory of users cannot be read.
+pub(crate) fn name_of(user: u32) -> io::Result<String> {
+    match User::from_uid(Uid::from_raw(user)) {
+        Ok(found) => Ok(found.map_or_else(|| user.to_string(), |found| found.name)),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The number of a group.
 ///
 /// # Errors
@@ -66,6 +78,8 @@ mod tests {
         assert_eq!(user_named("root"), Ok(Owner { user: 0, group: 0 }));
         assert_eq!(user_named("0"), user_named("root"));
         assert_eq!(group_named("root"), Ok(0));
+        assert_eq!(name_of(0).unwrap(), "root");
+        assert_eq!(name_of(54_321).unwrap(), "54321", "unless a user has it");
         // A number needs no entry in the directory of users.
         assert_eq!(user_named("54321"), Ok(Owner { user: 54_321, group: own().group }));
         let nobody = u32::MAX.to_string();

@@ -26,5 +26,6 @@ macro_rules! protocols {
 protocols! {
     smtp::SmtpListenerText => smtp::Inbound::SMTP,
     smtp::SubmissionText => smtp::Inbound::SUBMISSION,
+    smtp::LocalText => smtp::Inbound::LOCAL,
     x400::P1Text => x400::P1,
 }

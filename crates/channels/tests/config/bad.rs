@@ -3,6 +3,7 @@
 use super::bad_checks::CHECKS;
 use super::bad_events::EVENTS;
 use super::bad_limits::LIMITS;
+use super::bad_local::LOCAL;
 use super::bad_logins::LOGINS;
 use super::bad_pipe::PIPES;
 use super::bad_rewrite::REWRITES;
@@ -518,7 +519,7 @@ const BAD: &[(&str, &str, &str)] = &[
 #[test]
 fn each_mistake_is_shown_at_its_place() {
     let mut wrong = String::new();
-    let named = [CHECKS, EVENTS, LIMITS, LOGINS, PIPES, REWRITES, ROUTES, SIGNING, WARMUPS];
+    let named = [CHECKS, EVENTS, LIMITS, LOCAL, LOGINS, PIPES, REWRITES, ROUTES, SIGNING, WARMUPS];
     let more = named.into_iter().chain([super::bad_x400::X400]).flatten();
     for (frame, mistake, expected) in BAD.iter().chain(more) {
         let text = frame.replacen("<HERE>", mistake, 1);

@@ -60,6 +60,7 @@ const VALUES: &[(&str, &str, &str)] = &[
     ("ListenerText", "remove_bcc", "true"),
     ("ListenerText", "seal", "{ domain = \"a.test\", selector = \"s\", key = \"/k\" }"),
     ("ListenerText", "senders", "{ table = \"t\" }"),
+    ("ListenerText", "socket", "\"/run/submit.sock\""),
     ("ListenerText", "tls", "\"starttls\""),
     ("RouteText", "aliases", "{ table = \"t\" }"),
     ("RouteText", "defer_classes", "[\"reputation\"]"),
@@ -154,10 +155,11 @@ fn every_key_of_a_listener_is_shown_with_its_line() {
     // What a listener with this kind must not have.
     let never = |kind: &str, key: &str| match kind {
         "submission" => matches!(key, "relay_from" | "checks" | "seal"),
+        "local" => matches!(key, "address" | "checks" | "seal" | "xclient_from"),
         "p1" => matches!(key, "tls" | "client_certificates"),
         _ => false,
     };
-    for (kind, at_least) in [("smtp", 50), ("submission", 55), ("p1", 15)] {
+    for (kind, at_least) in [("smtp", 50), ("submission", 55), ("local", 45), ("p1", 15)] {
         let is_its = |key: &str, value: &str| {
             let text = format!("{LISTENER}kind = \"{kind}\"\n{key} = {value}\n{ROUTE}{AROUND}");
             let found = schema().parse(&text, "f.toml").err();

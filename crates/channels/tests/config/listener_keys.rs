@@ -89,7 +89,8 @@ fn every_protocol_for_mail_has_the_keys_of_stages() {
         let errors = schema().parse(&with("fax", key), "f.toml").unwrap_err();
         let first = &errors.problems()[0];
         assert_eq!(first.message, format!("`{name}` on a listener with kind = \"fax\""));
-        let kinds = "it needs a listener with kind = \"smtp\" or \"submission\" or \"line\"";
+        let kinds =
+            "it needs a listener with kind = \"smtp\" or \"submission\" or \"local\" or \"line\"";
         assert_eq!(first.help.as_deref(), Some(kinds));
     }
 }

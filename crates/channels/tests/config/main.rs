@@ -6,6 +6,7 @@ mod bad;
 mod bad_checks;
 mod bad_events;
 mod bad_limits;
+mod bad_local;
 mod bad_logins;
 mod bad_pipe;
 mod bad_rewrite;

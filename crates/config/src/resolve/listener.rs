@@ -2,7 +2,7 @@
 
 use crate::Schema;
 use crate::listener::takes::Takes;
-use crate::listener::{Listener, ProtocolSettings};
+use crate::listener::{LOCAL_CLIENT, Listener, ProtocolSettings};
 use crate::reader::Reader;
 use crate::resolver::Resolver;
 use crate::schema::ProtocolKind;
@@ -25,9 +25,19 @@ fn keys_for(schema: &Schema, takes: Takes) -> Vec<String> {
     kinds.flat_map(|kind| (kind.keys)()).collect()
 }
 
-/// The name of a listener: by default its address.
+/// The name of a listener: by default its address, or the path of its socket.
 fn name_of(text: &ListenerText, address: SocketAddr) -> Arc<str> {
-    text.name.as_deref().map_or_else(|| address.to_string().into(), Arc::from)
+    let socket = text.protocol.get(SOCKET).and_then(toml::Value::as_str);
+    let name = text.name.as_deref().or(socket);
+    name.map_or_else(|| address.to_string().into(), Arc::from)
+}
+
+/// The key of the Unix socket.
+const SOCKET: &str = "socket";
+
+/// The protocol of a listener.
+fn kind_of<'s>(schema: &'s Schema, text: &ListenerText) -> Option<&'s ProtocolKind> {
+    schema.protocols().iter().find(|protocol| protocol.kind == text.kind)
 }
 
 const NO_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -46,11 +56,16 @@ impl Resolver<'_> {
         let mut listeners: Vec<Listener> = Vec::with_capacity(written.len());
         for (index, text) in written.iter().enumerate() {
             let at = format!("listener[{index}]");
-            let name_and_address = self.name_and_address(&at, text);
             // A protocol with an error has no listener: the file is rejected.
             let protocol = self.protocol(schema, &at, text);
             let takes = protocol.as_ref().map(|protocol| protocol.takes);
-            let tls = self.tls(&at, text, has_certificates);
+            let is_local = kind_of(schema, text).is_some_and(|kind| kind.takes == Takes::LocalMail);
+            if is_local {
+                self.check_for_socket(&at, text);
+            }
+            let name_and_address = self.name_and_address(&at, text, is_local);
+            let tls =
+                if is_local { ListenerTls::Off } else { self.tls(&at, text, has_certificates) };
             let told = protocol.as_ref().map(|protocol| (&*protocol.settings, protocol.takes));
             let asked = self.client_certificates(&at, text, tls, told);
             if takes == Some(Takes::MailOfUsers) {
@@ -71,14 +86,25 @@ impl Resolver<'_> {
                     let help = format!("the other is on line {}", other.line);
                     self.error(&format!("{at}.address"), message, &help);
                 }
+                if other.socket.is_some() && other.socket == listener.socket {
+                    let message = format!("two listeners on {}", other.place());
+                    let help = format!("the other is on line {}", other.line);
+                    self.error(&format!("{at}.{SOCKET}"), message, &help);
+                }
             }
             listeners.push(listener);
         }
         listeners
     }
 
-    fn name_and_address(&mut self, at: &str, text: &ListenerText) -> (Arc<str>, SocketAddr) {
+    fn name_and_address(
+        &mut self,
+        at: &str,
+        text: &ListenerText,
+        is_local: bool,
+    ) -> (Arc<str>, SocketAddr) {
         let address = match &text.address {
+            _ if is_local => Some(LOCAL_CLIENT),
             Some(address) => self.socket_address(&format!("{at}.address"), address),
             None => {
                 let help = "name the address, for example address = \"127.0.0.1:25\"";
@@ -95,11 +121,10 @@ impl Resolver<'_> {
 
     /// Notes the names of all listeners, for sections that are read before them.
     pub(super) fn name_listeners(&mut self, schema: &Schema, written: &[ListenerText]) {
-        let kinds = schema.protocols();
         for text in written {
             let address = text.address.as_deref().and_then(|address| address.parse().ok());
             let name = name_of(text, address.unwrap_or(NO_ADDRESS));
-            let kind = kinds.iter().find(|protocol| protocol.kind == text.kind);
+            let kind = kind_of(schema, text);
             if kind.is_some_and(|protocol| protocol.takes == Takes::Foreign) {
                 self.foreign_listeners.push(Arc::clone(&name));
             }
@@ -128,9 +153,11 @@ impl Resolver<'_> {
             1 << 40,
         );
         let ListenerKeys { settings, takes, sections } = protocol?;
+        let socket = settings.socket().map(Arc::from);
         Some(Listener {
             name,
             kind: text.kind.as_str().into(),
+            socket,
             protocol: settings,
             takes,
             sections,
@@ -166,6 +193,22 @@ impl Resolver<'_> {
         tls
     }
 
+    /// Rejects keys about networks on a listener with a Unix socket.
+    fn check_for_socket(&mut self, at: &str, text: &ListenerText) {
+        let wrong = [
+            ("address", text.address.is_some()),
+            ("relay_from", !text.relay_from.is_empty()),
+            ("proxy_protocol_from", !text.proxy_protocol_from.is_empty()),
+            ("tls", text.tls.is_some_and(|tls| tls != ListenerTls::Off)),
+            ("client_certificates", text.client_certificates.is_some()),
+        ];
+        for (key, _) in wrong.into_iter().filter(|(_, is_written)| *is_written) {
+            let help = "clients of its Unix socket have a user id and no address: remove the key";
+            let message = format!("`{key}` on a listener with kind = \"{}\"", text.kind);
+            self.error(&format!("{at}.{key}"), message, help);
+        }
+    }
+
     /// Checks a listener for authenticated clients only.
     fn check_for_logins(&mut self, at: &str, text: &ListenerText, tls: ListenerTls) {
         if tls == ListenerTls::Off {
@@ -186,8 +229,7 @@ impl Resolver<'_> {
 
     /// Reads the settings of the listener's protocol, and of further owners of keys.
     fn protocol(&mut self, schema: &Schema, at: &str, text: &ListenerText) -> Option<ListenerKeys> {
-        let found = schema.protocols().iter().find(|protocol| protocol.kind == text.kind);
-        let Some(found) = found else {
+        let Some(found) = kind_of(schema, text) else {
             let known = schema.protocols().iter();
             let known: Vec<String> = known.map(|one| format!("\"{}\"", one.kind)).collect();
             let message = format!("unknown listener kind \"{}\"", text.kind);

@@ -13,10 +13,10 @@ pub struct ListenerText {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Protocol of the listener: `"smtp"` for mail from other servers and from networks that may relay, `"submission"`
-    /// for users with logins (RFC 6409).
+    /// for users with logins (RFC 6409), `"local"` for programs of this machine, which use `sendmail`.
     pub kind: String,
     /// IP address and port to listen on. `0.0.0.0` accepts IPv4 clients only and `[::]` IPv6 clients only; for both,
-    /// configure two listeners. Required.
+    /// configure two listeners. Required, except with `kind = "local"`, which has a `socket`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "address:port"))]
     pub address: Option<String>,

@@ -10,7 +10,7 @@ use crate::console::{FAILED_LOGIN, Quoted};
 use crate::login_failures::LoginSubject;
 use crate::pools::PoolId;
 use crate::seams::{
-    Hashed, Hashing as _, Introspection, Lane, LoginServer, LoginTerms, Time as _, World,
+    Hashed, Hashing as _, Introspection, Lane, LoginServer, LoginTerms, Net, Time as _, World,
 };
 use crate::tables;
 use auth::password::scram_keys::{Keys, SaltForm, Salted};
@@ -19,6 +19,7 @@ use auth::sasl::Claim;
 use config::TableEntry;
 use lookup::{Entry, LookupError, Requester};
 use mail::Refusal;
+use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -219,6 +220,28 @@ impl<W: World> Connection<W> {
     /// The login is revoked.
     pub fn proved_by_certificate(&mut self, user: &str) -> Result<(), Refusal> {
         self.logged_in(user, user, Proof::Certificate)
+    }
+
+    /// Logs in the local user at the other end of the Unix socket. Call it before [`Connection::admit`], because the
+    /// limits of unauthenticated clients do not apply to users.
+    ///
+    /// # Errors
+    /// The connection has no user, the directory of users does not answer, or the login is revoked.
+    pub async fn log_in_by_socket(
+        &mut self,
+        stream: &<W::Net as Net>::Stream,
+    ) -> Result<(), Refusal> {
+        let services = Rc::clone(&self.ingress.services);
+        match services.world.net().local_user(stream).await {
+            Ok(Some(user)) => self.logged_in(&user, &user, Proof::Socket),
+            Ok(None) => Err(refusals::NO_LOCAL_USER),
+            Err(error) => {
+                let listener = &self.session.client().listener;
+                let text = format_args!("cannot look up a local user listener={listener}: {error}");
+                services.console.warn("logins", text);
+                Err(refusals::LOGIN_LATER.closing())
+            }
+        }
     }
 
     /// The client has authenticated as `name`, which it spelled as `spelled`.

@@ -101,6 +101,9 @@ pub const WRONG_PASSWORD: Refusal =
 /// A table lookup or the hashing of a password failed.
 pub(super) const LOGIN_LATER: Refusal =
     Refusal::transient((7, 0), "Temporary authentication failure").with_code(454);
+/// A connection of another machine, or of none, at a listener for local users.
+pub(super) const NO_LOCAL_USER: Refusal =
+    Refusal::permanent((7, 0), "Access denied: client is not a local user");
 /// More than the login server accepts (RFC 4954 §4).
 pub(super) const LOGIN_TOO_LONG: Refusal =
     Refusal::permanent((5, 6), "Authentication exchange line is too long").with_code(500);

@@ -15,7 +15,7 @@ use crate::tables;
 use auth::password::Password;
 use auth::sasl::Claim;
 use auth::sasl::bearer::Token;
-use config::{Listener, TableEntry};
+use config::{Listener, TableEntry, Takes};
 use lookup::{Entry, Requester};
 use mail::Refusal;
 use std::borrow::Cow;
@@ -137,6 +137,11 @@ impl<W: World> Connection<W> {
             return Ok(LoginValidity::Held);
         };
         let Login { spelled, proof, .. } = &**login;
+        if matches!(proof, Proof::Socket) {
+            // The user id of a process stays. Another protocol may not know it.
+            let listener = self.count.listener();
+            return Ok(LoginValidity::held_if(listener.takes == Takes::LocalMail));
+        }
         let Some(logins) = logins else { return Ok(LoginValidity::Gone) };
         let holds = match (proof, &logins.source) {
             (Proof::Stored(entry), LoginSource::Table(table)) => {
@@ -167,7 +172,7 @@ impl<W: World> Connection<W> {
                 let (name, found) = self.announced_as(logins, spelled, terms).await?;
                 name == **user && (entry.is_none() || found == *entry)
             }
-            (Proof::Stored(_) | Proof::Entry(..) | Proof::Server(..), _) => false,
+            (Proof::Stored(_) | Proof::Entry(..) | Proof::Server(..) | Proof::Socket, _) => false,
         };
         Ok(LoginValidity::held_if(holds))
     }

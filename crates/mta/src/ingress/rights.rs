@@ -63,6 +63,8 @@ pub(super) enum Proof {
     Server(HostPort, Option<Password>),
     Token(Token),
     Certificate,
+    /// The user id of the process at the other end of a Unix socket.
+    Socket,
     /// The announcement by a trusted client, with the user's entry. `None` if the user has no entry here.
     Announced(Option<LoginSubject>),
 }

@@ -56,7 +56,11 @@ pub(super) fn rules_by_socket<H: ?Sized>(
             let address = rules.listener.address;
             address.port() != 0 && address == old.listener.address
         };
-        let same_name = |rules: &&Rc<ListenerRules<H>>| rules.listener.name == old.listener.name;
+        // A Unix socket never becomes one with addresses: its clients would count as 127.0.0.1.
+        let same_name = |rules: &&Rc<ListenerRules<H>>| {
+            let (one, other) = (&rules.listener, &old.listener);
+            one.name == other.name && one.socket.is_some() == other.socket.is_some()
+        };
         new.iter().find(same_address).or_else(|| new.iter().find(same_name)).cloned()
     };
     let withdrawn = |old: &Rc<ListenerRules<H>>| {

@@ -2,7 +2,7 @@
 
 mod place;
 
-pub(crate) use place::find;
+pub(crate) use place::{find, installed};
 
 use crate::cli::{ServerArgs, exit};
 use crate::limited_work::waited_for;

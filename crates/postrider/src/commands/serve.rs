@@ -132,12 +132,13 @@ async fn serve(
     let bind = move |progress: &dyn Fn(&str)| Ok(bind_control(&path, progress)?);
     let Some(control) = step_of_start(bind, &mut signals, console).await? else { return Ok(()) };
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
-        let name = &listener.name;
-        console.line(
-            Level::Info,
-            LISTENERS,
-            format_args!("listening on {address} listener={name}"),
-        );
+        let (name, place) = (&listener.name, listener.place());
+        let text = match listener.socket {
+            Some(_) => format!("listening on {place} listener={name}"),
+            // With the port chosen for port 0.
+            None => format!("listening on {address} listener={name}"),
+        };
+        console.line(Level::Info, LISTENERS, format_args!("{text}"));
     }
     let stopping = Arc::new(AtomicBool::new(false));
     let (jobs, mut node_jobs) = mpsc::channel(16);

@@ -4,6 +4,8 @@ use super::*;
 use mta::commands::{NodeJob, NodeRequest, QueueRemove, Reload, ServerStatus};
 use mta::control::{Select, ShardAnswer, Status, Tally};
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::thread;
 use tokio::sync::{mpsc, oneshot};
 

@@ -2,14 +2,15 @@
 //! where nothing can be is a mistake of the file; what another process has is none.
 
 use super::{Adoption, CandidateConfig, Service};
-use crate::control_socket;
 use crate::file_disk;
 use crate::limited_work::waited_for;
 use crate::mutex::lock;
+use crate::socket_file;
 use crate::world::sockets;
 use config::{Config, Problem};
+use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ pub(super) struct StartupResources {
 struct BoundResources {
     directories: Vec<PathBuf>,
     addresses: Vec<SocketAddr>,
+    sockets: Vec<Arc<Path>>,
     control: PathBuf,
 }
 
@@ -36,6 +38,7 @@ impl BoundResources {
         BoundResources {
             directories: config.spool.paths.clone(),
             addresses: listeners.chain(config.admin.address).collect(),
+            sockets: config.listeners.iter().filter_map(|one| one.socket.clone()).collect(),
             control: config.admin.control.clone(),
         }
     }
@@ -56,6 +59,7 @@ impl Service for Arc<StartupResources> {
                 let mut mistakes = unfit_directories(next, known);
                 mistakes.extend(unfit_control(next, known));
                 mistakes.extend(unfit_addresses(config, known));
+                mistakes.extend(unfit_sockets(config, known));
                 mistakes
             }
         };
@@ -91,11 +95,28 @@ fn unfit_control(next: &CandidateConfig<'_>, known: Option<&BoundResources>) -> 
     if known.is_some_and(|taken| taken.control == *path) {
         return None;
     }
-    let (of_thread, spools) = (path.clone(), next.config.spool.paths.clone());
-    let looked = waited_for(LOOK_MAX, move || control_socket::check_place(&of_thread, &spools));
-    let why = looked?.err()?;
+    let why = unfit_socket(next.config, path)?;
     let why = format!("cannot open the control socket {}: {why}", path.display());
     Some(next.config.mistake_at("admin.control", why))
+}
+
+/// The reason why no socket can be at this path.
+fn unfit_socket(config: &Config, path: &Path) -> Option<io::Error> {
+    let (of_thread, spools) = (path.to_owned(), config.spool.paths.clone());
+    waited_for(LOOK_MAX, move || socket_file::check_place(&of_thread, &spools))?.err()
+}
+
+/// Sockets of listeners at places where none can be.
+fn unfit_sockets(config: &Config, known: Option<&BoundResources>) -> Vec<Problem> {
+    let is_known =
+        |path: &Path| known.is_some_and(|taken| taken.sockets.iter().any(|known| &**known == path));
+    let unfit = config.listeners.iter().enumerate().filter_map(|(index, listener)| {
+        let path = listener.socket.as_deref().filter(|path| !is_known(path))?;
+        let (name, error) = (&listener.name, unfit_socket(config, path)?);
+        let why = format!("cannot listen on {} (listener {name}): {error}", path.display());
+        Some(config.mistake_at(&format!("listener[{index}].socket"), why))
+    });
+    unfit.collect()
 }
 
 /// Addresses that this machine does not have.

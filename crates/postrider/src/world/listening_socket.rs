@@ -2,6 +2,8 @@
 //! runtime. The listener of tokio would register every connection with the accepting runtime: two wasted system calls
 //! per connection that moves.
 
+use crate::socket_file::SocketFile;
+use config::LOCAL_CLIENT;
 use mta::seams::Listener;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use socket2::Socket;
@@ -13,12 +15,18 @@ use tokio::io::unix::AsyncFd;
 
 /// A socket that no runtime knows yet; it may go to any shard.
 #[derive(Debug)]
-pub(crate) struct AcceptedSocket(pub(super) OwnedFd);
+pub(crate) enum AcceptedSocket {
+    Tcp(OwnedFd),
+    /// From a client on this machine.
+    Unix(OwnedFd),
+}
 
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) struct ListeningSocket {
     socket: AsyncFd<Socket>,
+    /// File of a Unix socket, removed with it.
+    file: Option<SocketFile>,
 }
 
 impl ListeningSocket {
@@ -28,7 +36,12 @@ impl ListeningSocket {
         // is dropped; the `AsyncFd` owns the socket, and nothing here replaces or closes it.
         #[allow(unsafe_code)]
         let socket = unsafe { AsyncFd::register(socket) }?;
-        Ok(ListeningSocket { socket })
+        Ok(ListeningSocket { socket, file: None })
+    }
+
+    /// The same for a Unix socket with a file.
+    pub(crate) fn with_file((socket, file): (Socket, SocketFile)) -> io::Result<ListeningSocket> {
+        Ok(ListeningSocket { file: Some(file), ..ListeningSocket::new(socket)? })
     }
 }
 
@@ -36,6 +49,9 @@ impl Listener for ListeningSocket {
     type Accepted = AcceptedSocket;
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
+        if self.file.is_some() {
+            return Ok(LOCAL_CLIENT);
+        }
         let address = self.socket.get_ref().local_addr()?;
         address.as_socket().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
@@ -49,10 +65,13 @@ impl Listener for ListeningSocket {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let accepted = guard.try_io(|socket| Ok(acceptfrom_with(socket.get_ref(), flags)?));
             match accepted {
+                Ok(Ok((fd, _))) if self.file.is_some() => {
+                    return Poll::Ready(Ok((AcceptedSocket::Unix(fd), LOCAL_CLIENT)));
+                }
                 Ok(Ok((fd, address))) => {
                     let address = address.and_then(|address| SocketAddr::try_from(address).ok());
                     let Some(address) = address else { continue };
-                    return Poll::Ready(Ok((AcceptedSocket(fd), address)));
+                    return Poll::Ready(Ok((AcceptedSocket::Tcp(fd), address)));
                 }
                 Ok(Err(error)) => return Poll::Ready(Err(error)),
                 // It would block: the guard has forgotten the readiness, and we wait for more.
@@ -88,7 +107,7 @@ mod tests {
             for _ in 0..3 {
                 last = Some(poll_fn(|cx| listener.poll_accept(cx)).await.unwrap());
             }
-            let (AcceptedSocket(socket), peer) = last.unwrap();
+            let (AcceptedSocket::Tcp(socket), peer) = last.unwrap() else { panic!("not of TCP") };
             let mut stream = TcpStream::from(socket);
             stream.set_nonblocking(false).unwrap();
             stream.write_all(b"hello").unwrap();

@@ -5,6 +5,7 @@ use super::encrypted::{self, Encrypted};
 use super::listening_socket::{AcceptedSocket, ListeningSocket};
 use crate::certificates::{Certificates, TlsAcceptConfig};
 use crate::peer_tls::PeerTls;
+use crate::{socket_file, system_user};
 use config::ClientCertificates;
 use mta::seams::{ClientCertificate, Egress, Encryption, Endpoint, Net, Stream, Trust};
 use rustix::net::SendFlags;
@@ -13,14 +14,21 @@ use rustls::pki_types::{ServerName, UnixTime};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 
 /// Connections that the kernel completes before we accept them.
 const BACKLOG: i32 = 4096;
+
+/// Timeout for the name of a local user.
+const USER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The network of the machine.
 #[derive(Clone, Debug)]
@@ -94,9 +102,27 @@ impl Net for Sockets {
         ListeningSocket::new(socket)
     }
 
+    fn listen_local(&self, path: &Path) -> io::Result<ListeningSocket> {
+        // Every user may connect; the user id of each is known.
+        ListeningSocket::with_file(socket_file::bind(path, 0o666, BACKLOG)?)
+    }
+
+    async fn local_user(&self, stream: &NetConnection) -> io::Result<Option<String>> {
+        let NetConnection::Unix(stream) = stream else { return Ok(None) };
+        let user = stream.peer_cred()?.uid();
+        // The directory of users may be on another machine, which the shard must not wait for.
+        let found = spawn_blocking(move || system_user::name_of(user));
+        match timeout(USER_TIMEOUT, found).await {
+            Ok(found) => found?.map(Some),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+
     fn adopt(&self, accepted: AcceptedSocket) -> io::Result<NetConnection> {
-        let stream = TcpStream::from_std(accepted.0.into())?;
-        Ok(NetConnection::Tcp(stream))
+        Ok(match accepted {
+            AcceptedSocket::Tcp(fd) => NetConnection::Tcp(TcpStream::from_std(fd.into())?),
+            AcceptedSocket::Unix(fd) => NetConnection::Unix(UnixStream::from_std(fd.into())?),
+        })
     }
 
     async fn connect(&self, to: &Endpoint, from: Egress) -> io::Result<NetConnection> {

@@ -191,9 +191,10 @@ const ELSEWHERE: [(&str, &str); 9] = [
 ];
 
 /// Texts of the configuration that speak of files and name none.
-const NO_FILES: [&str; 24] = [
+const NO_FILES: [&str; 25] = [
     "acme.directory",
     "admin.control",
+    "listener.socket",
     "listener.logins.dovecot",
     "listener.logins.ldap",
     "listener.milters",

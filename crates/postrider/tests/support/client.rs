@@ -7,6 +7,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use socket2::{Domain, Socket, Type};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -33,6 +34,13 @@ impl Client {
         socket.bind(&SocketAddr::new(ip, 0).into()).expect("an address of this machine");
         socket.connect(&address.into()).expect("the server takes connections");
         Client::over(socket.into())
+    }
+
+    /// Connects to a Unix socket, and reads nothing.
+    pub fn local(path: &Path) -> Client {
+        let stream = UnixStream::connect(path).expect("the server takes connections");
+        stream.set_read_timeout(Some(WAIT_MAX)).expect("a socket");
+        Client { stream: BufReader::new(Box::new(stream)) }
     }
 
     fn over(stream: TcpStream) -> Client {

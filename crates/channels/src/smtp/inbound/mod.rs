@@ -1,6 +1,8 @@
 //! SMTP listeners: servers (RFC 5321) and submission by users (RFC 6409).
 
 mod connection;
+mod local;
+mod local_users;
 mod login;
 mod session;
 mod settings;
@@ -9,6 +11,8 @@ mod xclient;
 
 use crate::originate::{self, FieldRules};
 use config::{Config, Listener, ListenerTls, ProtocolSection};
+pub(crate) use local::LocalText;
+use local_users::LocalUsers;
 use mail::{Refusal, RefusalClass, Reply, Wall};
 use mta::console::Console;
 use mta::ingress::{Connection, Handler, Protocol, Stage};
@@ -27,12 +31,13 @@ use std::sync::Arc;
 use std::time::Duration;
 pub(crate) use submission::SubmissionText;
 
-/// SMTP listener protocols: from servers (RFC 5321) and from users (RFC 6409).
+/// SMTP listener protocols: from servers (RFC 5321), from users (RFC 6409), and from programs of this machine.
 pub(crate) struct Inbound(&'static str);
 
 impl Inbound {
     pub(crate) const SMTP: Inbound = Inbound(SmtpListenerText::KIND);
     pub(crate) const SUBMISSION: Inbound = Inbound(SubmissionText::KIND);
+    pub(crate) const LOCAL: Inbound = Inbound(LocalText::KIND);
 }
 
 impl<W: World> Protocol<W> for Inbound {
@@ -81,6 +86,7 @@ impl<W: World> Protocol<W> for Inbound {
             greeting_delay: told.map_or(Duration::ZERO, |told| told.greeting_delay),
             listener: Arc::clone(listener),
             submission,
+            local: told.and_then(|told| told.local.clone()),
             fields: told.map(|told| told.fields.clone()).unwrap_or_default(),
         })
     }
@@ -107,12 +113,15 @@ struct Settings {
     listener: Arc<Listener>,
     /// `None` if the listener has no logins.
     submission: Option<Arc<Submission>>,
+    /// `None` if clients have addresses.
+    local: Option<Arc<LocalUsers>>,
     fields: FieldRules,
 }
 
 impl<W: World> Handler<W> for Settings {
     fn stages(&self, config: &Config, world: &W, console: &Rc<dyn Console>) -> Vec<Rc<dyn Stage>> {
-        let senders = self.submission.as_ref().map(|submission| &submission.senders);
+        let of_users = self.submission.as_ref().map(|submission| &submission.senders);
+        let senders = of_users.or(self.local.as_ref().map(|local| &local.senders));
         originate::stages((senders, &self.fields), config, world, console)
     }
 

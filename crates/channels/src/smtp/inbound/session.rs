@@ -3,7 +3,7 @@
 use super::login::SaslExchange;
 use super::{Can, Settings, greeting, last_words};
 use config::ListenerTls;
-use mail::{DeliverBy, Recipient, Refusal, Reply, Wall};
+use mail::{DeliverBy, Mailbox, Recipient, Refusal, Reply, Wall};
 use mta::alarm::Alarm;
 use mta::answer::{Answer, Later};
 use mta::ingress::{
@@ -87,7 +87,11 @@ impl<W: World> SmtpSession<W> {
         let address = self.connection.session().client().address;
         let mut greeting_delay = self.settings.greeting_delay(address.ip());
         let is_implicit = self.settings.listener.tls == ListenerTls::Implicit;
-        if let Err(refusal) = self.admit().await {
+        let admitted = match self.settings.local {
+            Some(_) => Box::pin(self.admit_local_user()).await,
+            None => self.admit().await,
+        };
+        if let Err(refusal) = admitted {
             let reply = greeting(&self.host(), refusal);
             self.connection.turn_away(reply.clone());
             if is_implicit {
@@ -131,6 +135,23 @@ impl<W: World> SmtpSession<W> {
             Some(submission) => self.connection.admit_logins(&submission.logins),
             None => Ok(()),
         }
+    }
+
+    /// The same for a client of a Unix socket. Its user is known before the greeting.
+    async fn admit_local_user(&mut self) -> Result<(), Refusal> {
+        if let Some(stream) = &self.stream {
+            self.connection.log_in_by_socket(stream).await?;
+        }
+        self.admit().await?;
+        self.machine = ServerSession::new(self.server(), self.connection.now());
+        Ok(())
+    }
+
+    /// The reverse-path that counts: users of this machine may not give any.
+    fn sender(&self, named: Option<Mailbox>) -> Result<Option<Mailbox>, Refusal> {
+        let Some(local) = &self.settings.local else { return Ok(named) };
+        let client = self.connection.session().client();
+        local.sender(client.login.as_deref().unwrap_or_default(), named)
     }
 
     /// Sends the client this reply instead of a greeting.
@@ -236,6 +257,12 @@ impl<W: World> SmtpSession<W> {
         }
         self.introduce();
         let MailCommand { reverse_path: path, size, require_tls: requires_tls, .. } = command;
+        let path = match self.sender(path) {
+            Ok(path) => path,
+            Err(refusal) => {
+                return self.machine.answer_mail(self.connection.now(), Err(refusal.into()));
+            }
+        };
         let begun = self.connection.begin(Sender { path, size, requires_tls }).await;
         let answer = begun.map(|transaction| self.transaction = Some(transaction));
         self.machine.answer_mail(self.connection.now(), answer.map_err(Reply::from));
@@ -287,7 +314,7 @@ impl<W: World> SmtpSession<W> {
     /// Makes the message durable. The reply reports success or failure.
     async fn submit(&mut self, complete: smtp::server::Transaction) -> Reply {
         let smtp::server::Transaction {
-            envelope,
+            mut envelope,
             facts,
             require_tls: requires_tls,
             wishes,
@@ -295,6 +322,10 @@ impl<W: World> SmtpSession<W> {
             protocol: _,
             helo: _,
         } = complete;
+        envelope.reverse_path = match self.sender(envelope.reverse_path.take()) {
+            Ok(path) => path,
+            Err(refusal) => return Reply::from(refusal),
+        };
         let steering = steering_of(wishes, self.connection.wall());
         let Some(transaction) = &mut self.transaction else { return Reply::from(NO_TRANSACTION) };
         let submission = Submission { requires_tls, steering, ..Submission::new(envelope, facts) };

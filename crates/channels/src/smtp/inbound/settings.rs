@@ -1,5 +1,6 @@
 //! SMTP settings of a listener.
 
+use super::local_users::LocalUsers;
 use crate::originate::{FieldRules, SenderRules};
 use config::quantity::{DurationText, SizeText};
 use config::{Explainer, IpNet, ProtocolSection, ProtocolSettings, Reader};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use smtp::server::{self, ServerConfig};
 use smtp::wishes::HoldMax;
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -190,6 +192,8 @@ pub(super) struct SmtpListener {
     xclient_from: Vec<IpNet>,
     /// `None` if the listener has no logins.
     pub(super) submission: Option<Arc<Submission>>,
+    /// `None` if clients have addresses.
+    pub(super) local: Option<Arc<LocalUsers>>,
 }
 
 /// Submission settings of a listener.
@@ -209,6 +213,10 @@ impl ProtocolSettings for SmtpListener {
     fn may_speak_for_others(&self, client: IpAddr) -> bool {
         let client = client.to_canonical();
         self.xclient_from.iter().any(|network| network.contains(&client))
+    }
+
+    fn socket(&self) -> Option<&Path> {
+        self.local.as_ref().map(|local| local.socket())
     }
 
     fn login_by_certificate(&self) -> Option<&'static str> {
@@ -284,6 +292,7 @@ impl SmtpListener {
             greeting_delay,
             xclient_from,
             submission: None,
+            local: None,
         }
     }
 }

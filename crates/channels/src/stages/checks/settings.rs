@@ -42,7 +42,8 @@ impl ListenerSection for CheckRules {
 
     fn read(text: CheckKeys, reader: &mut Reader<'_, '_>) -> Option<CheckRules> {
         let CheckKeys { checks, seal } = text;
-        if checks.is_some() && reader.takes() == Some(Takes::MailOfUsers) {
+        let users = [Takes::MailOfUsers, Takes::LocalMail];
+        if checks.is_some() && reader.takes().is_some_and(|takes| users.contains(&takes)) {
             let help = "checks are for mail of unauthenticated clients, on a listener with kind = \
              \"smtp\"";
             reader.error("checks", "authenticated clients are not checked", help);

@@ -43,6 +43,12 @@ pub(crate) fn find(named: Option<&Path>) -> Result<Option<PathBuf>, LoadError> {
     Ok(found)
 }
 
+/// The configuration of the installed server, for programs that other users run: never one in their directories.
+pub(crate) fn installed() -> PathBuf {
+    let named = env::var_os(VARIABLE).filter(|path| !path.is_empty());
+    named.map_or_else(|| PathBuf::from(SYSTEM), PathBuf::from)
+}
+
 impl Surroundings {
     /// The file, and a note for the user about one that is left out.
     fn find(&self) -> Result<(Option<PathBuf>, Option<String>), LoadError> {

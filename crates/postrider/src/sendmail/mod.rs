@@ -1,0 +1,367 @@
+//! `sendmail`, `mailq` and `newaliases`: the commands by which programs of a machine send mail (docs/sendmail.md).
+//!
+//! The message goes to the running server over the socket of its `local` listener, by SMTP. So its reply is the
+//! server's own: on exit code 0 the message is on disk.
+
+mod addresses;
+mod mailq;
+mod message;
+mod options;
+pub(crate) mod session;
+
+use crate::cli::{Cli, Command};
+use crate::commands::load;
+use clap::Parser as _;
+use config::Listener;
+use message::Message;
+use nix::unistd::{Uid, User};
+use options::{Options, SendmailMode};
+use rustix::event::{PollFd, PollFlags, poll};
+use session::{SubmitSession, SubmittedEnvelope, is_printable};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Exit codes of sysexits.h, which callers of `sendmail` know.
+pub(crate) mod exit_code {
+    /// Done.
+    pub(crate) const OK: u8 = 0;
+    /// The command line is wrong.
+    pub(crate) const USAGE: u8 = 64;
+    /// The message or an address is wrong.
+    pub(crate) const DATA_ERROR: u8 = 65;
+    /// A recipient does not exist.
+    pub(crate) const NO_USER: u8 = 67;
+    /// The domain of a recipient does not exist.
+    pub(crate) const NO_HOST: u8 = 68;
+    /// The server refused, or does not answer.
+    pub(crate) const UNAVAILABLE: u8 = 69;
+    /// Standard input or output failed.
+    pub(crate) const IO_ERROR: u8 = 74;
+    /// Try again later: the message was not accepted.
+    pub(crate) const TEMPORARY: u8 = 75;
+    /// The user may not do this.
+    pub(crate) const NO_PERMISSION: u8 = 77;
+    /// The configuration is wrong.
+    pub(crate) const CONFIG: u8 = 78;
+}
+
+/// Socket where no configuration can be read: ordinary users often may not.
+const SOCKET: &str = "/run/postrider/submit.sock";
+/// Names of the program that make it one of these commands.
+const NAMES: [&str; 3] = ["sendmail", "mailq", "newaliases"];
+
+/// The command that the program was started as, by its name; `None`: `postrider` itself.
+pub(crate) fn by_name(program: Option<&OsStr>) -> Option<&'static str> {
+    let name = Path::new(program?).file_name()?;
+    NAMES.into_iter().find(|known| *known == name)
+}
+
+/// Runs the command with the arguments after its name.
+pub(crate) fn run(name: &str, words: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let words: Result<Vec<String>, _> = words.into_iter().map(OsString::into_string).collect();
+    let Ok(words) = words else {
+        return ExitCode::from(failed("the command line is not UTF-8", exit_code::USAGE));
+    };
+    let options = match options::parse(name, &words) {
+        Ok(options) => options,
+        Err(why) => return ExitCode::from(failed(&why, exit_code::USAGE)),
+    };
+    for warning in &options.warnings {
+        eprintln!("sendmail: {warning}");
+    }
+    ExitCode::from(match &options.mode {
+        SendmailMode::Nothing => exit_code::OK,
+        SendmailMode::List => mailq::list(options.config.as_deref()),
+        SendmailMode::Retry(words) => return retry(&options, words),
+        SendmailMode::Smtp => serve_smtp(&options),
+        SendmailMode::Verify => with_envelope(&options, verify),
+        SendmailMode::Send => with_envelope(&options, send),
+    })
+}
+
+fn failed(why: &str, code: u8) -> u8 {
+    eprintln!("sendmail: {why}");
+    code
+}
+
+/// Runs `postrider queue retry` with these arguments.
+fn retry(options: &Options, words: &[String]) -> ExitCode {
+    let config = options.config.as_ref().map(|path| path.display().to_string());
+    let named = config.map(|path| vec!["--config".to_owned(), path]).unwrap_or_default();
+    let line = ["postrider", "queue", "retry"].map(str::to_owned).into_iter();
+    match Cli::try_parse_from(line.chain(named).chain(words.iter().cloned())) {
+        Ok(Cli { command: Command::Queue(args) }) => {
+            let done = crate::commands::queue::run(&args);
+            if done == ExitCode::SUCCESS { done } else { ExitCode::from(exit_code::UNAVAILABLE) }
+        }
+        _ => ExitCode::from(failed("not a message id or a domain", exit_code::USAGE)),
+    }
+}
+
+/// The user that runs the command.
+struct Caller {
+    login: String,
+    /// The first field of its entry's comment.
+    full_name: Option<String>,
+}
+
+impl Caller {
+    fn find() -> Caller {
+        let uid = Uid::current();
+        let found = User::from_uid(uid).ok().flatten();
+        let Some(found) = found else {
+            return Caller { login: uid.to_string(), full_name: None };
+        };
+        let comment = found.gecos.to_string_lossy();
+        let name = comment.split(',').next().unwrap_or_default().trim();
+        let full_name = (!name.is_empty()).then(|| name.replace('&', &found.name));
+        Caller { login: found.name, full_name }
+    }
+}
+
+/// Reads the message, and runs `work` with it and its envelope.
+fn with_envelope(
+    options: &Options,
+    work: fn(&Options, &SubmittedEnvelope, &Message, &Caller) -> u8,
+) -> u8 {
+    let is_sent = options.mode == SendmailMode::Send;
+    if is_sent && options.recipients.is_empty() && !options.takes_header {
+        let why = "no recipients: name them on the command line, or in the header with -t";
+        return failed(why, exit_code::USAGE);
+    }
+    let input: &mut dyn io::Read = if is_sent { &mut io::stdin().lock() } else { &mut io::empty() };
+    let message = match message::read(input, !options.ignores_dots) {
+        Ok(message) => message,
+        Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+            return failed(&error.to_string(), exit_code::DATA_ERROR);
+        }
+        Err(error) => return failed(&format!("standard input: {error}"), exit_code::IO_ERROR),
+    };
+    let mut lists = options.recipients.clone();
+    if options.takes_header {
+        lists.extend(message.recipients());
+    }
+    let mut recipients: Vec<String> = Vec::new();
+    for recipient in lists.iter().flat_map(|list| addresses::addresses_of(list)) {
+        if !recipients.contains(&recipient) {
+            recipients.push(recipient);
+        }
+    }
+    if recipients.is_empty() {
+        return failed("no recipient addresses", exit_code::USAGE);
+    }
+    let caller = Caller::find();
+    let sender = options.sender.clone().unwrap_or_else(|| caller.login.clone());
+    if !is_printable(&sender) {
+        return failed("the sender is no address", exit_code::DATA_ERROR);
+    }
+    let envelope = SubmittedEnvelope {
+        sender,
+        recipients,
+        is_8bit: options.is_8bit,
+        notify: options.notify.clone(),
+        ret: options.ret.map(str::to_owned),
+        envid: options.envid.as_deref().map(xtext),
+    };
+    work(options, &envelope, &message, &caller)
+}
+
+/// RFC 3461 §4.
+fn xtext(text: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'!'..=b'~' if !matches!(byte, b'+' | b'=') => char::from(byte).to_string(),
+        _ => format!("+{byte:02X}"),
+    };
+    text.bytes().map(encode).collect()
+}
+
+fn send(options: &Options, envelope: &SubmittedEnvelope, message: &Message, by: &Caller) -> u8 {
+    let content =
+        message.content(&from_field(options, envelope, message, by), options.takes_header);
+    let place = match Place::find(options.config.as_deref()) {
+        Ok(place) => place,
+        Err(code) => return code,
+    };
+    let outcome = match place.open() {
+        Ok(mut session) => {
+            let outcome = session.submit(envelope, &content);
+            session.quit();
+            outcome
+        }
+        Err(why) => return failed(&why, exit_code::TEMPORARY),
+    };
+    for (recipient, reply) in &outcome.refused {
+        let about = if recipient.is_empty() { String::new() } else { format!("{recipient}: ") };
+        eprintln!("sendmail: {about}{} {}", reply.code, reply.text);
+    }
+    if !outcome.deferred.is_empty() {
+        let why = outcome.reason.unwrap_or_default();
+        return failed(&format!("{}: {why}", outcome.deferred.join(", ")), exit_code::TEMPORARY);
+    }
+    outcome.refused.first().map_or(exit_code::OK, |(_, reply)| reply.exit_code())
+}
+
+fn verify(options: &Options, envelope: &SubmittedEnvelope, _: &Message, _: &Caller) -> u8 {
+    let opened = Place::find(options.config.as_deref()).map(|place| place.open());
+    let mut session = match opened {
+        Ok(Ok(session)) => session,
+        Ok(Err(why)) => return failed(&why, exit_code::TEMPORARY),
+        Err(code) => return code,
+    };
+    let replies = match session.verify(envelope) {
+        Ok(replies) => replies,
+        Err(error) => return failed(&error.to_string(), exit_code::TEMPORARY),
+    };
+    session.quit();
+    let mut code = exit_code::OK;
+    for (recipient, reply) in &replies {
+        let is_refused = reply.code / 100 != 2;
+        if is_refused && code == exit_code::OK {
+            code = reply.exit_code();
+        }
+        let result = if is_refused { "undeliverable" } else { "deliverable" };
+        println!("{recipient}... {result}: {} {}", reply.code, reply.text);
+    }
+    code
+}
+
+/// The From field of a message that has none, with the sender's full name.
+fn from_field(
+    options: &Options,
+    envelope: &SubmittedEnvelope,
+    message: &Message,
+    by: &Caller,
+) -> String {
+    let is_resent = ["resent-to", "resent-cc", "resent-bcc"].iter().any(|name| message.has(name));
+    let (field, key) = if is_resent { ("Resent-From", "resent-from") } else { ("From", "from") };
+    if message.has(key) {
+        return String::new();
+    }
+    let address = if envelope.sender.is_empty() { &by.login } else { &envelope.sender };
+    let variable = std::env::var("NAME").ok().filter(|name| !name.is_empty());
+    let name = options.full_name.clone().or(variable).or_else(|| by.full_name.clone());
+    let name: String = name.unwrap_or_default().chars().filter(|c| !c.is_control()).collect();
+    match name.trim() {
+        "" => format!("{field}: {address}\r\n"),
+        name => {
+            let quoted = name.replace('\\', "\\\\").replace('"', "\\\"");
+            let is_phrase =
+                name.chars().all(|c| c.is_alphanumeric() || "!#$%&'*+-/=?^_`{|}~ ".contains(c));
+            let name = if is_phrase { name.to_owned() } else { format!("\"{quoted}\"") };
+            format!("{field}: {name} <{address}>\r\n")
+        }
+    }
+}
+
+/// Passes SMTP between standard input and output and the server, until the server closes the connection.
+fn relay_smtp(stream: &mut UnixStream) -> io::Result<()> {
+    let (input, mut output) = (io::stdin(), io::stdout());
+    let (mut input, mut piece) = (input.lock(), vec![0; 64 * 1024]);
+    let mut has_input = true;
+    loop {
+        let (from_server, from_client) = {
+            let mut watched = vec![PollFd::new(&*stream, PollFlags::IN)];
+            if has_input {
+                watched.push(PollFd::new(&input, PollFlags::IN));
+            }
+            poll(&mut watched, None)?;
+            let is_ready = |at: usize| watched.get(at).is_some_and(|fd| !fd.revents().is_empty());
+            (is_ready(0), is_ready(1))
+        };
+        if from_server {
+            let n = stream.read(&mut piece)?;
+            if n == 0 {
+                return Ok(());
+            }
+            output.write_all(piece.get(..n).unwrap_or_default())?;
+            output.flush()?;
+        }
+        if from_client {
+            let read = input.fill_buf()?.to_vec();
+            input.consume(read.len());
+            stream.write_all(&read)?;
+            if read.is_empty() {
+                has_input = false;
+                stream.shutdown(Shutdown::Write)?;
+            }
+        }
+    }
+}
+
+fn serve_smtp(options: &Options) -> u8 {
+    match Place::find(options.config.as_deref()).map(|place| place.connect()) {
+        Ok(Ok(mut stream)) => match relay_smtp(&mut stream) {
+            Ok(()) => exit_code::OK,
+            Err(error) => failed(&error.to_string(), exit_code::IO_ERROR),
+        },
+        Ok(Err(why)) => failed(&why, exit_code::TEMPORARY),
+        Err(code) => code,
+    }
+}
+
+/// The server's place on this machine.
+struct Place {
+    socket: PathBuf,
+}
+
+impl Place {
+    /// By the configuration, if the user may read it.
+    ///
+    /// # Errors
+    /// The named configuration has no local listener, or can't be read: the exit code.
+    fn find(named: Option<&Path>) -> Result<Place, u8> {
+        let of_listener = |listener: &Arc<Listener>| listener.socket.clone();
+        let read = load::alone(Some(&named.map_or_else(load::installed, Path::to_owned)));
+        let socket = match (&read, named) {
+            (Ok(config), _) => config.listeners.iter().find_map(of_listener),
+            (Err(_), None) => None,
+            (Err(error), Some(_)) => {
+                eprint!("{}", error.render(false));
+                return Err(exit_code::CONFIG);
+            }
+        };
+        match (socket, named) {
+            (Some(path), _) => Ok(Place { socket: path.to_path_buf() }),
+            (None, None) => Ok(Place { socket: PathBuf::from(SOCKET) }),
+            (None, Some(path)) => {
+                let why = format!("{}: no listener with kind = \"local\"", path.display());
+                Err(failed(&why, exit_code::CONFIG))
+            }
+        }
+    }
+
+    fn connect(&self) -> Result<UnixStream, String> {
+        UnixStream::connect(&self.socket).map_err(|error| {
+            format!("the server is not running: {}: {error}", self.socket.display())
+        })
+    }
+
+    fn open(&self) -> Result<SubmitSession, String> {
+        let opened = SubmitSession::open(self.connect()?).map_err(|error| error.to_string())?;
+        opened.map_err(|reply| format!("{} {}", reply.code, reply.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_program_are_known() {
+        let name = |path: &str| by_name(Some(OsStr::new(path)));
+        assert_eq!(name("/usr/sbin/sendmail"), Some("sendmail"));
+        assert_eq!(name("mailq"), Some("mailq"));
+        assert_eq!(name("/usr/bin/postrider"), None);
+        assert_eq!(by_name(None), None);
+    }
+
+    #[test]
+    fn envelope_ids_are_xtext() {
+        assert_eq!(xtext("a+b=c d"), "a+2Bb+3Dc+20d");
+    }
+}
