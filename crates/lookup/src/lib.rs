@@ -26,7 +26,7 @@ pub use cidr::CidrTable;
 pub use desk::{Answered, Coalescer, DeskLimits, LookupRequest, RequestId, Ticket};
 pub use doubt::{Doubt, Judgement};
 pub use entry::{Entry, Field};
-pub use lines::is_space;
+pub use lines::{Line, Lines, is_space};
 pub use mistake::{MISTAKES_MAX, TableFileError};
 pub use pattern::{PATTERN_BYTES_MAX, PATTERNS_MAX, PatternSyntax, PatternTable};
 pub use rules::RULES_BYTES_MAX;

@@ -17,7 +17,7 @@ pub(crate) fn trim_end(text: &[u8]) -> &[u8] {
 
 /// The logical lines of a file.
 #[derive(Debug)]
-pub(crate) struct Lines<'a> {
+pub struct Lines<'a> {
     rest: &'a [u8],
     /// Of the next physical line, from 1.
     number: u32,
@@ -25,16 +25,17 @@ pub(crate) struct Lines<'a> {
 
 /// A logical line.
 #[derive(Debug)]
-pub(crate) struct Line<'a> {
+pub struct Line<'a> {
     /// All physical lines joined, without line ends. White space at the start of continuations is kept.
-    pub(crate) text: Cow<'a, [u8]>,
+    pub text: Cow<'a, [u8]>,
     number: u32,
     /// Start of further physical lines in `text`, and their numbers.
     further: Vec<(usize, u32)>,
 }
 
 impl<'a> Lines<'a> {
-    pub(crate) fn new(content: &'a [u8]) -> Lines<'a> {
+    #[must_use]
+    pub fn new(content: &'a [u8]) -> Lines<'a> {
         // Editors on Windows add a byte order mark; it is not part of a key.
         let rest = content.strip_prefix("\u{feff}".as_bytes()).unwrap_or(content);
         Lines { rest, number: 1 }
@@ -86,7 +87,8 @@ impl<'a> Iterator for Lines<'a> {
 
 impl Line<'_> {
     /// Line and column, both from 1, of a byte of `text`.
-    pub(crate) fn place(&self, offset: usize) -> (u32, u32) {
+    #[must_use]
+    pub fn place(&self, offset: usize) -> (u32, u32) {
         let after = self.further.partition_point(|(start, _)| *start <= offset);
         let piece = after.checked_sub(1).and_then(|index| self.further.get(index));
         let (start, number) = piece.copied().unwrap_or((0, self.number));
@@ -96,7 +98,8 @@ impl Line<'_> {
     }
 
     /// It begins with white space, but no line precedes it.
-    pub(crate) fn continues_nothing(&self) -> bool {
+    #[must_use]
+    pub fn continues_nothing(&self) -> bool {
         self.text.first().is_some_and(|byte| is_space(*byte))
     }
 }

@@ -13,7 +13,7 @@ mod x400;
 
 pub(crate) use dkim::{DkimArgs, DkimCheckArgs, DkimCommand, DkimNewArgs, KeyKind};
 pub(crate) use history::{EventsArgs, HistoryArgs, SearchArgs, TraceArgs};
-pub(crate) use init::{InitArgs, ServerKind, parse_user};
+pub(crate) use init::{InitArgs, MigrateArgs, MigrateCommand, PostfixArgs, ServerKind, parse_user};
 pub(crate) use login::{LoginArgs, LoginCommand};
 pub(crate) use queue::QueueArgs;
 pub(crate) use shaping::{ClassifyArgs, LiftArgs, ShapingArgs, ShapingCommand};
@@ -111,6 +111,8 @@ pub(crate) enum Command {
     /// existing file is never overwritten. On a terminal, at most five prompts replace missing flags. Prints the DNS
     /// records to publish, and checks the configuration; with --dns, the DNS as well.
     Init(Box<InitArgs>),
+    /// Translate the configuration of another mail server
+    Migrate(MigrateArgs),
     /// Show how a recipient would be handled, without sending anything
     ///
     /// Prints the clients from which the recipient would be accepted, its route, channel, next hop, queues, limits, TLS

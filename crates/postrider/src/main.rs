@@ -92,6 +92,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => commands::serve::run(args.file.config.as_deref(), args.shards),
         Command::Check(args) => commands::check::check(&args),
         Command::Init(args) => commands::init::run(&args),
+        Command::Migrate(args) => commands::migrate::run(&args),
         Command::Explain(args) => commands::explain::explain(&args),
         Command::Config(args) => commands::reference::config(&args),
         Command::Completions(args) => commands::reference::completions(&args),

@@ -1,7 +1,7 @@
-//! Arguments of `postrider init`.
+//! Arguments of `postrider init` and `postrider migrate`.
 
 use super::parse_domain;
-use clap::{Args, ValueEnum, ValueHint};
+use clap::{Args, Subcommand, ValueEnum, ValueHint};
 use config::IpNet;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -71,6 +71,53 @@ pub(crate) struct InitArgs {
     /// Check the DNS records at the end, as `postrider check --dns` does.
     #[arg(long)]
     pub(crate) dns: bool,
+}
+
+/// `postrider migrate`.
+#[derive(Debug, Args)]
+pub(crate) struct MigrateArgs {
+    #[command(subcommand)]
+    pub(crate) command: MigrateCommand,
+}
+
+/// Commands of `postrider migrate`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MigrateCommand {
+    /// Translate the configuration of Postfix
+    ///
+    /// Reads main.cf, master.cf and the files that they name; Postfix need not be installed. Writes `postrider.toml`, and
+    /// files for tables with another format, into a directory. Tables in a format of this server stay where they are. An
+    /// existing file is never overwritten.
+    ///
+    /// Prints a row for each setting: carried, carried differently or not carried, with file, line, reason and remedy.
+    Postfix(PostfixArgs),
+}
+
+/// `postrider migrate postfix`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes:
+  0  done
+  1  done, but mail would be accepted that Postfix refuses; the report begins with the cause
+  2  a file cannot be read, or exists; nothing is written
+
+Examples:
+  postrider migrate postfix
+  postrider migrate postfix --dir /mnt/old/etc/postfix --out /etc/postrider --json")]
+pub(crate) struct PostfixArgs {
+    /// The directory with main.cf and master.cf.
+    #[arg(long, value_name = "DIR", default_value = "/etc/postfix", value_hint = ValueHint::DirPath)]
+    pub(crate) dir: PathBuf,
+    /// The directory of the new configuration; created if missing.
+    #[arg(short, long, value_name = "DIR", default_value = "/etc/postrider")]
+    #[arg(value_hint = ValueHint::DirPath)]
+    pub(crate) out: PathBuf,
+    /// The file with the accounts that receive local mail.
+    #[arg(long, value_name = "FILE", default_value = "/etc/passwd", value_hint = ValueHint::FilePath)]
+    pub(crate) passwd: PathBuf,
+    /// Print the report as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// The kind of a new server.

@@ -2,7 +2,7 @@
 
 mod configuration;
 mod dns_records;
-mod new_files;
+pub(super) mod new_files;
 mod new_server;
 mod questions;
 

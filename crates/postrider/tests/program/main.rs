@@ -32,6 +32,7 @@ mod local_users;
 mod login_secrets;
 mod logins;
 mod mailboxes;
+mod migrate;
 mod next_hops;
 mod peers;
 mod postfix_log;

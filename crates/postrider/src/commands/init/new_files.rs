@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// The users that may read a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(in crate::commands) enum Access {
     /// The server alone; its user is the owner.
     Server,
     /// All users.
@@ -16,15 +16,15 @@ pub(super) enum Access {
 }
 
 /// A file to be created.
-pub(super) struct NewFile {
-    pub(super) path: PathBuf,
-    pub(super) access: Access,
-    pub(super) content: String,
+pub(in crate::commands) struct NewFile {
+    pub(in crate::commands) path: PathBuf,
+    pub(in crate::commands) access: Access,
+    pub(in crate::commands) content: String,
 }
 
 /// # Errors
 /// Returns a message if there is something at this path.
-pub(super) fn refuse_existing(path: &Path) -> Result<(), String> {
+pub(in crate::commands) fn refuse_existing(path: &Path) -> Result<(), String> {
     match fs::symlink_metadata(path) {
         Ok(_) => Err(format!("{} exists; choose another directory with --out", path.display())),
         Err(_) => Ok(()),
@@ -35,7 +35,7 @@ pub(super) fn refuse_existing(path: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// A file exists, or the system's error. Files that were created before are removed then.
-pub(super) fn write_all(
+pub(in crate::commands) fn write_all(
     directories: &[(PathBuf, Access)],
     files: &[NewFile],
     owner: Option<Owner>,

@@ -6,7 +6,7 @@ use crate::interop::place::Place;
 use crate::interop::postfix::{launch_asking, overriding};
 use crate::logins::dovecot_auth::DovecotAuth;
 use crate::support::certificate::make_issued;
-use crate::support::server::Server;
+use crate::support::server::{Server, program};
 use crate::support::tool::free_port;
 use crate::support::{Files, config_with};
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,7 +55,8 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn start(set_up: &SetUp) -> Stage {
+    /// Starts both; this server with the hand-written configuration, or with the translation of Postfix's.
+    pub(super) fn start(set_up: &SetUp, is_translated: bool) -> Stage {
         let (mut place, files) = (Place::new(0), Files::new());
         if set_up.has_tls {
             make_issued(files.dir(), "ca", &[("mx", "mx.here.test")]);
@@ -77,7 +78,10 @@ impl Stage {
         }
         let postfix_port = free_port();
         start_postfix(&mut place, set_up, &hops, auth.as_ref(), postfix_port);
-        let server = start_ours(&files, set_up, &hops);
+        let server = match is_translated {
+            true => start_translated(&files, &place, set_up, &hops),
+            false => start_ours(&files, set_up, &hops),
+        };
         place.wait_listening(postfix_port);
         let port = server.address().port();
         Stage { postfix_port, port, place, files, hops, server, _auth: auth }
@@ -199,10 +203,64 @@ fn start_ours(files: &Files, set_up: &SetUp, hops: &Hops) -> Server {
         "postmaster = \"{}\"\nrecipient_delimiter = \"{}\"\n",
         set_up.postmaster, set_up.delimiter
     );
-    let server = Server::start(files, &format!("{general}{text}"));
+    start_with(files, set_up, &format!("{general}{text}"))
+}
+
+/// The server with this configuration, after the set-up's commands.
+fn start_with(files: &Files, set_up: &SetUp, text: &str) -> Server {
+    let server = Server::start(files, text);
     for command in set_up.commands {
         let answer = server.command(command);
         assert_eq!(answer.code, 0, "{}: {answer:?}", set_up.name);
     }
     server
+}
+
+/// The server with what `migrate` makes of Postfix's configuration; only what belongs to the stage is added.
+fn start_translated(files: &Files, place: &Place, set_up: &SetUp, hops: &Hops) -> Server {
+    let (dir, out) = (place.path("config"), files.path("translated"));
+    let [dir, out] = [dir, out].map(|path| path.display().to_string());
+    let words = ["migrate", "postfix", "--dir", &dir, "--out", &out, "--json"];
+    let answer = program(files.dir(), &words);
+    let report: serde_json::Value = serde_json::from_str(&answer.out).expect("a report");
+    let code = i32::from(report["accepts_more"].as_bool().expect("a truth value"));
+    assert_eq!(answer.code, code, "{}: {answer:?}", set_up.name);
+    let written = std::fs::read_to_string(files.path("translated/postrider.toml")).expect("a file");
+    let checked = files.write("checked.toml", &with_stage(&written, set_up, hops));
+    let checked = program(files.dir(), &["check", "--config", &checked.display().to_string()]);
+    assert_eq!(checked.code, 0, "{}: {written}\n{checked:?}", set_up.name);
+    start_with(files, set_up, &with_stage(&written, set_up, hops))
+}
+
+/// A translation with the ports, limits and directories of the stage.
+fn with_stage(written: &str, set_up: &SetUp, hops: &Hops) -> String {
+    let lines: Vec<&str> = written.lines().collect();
+    let is_set = |line: &&str| {
+        let key = line.split(" = ").next().unwrap_or_default();
+        !lines.iter().any(|other| other.split(" = ").next() == Some(key))
+    };
+    let of_users = "login_failure_delay = \"0s\"\nlogin_failures_per_hour = 0\nlogin_failures_per_hour_of_user = 0\n";
+    let of_users = if set_up.is_submission { of_users } else { "" };
+    let mut text = String::new();
+    for line in &lines {
+        match *line {
+            "[[listener]]" => {
+                text += "[[listener]]\n";
+                let more = LISTENER.lines().chain(of_users.lines()).filter(is_set);
+                more.for_each(|line| text = format!("{text}{line}\n"));
+            }
+            "[reports]" => text += "[reports]\nper_sender_per_hour = 0\n",
+            line if line.starts_with("address = ") => text += "address = \"127.0.0.1:0\"\n",
+            line => text = format!("{text}{line}\n"),
+        }
+    }
+    let limit = match set_up.is_submission {
+        true => "[[limit]]\nby = \"login\"\nmessages = \"unlimited\"\n",
+        false => "",
+    };
+    format!(
+        "{text}[spool]\npath = \"spool\"\nsegment_bytes = \"8MiB\"\nmin_free_bytes = \"16MiB\"\n\
+         [dns]\nservers = [\"{}\"]\n{limit}",
+        hops.resolver()
+    )
 }
