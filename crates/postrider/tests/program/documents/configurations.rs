@@ -149,7 +149,7 @@ const SECTIONS: &[Section] = &[
 
 /// A directory with all files that the configurations name.
 fn make_files(files: &Files) {
-    for directory in ["etc", "etc/lists", "log", "run", "run/dovecot"] {
+    for directory in ["etc", "etc/lists", "log", "run", "run/dovecot", "run/postrider"] {
         fs::create_dir(files.path(directory)).expect("a directory");
     }
     let etc = files.path("etc");
