@@ -196,7 +196,9 @@ fn keys(m: &mut Moving, intake: &mut Intake) {
     numbers(m, intake);
     super::tls_in::write(m, intake);
     super::milters::write(m, intake);
-    intake.checks.clone().write(intake);
+    if !intake.is_submission {
+        intake.checks.clone().write(intake);
+    }
     banner(m, intake);
     let origin = m.get("append_at_myorigin");
     if origin.is_yes() {

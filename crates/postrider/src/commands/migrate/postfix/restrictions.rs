@@ -8,6 +8,9 @@ use super::moving::Moving;
 use super::values::{MapName, Parameter, inside, words};
 use crate::commands::migrate::new_config::{Keys, list};
 
+/// Longest timeout of a policy service here.
+const POLICY_SECONDS_MAX: u64 = 90;
+
 /// A list of restrictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestrictionList {
@@ -83,7 +86,8 @@ pub(super) fn write(m: &mut Moving, all: &mut [Intake]) {
     m.carried(&classes, "its classes, where access tables use them");
     let classes = classes.words();
     for intake in all.iter_mut() {
-        intake.has_networks = networks_relay(m, intake);
+        // Users alone send at a submission listener.
+        intake.has_networks = !intake.is_submission && networks_relay(m, intake);
     }
     for stage in RestrictionList::ALL {
         let mut groups: Vec<(Parameter, Vec<usize>)> = Vec::new();
@@ -388,7 +392,7 @@ impl ListWalk<'_> {
         let accepts = ["dunno", "ok", "permit"].contains(&action.to_ascii_lowercase().as_str());
         keys.text("on_failure", if accepts { "accept" } else { "defer" });
         if let Some(time) = seconds(&time, 1).filter(|time| *time > 0) {
-            keys.text("timeout", &format!("{}s", time.min(600)));
+            keys.text("timeout", &format!("{}s", time.min(POLICY_SECONDS_MAX)));
         }
         if let Some(names) = &self.listeners {
             keys.set("listeners", list(names));
@@ -420,8 +424,9 @@ impl ListWalk<'_> {
 
     /// Checks concern clients that may not relay.
     fn of_strangers(&self, m: &mut Moving, name: &str) {
-        if self.has_networks && !self.skips_networks {
-            let why = "clients that may relay are not checked";
+        let is_of_users = self.has_logins && !self.skips_logins;
+        if is_of_users || self.has_networks && !self.skips_networks {
+            let why = "clients that may relay or have logged in are not checked";
             m.open(&self.named(name), why, "a separate listener without `relay_from`");
         }
     }
@@ -455,9 +460,7 @@ impl ListWalk<'_> {
         if matches!(key, "sender_domain" | "client_name") {
             self.checks.keys.text("temporary", "defer");
         }
-        if !self.has_logins {
-            self.of_strangers(m, name);
-        }
+        self.of_strangers(m, name);
         true
     }
 }

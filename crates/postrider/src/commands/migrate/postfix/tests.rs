@@ -174,3 +174,20 @@ fn restrictions_become_rules_checks_and_services() {
     let open: Vec<&str> = remarks.iter().filter(|r| r.is_open).map(|r| &*r.subject).collect();
     assert_eq!(open, ["smtpd_recipient_restrictions: reject_unknown_reverse_client_hostname"]);
 }
+
+#[test]
+fn submission_listeners_have_neither_networks_nor_checks() {
+    let main = "mydestination =\nmynetworks = 10.0.0.0/8\ncompatibility_level = 3.6\n\
+                smtpd_tls_cert_file = {dir}/c\nsmtpd_tls_security_level = may\n\
+                smtpd_sasl_type = dovecot\nsmtpd_sasl_path = private/auth\n\
+                smtpd_recipient_restrictions = permit_mynetworks, permit_sasl_authenticated,\n  \
+                check_policy_service inet:127.0.0.1:10023, reject_rbl_client zen.test\n";
+    let master = "127.0.0.1:587 inet n - y - - smtpd -o smtpd_sasl_auth_enable=yes\n\
+                  127.0.0.1:25 inet n - y - - smtpd\n";
+    let text = text_of(&[("main.cf", main), ("master.cf", master)]);
+    let (users, others) = text.split_once("address = \"127.0.0.1:25\"").unwrap();
+    assert!(users.contains("logins = { dovecot = \"/var/spool/postfix/private/auth\" }"), "{text}");
+    assert!(!users.contains("relay_from") && !users.contains("checks"), "{text}");
+    assert!(others.contains("relay_from") && others.contains("zen.test"), "{text}");
+    assert!(text.contains("timeout = \"90s\""), "{text}");
+}
