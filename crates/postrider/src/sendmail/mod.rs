@@ -16,11 +16,9 @@ use config::Listener;
 use message::Message;
 use nix::unistd::{Uid, User};
 use options::{Options, SendmailMode};
-use rustix::event::{PollFd, PollFlags, poll};
 use session::{SubmitSession, SubmittedEnvelope, is_printable};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead as _, Read as _, Write as _};
-use std::net::Shutdown;
+use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -258,44 +256,66 @@ fn from_field(
     }
 }
 
-/// Passes SMTP between standard input and output and the server, until the server closes the connection.
-fn relay_smtp(stream: &mut UnixStream) -> io::Result<()> {
-    let (input, mut output) = (io::stdin(), io::stdout());
-    let (mut input, mut piece) = (input.lock(), vec![0; 64 * 1024]);
-    let mut has_input = true;
-    loop {
-        let (from_server, from_client) = {
-            let mut watched = vec![PollFd::new(&*stream, PollFlags::IN)];
-            if has_input {
-                watched.push(PollFd::new(&input, PollFlags::IN));
-            }
-            poll(&mut watched, None)?;
-            let is_ready = |at: usize| watched.get(at).is_some_and(|fd| !fd.revents().is_empty());
-            (is_ready(0), is_ready(1))
-        };
-        if from_server {
-            let n = stream.read(&mut piece)?;
-            if n == 0 {
-                return Ok(());
-            }
-            output.write_all(piece.get(..n).unwrap_or_default())?;
-            output.flush()?;
+/// Passes SMTP between standard input and output and the server. Each command waits for the reply to the one before:
+/// scripts send all at once, and the server refuses content before its 354 (RFC 5321 §4.1.1.4).
+fn relay_smtp(stream: UnixStream) -> io::Result<()> {
+    let mut server = BufReader::new(stream);
+    let mut input = io::stdin().lock();
+    let mut code = pass_reply(&mut server)?;
+    while !matches!(code.as_slice(), b"" | b"221" | b"421") {
+        let Some(line) = next_line(&mut input)? else { return Ok(()) };
+        server.get_mut().write_all(&line)?;
+        let word = line.get(..4).unwrap_or_default();
+        if word.eq_ignore_ascii_case(b"BDAT") {
+            let text = String::from_utf8_lossy(&line);
+            let bytes = text.split_whitespace().nth(1).and_then(|bytes| bytes.parse().ok());
+            io::copy(&mut input.by_ref().take(bytes.unwrap_or(0)), server.get_mut())?;
         }
-        if from_client {
-            let read = input.fill_buf()?.to_vec();
-            input.consume(read.len());
-            stream.write_all(&read)?;
-            if read.is_empty() {
-                has_input = false;
-                stream.shutdown(Shutdown::Write)?;
+        code = pass_reply(&mut server)?;
+        if code == b"354" {
+            while let Some(line) = next_line(&mut input)? {
+                server.get_mut().write_all(&line)?;
+                if line == b".\r\n" {
+                    break;
+                }
             }
+            code = pass_reply(&mut server)?;
+        }
+    }
+    Ok(())
+}
+
+/// A line of standard input, with CRLF. `None` at its end.
+fn next_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    if input.read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    let text = line.strip_suffix(b"\n").unwrap_or(&line);
+    let text_bytes = text.strip_suffix(b"\r").unwrap_or(text).len();
+    line.truncate(text_bytes);
+    line.extend_from_slice(b"\r\n");
+    Ok(Some(line))
+}
+
+/// Passes a whole reply to standard output, and returns its code; nothing at the end of the connection.
+fn pass_reply(server: &mut impl BufRead) -> io::Result<Vec<u8>> {
+    let mut output = io::stdout().lock();
+    loop {
+        let mut line = Vec::new();
+        server.read_until(b'\n', &mut line)?;
+        output.write_all(&line)?;
+        if line.get(3) != Some(&b'-') {
+            output.flush()?;
+            line.truncate(3);
+            return Ok(line);
         }
     }
 }
 
 fn serve_smtp(options: &Options) -> u8 {
     match Place::find(options.config.as_deref()).map(|place| place.connect()) {
-        Ok(Ok(mut stream)) => match relay_smtp(&mut stream) {
+        Ok(Ok(stream)) => match relay_smtp(stream) {
             Ok(()) => exit_code::OK,
             Err(error) => failed(&error.to_string(), exit_code::IO_ERROR),
         },
