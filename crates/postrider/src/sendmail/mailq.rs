@@ -117,7 +117,7 @@ impl ListedQueue {
     }
 }
 
-/// `Tue Nov 24 10:11:12`, in UTC as all times of the server.
+/// `Tue Nov 24 10:11:12`, as asctime(3), in UTC as all times of the server.
 fn arrival(at: Wall) -> String {
     let mut date = Vec::new();
     at.write_rfc5322(&mut date);
@@ -140,6 +140,6 @@ mod tests {
 
     #[test]
     fn arrival_has_the_form_of_mailq() {
-        assert_eq!(arrival(Wall(0)), "Thu Jan 01 00:00:00");
+        assert_eq!(arrival(Wall(0)), "Thu Jan  1 00:00:00");
     }
 }
