@@ -4,12 +4,12 @@ mod daemons;
 mod output;
 mod stderr;
 
-pub(crate) use output::LogEntry;
+pub(crate) use output::{LogEntry, LogFields};
 
 use crate::mutex::lock;
 use crate::terminal::is_hidden;
 use config::{Config, LogLevel, LogTarget};
-use daemons::{JournalOutput, SyslogOutput};
+use daemons::DaemonOutput;
 use mta::console::{Console, FAILED_LOGIN, Level};
 use mta::metrics::Counter;
 use output::{LogOutput, LogPlan, Taken};
@@ -110,6 +110,7 @@ impl ConsoleLog {
         let plan = LogPlan::of(config);
         let mut inside = lock(&self.inside);
         if inside.plan != plan {
+            inside.out.flush();
             inside.out = output(&plan);
             inside.stderr = StderrOutput::new(&plan);
             inside.plan = plan;
@@ -120,15 +121,15 @@ impl ConsoleLog {
         Arc::clone(&self.metrics)
     }
 
-    /// Writes lines that are not limited in number, all at once. `fill` passes each to its argument.
+    /// Writes lines that are not limited in number. `fill` passes each to its argument, and makes its text while shards
+    /// may write.
     pub(crate) fn write_all(&self, fill: impl FnOnce(&mut dyn FnMut(&LogEntry<'_>))) {
-        let mut inside = lock(&self.inside);
         fill(&mut |entry| {
             if self.shows(entry.level) {
-                inside.put(entry, &self.metrics);
+                lock(&self.inside).put(entry, &self.metrics);
             }
         });
-        inside.out.flush();
+        lock(&self.inside).out.flush();
     }
 }
 
@@ -187,8 +188,8 @@ impl Console for ConsoleLog {
 fn output(plan: &LogPlan) -> Box<dyn LogOutput> {
     match plan.to {
         LogTarget::Stderr => Box::new(StderrOutput::new(plan)),
-        LogTarget::Journald => Box::new(JournalOutput::new(plan.format)),
-        LogTarget::Syslog => Box::new(SyslogOutput::new(plan.format)),
+        LogTarget::Journald => Box::new(DaemonOutput::journal(plan.format)),
+        LogTarget::Syslog => Box::new(DaemonOutput::syslog(plan.format)),
     }
 }
 

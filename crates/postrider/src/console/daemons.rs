@@ -76,70 +76,62 @@ impl LogSocket {
     }
 }
 
-/// Syslog.
-pub(super) struct SyslogOutput {
+/// Appends the datagram of a line.
+type Framing = fn(&LogEntry<'_>, LogFormat, &mut Vec<u8>);
+
+/// A log daemon.
+pub(super) struct DaemonOutput {
     format: LogFormat,
+    frame: Framing,
     socket: LogSocket,
     datagram: Vec<u8>,
 }
 
-impl SyslogOutput {
-    pub(super) fn new(format: LogFormat) -> SyslogOutput {
-        SyslogOutput::at(Path::new(SYSLOG), format)
+impl DaemonOutput {
+    pub(super) fn syslog(format: LogFormat) -> DaemonOutput {
+        DaemonOutput::at(Path::new(SYSLOG), write_syslog, format)
     }
 
-    fn at(path: &Path, format: LogFormat) -> SyslogOutput {
-        SyslogOutput { format, socket: LogSocket::new(path), datagram: Vec::new() }
+    pub(super) fn journal(format: LogFormat) -> DaemonOutput {
+        DaemonOutput::at(Path::new(JOURNAL), write_journal, format)
+    }
+
+    fn at(path: &Path, frame: Framing, format: LogFormat) -> DaemonOutput {
+        DaemonOutput { format, frame, socket: LogSocket::new(path), datagram: Vec::new() }
     }
 }
 
-impl LogOutput for SyslogOutput {
+impl LogOutput for DaemonOutput {
     fn write(&mut self, entry: &LogEntry<'_>) -> Taken {
         self.datagram.clear();
-        // Writing to memory does not fail.
-        let _ = write!(self.datagram, "<{}>", FACILITY * 8 + entry.severity());
-        // In UTC: daemons put their own time in its place.
-        entry.at.write_syslog(&mut self.datagram);
-        let _ = write!(self.datagram, " {}: ", entry.tag(self.format));
-        self.datagram.extend_from_slice(entry.body(self.format).as_bytes());
+        (self.frame)(entry, self.format, &mut self.datagram);
         self.socket.send(&self.datagram)
     }
 }
 
-/// The journal.
-pub(super) struct JournalOutput {
-    format: LogFormat,
-    socket: LogSocket,
-    datagram: Vec<u8>,
+fn write_syslog(entry: &LogEntry<'_>, format: LogFormat, out: &mut Vec<u8>) {
+    // Writing to memory does not fail.
+    let _ = write!(out, "<{}>", FACILITY * 8 + entry.severity());
+    // In UTC: daemons put their own time in its place.
+    entry.at.write_syslog(out);
+    let _ = write!(out, " {}: ", entry.tag(format));
+    out.extend_from_slice(entry.body(format).as_bytes());
 }
 
-impl JournalOutput {
-    pub(super) fn new(format: LogFormat) -> JournalOutput {
-        JournalOutput::at(Path::new(JOURNAL), format)
-    }
-
-    fn at(path: &Path, format: LogFormat) -> JournalOutput {
-        JournalOutput { format, socket: LogSocket::new(path), datagram: Vec::new() }
-    }
-}
-
-impl LogOutput for JournalOutput {
-    fn write(&mut self, entry: &LogEntry<'_>) -> Taken {
-        self.datagram.clear();
-        let tag = entry.tag(self.format);
-        let identifier = tag.split('[').next().unwrap_or_default();
-        // Writing to memory does not fail. No value contains a newline.
-        let _ = write!(
-            self.datagram,
-            "MESSAGE={}\nPRIORITY={}\nSYSLOG_FACILITY=2\nSYSLOG_IDENTIFIER={identifier}\nPOSTRIDER_KIND={}\n",
-            entry.body(self.format),
-            entry.severity(),
-            entry.kind,
-        );
-        for (name, value) in entry.fields {
-            let _ = writeln!(self.datagram, "{name}={value}");
-        }
-        self.socket.send(&self.datagram)
+/// No value contains a newline.
+fn write_journal(entry: &LogEntry<'_>, format: LogFormat, out: &mut Vec<u8>) {
+    let tag = entry.tag(format);
+    let identifier = tag.split('[').next().unwrap_or_default();
+    // Writing to memory does not fail.
+    let _ = write!(
+        out,
+        "MESSAGE={}\nPRIORITY={}\nSYSLOG_FACILITY={FACILITY}\nSYSLOG_IDENTIFIER={identifier}\nPOSTRIDER_KIND={}\n",
+        entry.body(format),
+        entry.severity(),
+        entry.kind,
+    );
+    for (name, value) in (entry.fields)() {
+        let _ = writeln!(out, "{name}={value}");
     }
 }
 
@@ -170,7 +162,7 @@ mod tests {
             (LogFormat::Text, "postrider", "disk: full"),
             (LogFormat::Postfix, "postfix/postrider", "warning: disk: full"),
         ] {
-            let mut output = SyslogOutput::at(&path, format);
+            let mut output = DaemonOutput::at(&path, write_syslog, format);
             assert_eq!(output.write(&entry("full")), Taken::Yes);
             let line = received(&daemon).unwrap();
             assert_eq!(line, format!("<20>Nov 29 09:51:20 {tag}[{pid}]: {body}"));
@@ -181,7 +173,7 @@ mod tests {
     fn a_daemon_that_stops_costs_lines_and_one_that_returns_gets_them_again() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        let mut output = SyslogOutput::at(&path, LogFormat::Text);
+        let mut output = DaemonOutput::at(&path, write_syslog, LogFormat::Text);
         assert_eq!(output.write(&entry("missing")), Taken::No);
         let daemon = UnixDatagram::bind(&path).unwrap();
         assert_eq!(output.write(&entry("too soon")), Taken::No);
@@ -204,8 +196,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("journal");
         let journal = UnixDatagram::bind(&path).unwrap();
-        let mut output = JournalOutput::at(&path, LogFormat::Text);
-        let fields = [("POSTRIDER_ID", "000100000000002a".to_owned())];
+        let mut output = DaemonOutput::at(&path, write_journal, LogFormat::Text);
+        let fields = || vec![("POSTRIDER_ID", "000100000000002a".to_owned())];
         let entry = LogEntry { text: "relayed", fields: &fields, ..LogEntry::own("delivery") };
         assert_eq!(output.write(&entry), Taken::Yes);
         let mut bytes = [0; 1_024];

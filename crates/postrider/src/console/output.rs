@@ -13,7 +13,7 @@ use std::sync::Arc;
 const OWN_PROGRAM: &str = "postrider";
 
 /// A line before it is formatted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct LogEntry<'a> {
     pub(crate) at: Wall,
     pub(crate) level: Level,
@@ -23,9 +23,12 @@ pub(crate) struct LogEntry<'a> {
     pub(crate) kind: &'static str,
     /// Without control characters ([`super::one_line`]).
     pub(crate) text: &'a str,
-    /// Further fields of the journal.
-    pub(crate) fields: &'a [(&'static str, String)],
+    /// Further fields, made only for the journal.
+    pub(crate) fields: &'a dyn Fn() -> LogFields,
 }
+
+/// Fields of the journal, by name.
+pub(crate) type LogFields = Vec<(&'static str, String)>;
 
 impl LogEntry<'_> {
     /// An empty line of this server.
@@ -36,7 +39,7 @@ impl LogEntry<'_> {
             program: OWN_PROGRAM,
             kind,
             text: "",
-            fields: &[],
+            fields: &Vec::new,
         }
     }
 

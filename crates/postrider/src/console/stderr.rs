@@ -6,6 +6,9 @@ use mta::console::Level;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 
+/// Octets from which on the buffer is written before [`LogOutput::flush`].
+const BUFFER_BYTES: usize = 64 * 1024;
+
 /// Prefix of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
@@ -78,6 +81,9 @@ impl LogOutput for StderrOutput {
         let _ = self.begin(entry);
         self.buffer.extend_from_slice(entry.body(self.format).as_bytes());
         self.buffer.push(b'\n');
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.flush();
+        }
         Taken::Yes
     }
 

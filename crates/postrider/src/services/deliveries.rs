@@ -6,7 +6,7 @@
 mod postfix;
 
 use super::{Adoption, CandidateConfig, EventTaker, Service};
-use crate::console::{ConsoleLog, LogEntry, one_line};
+use crate::console::{ConsoleLog, LogEntry, LogFields, one_line};
 use crate::history::EventLine;
 use crate::mutex::lock;
 use config::{LogFormat, Problem};
@@ -147,13 +147,13 @@ fn write_results(event: &Event, write: &mut dyn FnMut(&LogEntry<'_>)) {
     let lines = lines.split(|byte| *byte == b'\n').filter_map(EventLine::parse);
     for (line, at) in lines.zip(0..) {
         let text = one_line(format_args!("{}", line.untimed_text()));
-        let fields = fields(event, event.recipients.get(at).copied());
+        let fields = || fields(event, event.recipients.get(at).copied());
         write(&LogEntry { at: event.at, text: &text, fields: &fields, ..LogEntry::own(KIND) });
     }
 }
 
 /// Fields of the journal.
-fn fields(event: &Event, recipient: Option<u32>) -> Vec<(&'static str, String)> {
+fn fields(event: &Event, recipient: Option<u32>) -> LogFields {
     let mut fields = vec![("POSTRIDER_EVENT", event.kind.name().to_owned())];
     fields.extend(message_id(&event.kind).map(|id| ("MESSAGE_ID", id.to_owned())));
     let Some(message) = &event.message else { return fields };

@@ -68,7 +68,7 @@ struct EventLines<'a> {
 impl EventLines<'_> {
     fn line(&mut self, program: &'static str, recipient: Option<u32>, text: fmt::Arguments<'_>) {
         let text = one_line(text);
-        let fields = fields(self.event, recipient);
+        let fields = || fields(self.event, recipient);
         let own = LogEntry::own(KIND);
         let at = self.event.at;
         (self.write)(&LogEntry { at, program, text: &text, fields: &fields, ..own });
