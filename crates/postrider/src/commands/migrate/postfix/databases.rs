@@ -14,7 +14,8 @@ struct TableFile {
 }
 
 impl TableFile {
-    fn open(moving: &Moving, of: &Parameter, map: &MapName) -> Option<TableFile> {
+    /// `None`, with a row or an error, if the table can't be translated.
+    fn open(moving: &mut Moving, of: &Parameter, map: &MapName) -> Option<TableFile> {
         if !map.name.starts_with('/') {
             let why = format!("{}: {}:{} names no file", of.name, map.kind, map.name);
             moving.site.trouble(&of.origin, why);
@@ -31,7 +32,14 @@ impl TableFile {
             };
             set.insert(name.trim().to_owned(), value.trim().to_owned());
         }
-        Some(TableFile { set, read: Vec::new() })
+        let mut file = TableFile { set, read: Vec::new() };
+        if file.get("result_format").is_some_and(|format| format != "%s") {
+            let why = format!("{}: result_format is not available", map.name);
+            let remedy = "put the form into the query, or into the key that uses it";
+            moving.missing(of, &why, remedy);
+            return None;
+        }
+        Some(file)
     }
 
     fn get(&mut self, name: &'static str) -> Option<String> {
@@ -55,16 +63,6 @@ fn report_unread(moving: &mut Moving, of: &Parameter, map: &MapName, file: &Tabl
     }
 }
 
-/// A result format changes every answer, so that the table cannot be used without it.
-fn has_format(moving: &mut Moving, of: &Parameter, map: &MapName, file: &mut TableFile) -> bool {
-    let has = file.get("result_format").is_some_and(|format| format != "%s");
-    if has {
-        let why = format!("{}: result_format is not available", map.name);
-        moving.missing(of, &why, "put the form into the query, or into the key that uses it");
-    }
-    has
-}
-
 /// Writes a password into a separate file.
 fn password_file(moving: &mut Moving, short: &str, password: &str) -> String {
     moving.made_file(&format!("{short}.password"), format!("{password}\n"), true)
@@ -78,9 +76,6 @@ pub(super) fn ldap(
     short: &str,
 ) -> Option<String> {
     let mut file = TableFile::open(moving, of, map)?;
-    if has_format(moving, of, map, &mut file) {
-        return None;
-    }
     let port = file.get("server_port").unwrap_or_else(|| "389".to_owned());
     let hosts = file.get("server_host").unwrap_or_else(|| "localhost".to_owned());
     let url = |host: &String| match host.contains("://") {
@@ -159,9 +154,6 @@ pub(super) fn sql(
     short: &str,
 ) -> Option<String> {
     let mut file = TableFile::open(moving, of, map)?;
-    if has_format(moving, of, map, &mut file) {
-        return None;
-    }
     let mut keys = Keys::new();
     keys.text("url", &database_url(&map.kind, &mut file));
     if let Some(password) = file.get("password") {

@@ -17,11 +17,8 @@ const FIXED: &[Fixed] = &[
     ),
     ("queue_directory", Different, "`path` of [spool]", ""),
     ("data_directory", Different, "`path` of [spool]", ""),
-    ("command_directory", Different, "one program, nothing to set", ""),
-    ("daemon_directory", Different, "one program, nothing to set", ""),
     ("config_directory", Different, "one file, named by --config", ""),
     ("*_directory", Different, "one program, nothing to set", ""),
-    ("manpage_directory", Different, "one program, nothing to set", ""),
     (
         "sendmail_path",
         Different,
@@ -143,7 +140,6 @@ const FIXED: &[Fixed] = &[
     ("smtpd_forbid_unauth_pipelining", Different, "`early_talkers` of the listener", ""),
     ("smtp_tlsrpt_*", Different, "[tls_reports]", ""),
     ("luser_relay", Missing, "no mail for unknown users", "a catch-all alias: docs/aliases.md"),
-    ("readme_directory", Different, "one program, nothing to set", ""),
     (
         "authorized_*",
         Missing,
