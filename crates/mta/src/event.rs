@@ -8,6 +8,7 @@ mod settings;
 
 pub use settings::{EventFile, EventSettings};
 
+use crate::clients::asker_of;
 use crate::encryption::Encryption;
 use crate::overrides::Overrides;
 use crate::rate_limits::settings::{LimitBy, Maximum, Over};
@@ -15,6 +16,7 @@ use ::classes::ReplyClassification;
 use auth::checks::AuthSummary;
 use auth::iprev;
 use config::{MailFacts, Tenancy};
+use lookup::Requester;
 use mail::{Envelope, Failure, MessageId, Mono, Reply, RequireTls, Wall};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -125,6 +127,12 @@ impl Client {
     #[must_use]
     pub fn confirmed_name(&self) -> Option<&str> {
         self.name.get().and_then(|found| found.name.as_deref())
+    }
+
+    /// The client as requester of table lookups.
+    #[must_use]
+    pub fn requester(&self) -> Requester {
+        asker_of(self.address.ip())
     }
 
     /// The facts about its mail that conditions may name, without sender and recipient.

@@ -5,7 +5,6 @@ use config::{TableEntry, TagDelimiters};
 use mail::field_watch::WatchedField;
 use mail::{Mailbox, Refusal, address_list, is_dot_string};
 use mta::answer::{Answer, Decision};
-use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{
     Draft, Observer, Session, Stage, TransactionView, granted_by, is_one_member, no_answer,
@@ -120,7 +119,7 @@ impl<W: World> Stage for SenderStage<W> {
 
 impl<W: World> SenderStage<W> {
     fn tables(&self, session: &Session) -> W::Tables {
-        self.world.tables(asker_of(session.client().address.ip()))
+        self.world.tables(session.client().requester())
     }
 
     /// Refuses authors that the user may not write as.

@@ -8,7 +8,6 @@ use config::{
 use lookup::LookupError;
 use mail::{Envelope, Mailbox, Notify, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
-use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{
     Draft, Observer, Placed, Session, Stage, StageKind, TransactionView, all_hold, no_answer,
@@ -169,7 +168,7 @@ impl<W: World> CopyStage<W> {
         let (client, envelope) = (session.client(), draft.envelope());
         let sender = envelope.reverse_path.as_ref();
         let facts = MailFacts { sender, ..client.facts(draft.tenancy()) };
-        let tables = self.world.tables(asker_of(client.address.ip()));
+        let tables = self.world.tables(client.requester());
         if when.about(ConditionSubject::Recipient).is_none() {
             return all_hold(&tables, when, &facts).get().await;
         }

@@ -8,7 +8,6 @@ use super::session::Session;
 use super::stage::{DECISION_MAX, Resolved, Routed, Stages, TransactionView};
 use crate::alarm::Alarm;
 use crate::answer::{Answer, Decision, Later};
-use crate::clients::asker_of;
 use crate::pools::PoolId;
 use crate::routing::Active;
 use crate::routing::conditional::{candidates, find_routes};
@@ -142,7 +141,7 @@ impl<W: World> RecipientResolver<W> {
     /// The routes that the file alone does not decide.
     fn find_routes(&self, to: &Mailbox) -> Answer<'static, Result<FoundRoutes, LookupError>> {
         let (client, active) = (self.session.client(), &self.active);
-        let tables = self.services.world.tables(asker_of(client.address.ip()));
+        let tables = self.services.world.tables(client.requester());
         let domain = to.domain();
         let view = self.view.as_ref().filter(|_| active.may_have_conditions(&domain));
         let candidates = view.map_or_else(Vec::new, |view| {

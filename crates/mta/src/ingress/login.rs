@@ -5,7 +5,6 @@ use super::login_attempt::Attempt;
 use super::rights::Proof;
 use super::{Connection, refusals};
 use crate::answer::Answer;
-use crate::clients::asker_of;
 use crate::console::{FAILED_LOGIN, Quoted};
 use crate::login_failures::LoginSubject;
 use crate::pools::PoolId;
@@ -134,7 +133,7 @@ impl<W: World> Connection<W> {
 
     /// The client as requester, for fair queueing.
     pub(super) fn asker(&self) -> Requester {
-        asker_of(self.session.client().address.ip())
+        self.session.client().requester()
     }
 
     /// Waits as long as a password check takes, without checking one. A user without a password then costs no CPU time.

@@ -2,7 +2,6 @@
 
 use super::{Connection, Ingress, Transaction, refusals};
 use crate::answer::Answer;
-use crate::clients::asker_of;
 use crate::conditions::all_hold;
 use crate::console::Quoted;
 use crate::event::{Client, Kind, LimitEvent};
@@ -55,7 +54,7 @@ impl<W: World> Connection<W> {
         let login = client.login.as_deref();
         let tenancy = active.config.tenants.choose(login, None).ok().flatten();
         let facts = MailFacts { sender, ..client.facts(tenancy.as_ref()) };
-        let tables = services.world.tables(asker_of(client.address.ip()));
+        let tables = services.world.tables(client.requester());
         let mut applicable = Vec::with_capacity(limits.len());
         for limit in limits {
             let holds = match &limit.when {

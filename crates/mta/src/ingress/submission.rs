@@ -11,7 +11,6 @@ use super::transaction::Transaction;
 use super::{refusals, room, wants};
 use crate::answer::Answer;
 use crate::budget::Share;
-use crate::clients::asker_of;
 use crate::event::{self, Event, Kind};
 use crate::facts::SentFrom;
 use crate::seams::World;
@@ -151,7 +150,7 @@ impl<W: World> Transaction<W> {
             draft.steering.check()?;
         }
         if !instead.is_empty() {
-            let of = (&draft.envelope, asker_of(self.session.client().address.ip()));
+            let of = (&draft.envelope, self.session.client().requester());
             let leaving = Answer::later(leaving(&ingress, of, instead));
             for index in decided(&ingress.services, leaving, Grace::OfTransactions).await? {
                 draft.records.get_mut(index).from = SentFrom::Rewritten;

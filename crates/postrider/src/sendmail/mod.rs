@@ -13,6 +13,7 @@ use crate::cli::{Cli, Command};
 use crate::commands::load;
 use clap::Parser as _;
 use config::Listener;
+use mail::dsn::xtext;
 use message::Message;
 use nix::unistd::{Uid, User};
 use options::{Options, SendmailMode};
@@ -164,18 +165,9 @@ fn with_envelope(
         is_8bit: options.is_8bit,
         notify: options.notify.clone(),
         ret: options.ret.map(str::to_owned),
-        envid: options.envid.as_deref().map(xtext),
+        envid: options.envid.as_deref().map(xtext::encode),
     };
     work(options, &envelope, &message, &caller)
-}
-
-/// RFC 3461 §4.
-fn xtext(text: &str) -> String {
-    let encode = |byte: u8| match byte {
-        b'!'..=b'~' if !matches!(byte, b'+' | b'=') => char::from(byte).to_string(),
-        _ => format!("+{byte:02X}"),
-    };
-    text.bytes().map(encode).collect()
 }
 
 fn send(options: &Options, envelope: &SubmittedEnvelope, message: &Message, by: &Caller) -> u8 {
@@ -269,11 +261,15 @@ fn relay_smtp(stream: UnixStream) -> io::Result<()> {
         if word.eq_ignore_ascii_case(b"BDAT") {
             let text = String::from_utf8_lossy(&line);
             let bytes = text.split_whitespace().nth(1).and_then(|bytes| bytes.parse().ok());
-            io::copy(&mut input.by_ref().take(bytes.unwrap_or(0)), server.get_mut())?;
+            let bytes: u64 = bytes.unwrap_or(0);
+            if io::copy(&mut input.by_ref().take(bytes), server.get_mut())? < bytes {
+                return Err(cut_off());
+            }
         }
         code = pass_reply(&mut server)?;
         if code == b"354" {
-            while let Some(line) = next_line(&mut input)? {
+            loop {
+                let line = next_line(&mut input)?.ok_or_else(cut_off)?;
                 server.get_mut().write_all(&line)?;
                 if line == b".\r\n" {
                     break;
@@ -283,6 +279,11 @@ fn relay_smtp(stream: UnixStream) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The server waits for the rest: the connection is closed without it, and the message is not accepted.
+fn cut_off() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "standard input ends within the content")
 }
 
 /// A line of standard input, with CRLF. `None` at its end.
@@ -382,6 +383,6 @@ mod tests {
 
     #[test]
     fn envelope_ids_are_xtext() {
-        assert_eq!(xtext("a+b=c d"), "a+2Bb+3Dc+20d");
+        assert_eq!(xtext::encode("a+b=c d"), "a+2Bb+3Dc+20d");
     }
 }

@@ -128,6 +128,10 @@ fn refusals_have_exit_codes_and_are_named() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(code(&output) == 0 && text.contains("\r\n250 2.0.0 Ok: queued as "), "{output:?}");
     mail_of(&files, "typed", 1);
+    // Input that ends within the content is not accepted, and does not wait.
+    let (cut, _) = dialogue.split_once("\r\n.\r\n").expect("content");
+    let output = sendmail(&files, &["-bs"], cut);
+    assert_eq!(code(&output), 74, "{output:?}");
     server.stop();
     assert_eq!(code(&sendmail(&files, &["root"], MESSAGE)), 75, "no server");
 }

@@ -16,7 +16,6 @@ use config::{Config, Reader, Route, StageEntry, StageSection, StageSettings, Tab
 use course::{Course, RuleList};
 use mail::{Mailbox, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
-use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{
     Placed, Resolved, Routed, Session, Stage, StageKind, TransactionView, no_answer,
@@ -261,7 +260,7 @@ impl<W: World> AccessEvaluation<W> {
             recipient: &self.recipient.mailbox,
             also: self.also.as_ref(),
         };
-        let tables = asker.world.tables(asker_of(client.address.ip()));
+        let tables = asker.world.tables(client.requester());
         let list = rule.list;
         find_first(&tables, &rule.table, rule.keys(&subject)).then(move |found| {
             let effect = match (found, self.asker.rules.get(at)) {

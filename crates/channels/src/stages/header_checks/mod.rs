@@ -11,7 +11,6 @@ use config::{Config, StageSection as _};
 use lookup::{EntryText, LookupErrorKind};
 use mail::{Mailbox, Notify, Recipient, Refusal};
 use mta::answer::{Answer, Decision};
-use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{Draft, Observer, Placed, Stage, StageKind, TransactionView, no_answer};
 use mta::pressure::Pressures;
@@ -97,7 +96,7 @@ impl<W: World> Stage for CheckStage<W> {
             stage: self,
             rules,
             id,
-            tables: self.world.tables(asker_of(transaction.session.client().address.ip())),
+            tables: self.world.tables(transaction.session.client().requester()),
             outcome: Outcome::default(),
             logged: 0,
             compared: 0,

@@ -8,7 +8,6 @@ use crate::stages::header_text;
 use config::{MailFacts, StageSection as _};
 use mail::header::Field;
 use mail::{Mailbox, MessageId, Refusal};
-use mta::clients::asker_of;
 use mta::ingress::{Draft, Session, no_answer};
 use mta::seams::{Time as _, World};
 use std::collections::BTreeMap;
@@ -126,7 +125,7 @@ impl<'a, W: World> Rewriting<'a, W> {
         session: &Session,
         draft: &Draft,
     ) -> Rewriting<'a, W> {
-        let asker = asker_of(session.client().address.ip());
+        let asker = session.client().requester();
         let tables = stage.world.tables(asker);
         let (smtputf8, id) = (draft.envelope().smtputf8, draft.id());
         Rewriting { stage, tables, smtputf8, id, known: BTreeMap::new(), logged: 0 }

@@ -20,7 +20,6 @@ use keys::KeyTables;
 use lookup::Requester;
 use mail::Refusal;
 use mta::answer::{Answer, Decision};
-use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{
     Draft, Observer, Placed, SignedFields, Stage, StageKind, TransactionView, observed,
@@ -287,7 +286,7 @@ fn handed_in_by<'a>(transaction: &'a TransactionView, draft: &'a Draft) -> Hande
     HandedInBy {
         tenant: draft.tenancy().map(|tenancy| &*tenancy.name),
         login: transaction.session.client().login.as_deref(),
-        requester: asker_of(transaction.session.client().address.ip()),
+        requester: transaction.session.client().requester(),
     }
 }
 

@@ -16,7 +16,6 @@ use desk::RcptChecks;
 use lookup::LookupError;
 use mail::Recipient;
 use mta::answer::{Answer, Decision};
-use mta::clients::asker_of;
 use mta::console::Console;
 use mta::ingress::{
     Draft, Observer, OwnDomains, Placed, Resolved, Routed, Session, Stage, StageKind,
@@ -218,7 +217,7 @@ async fn is_in<W: World>(
     keys: impl FnOnce(KeyRules<'_>) -> Vec<LookupKey>,
 ) -> Result<bool, LookupError> {
     let Some(table) = table else { return Ok(false) };
-    let tables = world.tables(asker_of(transaction.session.client().address.ip()));
+    let tables = world.tables(transaction.session.client().requester());
     let keys = keys(KeyRules::of(table));
     Ok(find_first(&tables, table, keys).get().await?.is_some())
 }
