@@ -6,8 +6,7 @@
 //! mistake: then the command ends without a word.
 
 use crate::bench;
-use crate::prove::sim::pool;
-use crate::prove::{crash, limits, sim};
+use crate::prove::{crash, limits};
 use crate::stand::long_path as path;
 use clap::{Parser, Subcommand};
 use load::{cpu, dns, floor, guess, ledger, on_panic, p1, sink, source};
@@ -38,7 +37,7 @@ enum Command {
     Ledger(ledger::LedgerOptions),
     Floor(floor::FloorOptions),
     Guess(guess::GuessOptions),
-    Sim(sim::SimOptions),
+    Sim(simulator::SimOptions),
     Crash(crash::CrashOptions),
     Limits(limits::LimitsOptions),
     Bench(bench::BenchOptions),
@@ -61,7 +60,7 @@ impl Cli {
             Command::Ledger(options) => ledger::run(&options),
             Command::Floor(options) => floor::run(&options),
             Command::Guess(options) => guess::run(&options),
-            Command::Sim(options) => sim::run_command(&options),
+            Command::Sim(options) => simulator::run_command(&options),
             Command::Crash(options) => crash::run(&options),
             Command::Limits(options) => limits::run(&options),
             Command::Bench(options) => bench::run(&options),
@@ -89,7 +88,7 @@ fn end_the_program() {
         let is_closed = is_closed(info.payload());
         if !is_closed {
             tell(info);
-            if let Some(seed) = pool::played() {
+            if let Some(seed) = simulator::pool::played() {
                 // Not `eprintln!`, which would panic here if nobody reads.
                 let _ = writeln!(io::stderr(), "postrider-lab: seed {seed} panicked");
             }

@@ -1,6 +1,5 @@
-//! Proof that the relay keeps its promises: a simulated world, kills amid traffic, and its limits.
+//! Proof that the relay keeps its promises: kills amid traffic, and its limits. The simulated world is crate `simulator`.
 
 pub mod crash;
 pub mod limits;
 mod relay;
-pub mod sim;

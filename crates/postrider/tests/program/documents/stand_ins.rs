@@ -103,7 +103,7 @@ run)
     if [ "$features" = planted ] && [[ "$*" =~ --plant\ ([a-z-]+) ]]; then
         # Some faults are values of the option only in a build with the feature.
         fault=$(sed -E 's/(^|-)(.)/\U\2/g' <<<"${BASH_REMATCH[1]}")
-        grep -q "^    $fault," "$ROOT/crates/lab/src/prove/sim/plant.rs"
+        grep -q "^    $fault," "$ROOT/crates/simulator/src/plant.rs"
         rest=$*
         set -- ${rest/"${BASH_REMATCH[0]}"/}
     fi

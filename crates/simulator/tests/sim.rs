@@ -1,7 +1,7 @@
 //! The simulator: the same seed gives the same history, the laws hold in all of them, and a fault
 //! that is planted is seen.
 
-use lab::prove::sim::{self, Plant, Violation, pool};
+use simulator::{Plant, Violation, pool};
 use std::collections::BTreeSet;
 
 /// The first of the seeds that are played each time, and how many.
@@ -95,7 +95,7 @@ fn the_laws_hold_and_a_seed_gives_one_history() {
         assert_eq!(outcome.violations, [], "seed {seed}");
         idle += u64::from(outcome.totals.acknowledged == 0 || outcome.totals.arrived == 0);
         if seed % TWICE_EVERY == 0 {
-            let again = sim::run(seed, None, false);
+            let again = simulator::run(seed, None, false);
             assert_eq!((outcome.hash, outcome.totals), (again.hash, again.totals), "seed {seed}");
         }
         hashes.insert(outcome.hash);
@@ -109,17 +109,17 @@ fn the_laws_hold_and_a_seed_gives_one_history() {
 #[test]
 fn seeds_that_found_something_find_nothing_any_more() {
     for (seed, found) in FOUND {
-        assert_eq!(sim::run_early(seed).violations, [], "seed {seed}: {found}");
+        assert_eq!(simulator::run_early(seed).violations, [], "seed {seed}: {found}");
     }
     for (seed, found) in FOUND_SINCE {
-        assert_eq!(sim::run(seed, None, false).violations, [], "seed {seed}: {found}");
+        assert_eq!(simulator::run(seed, None, false).violations, [], "seed {seed}: {found}");
     }
 }
 
 #[test]
 fn the_text_of_a_history_changes_nothing_in_it() {
-    let silent = sim::run(7, None, false);
-    let told = sim::run(7, None, true);
+    let silent = simulator::run(7, None, false);
+    let told = simulator::run(7, None, true);
     assert_eq!(silent.hash, told.hash);
     assert_eq!(told.lines.len() as u64, told.events_count);
 }

@@ -2,10 +2,10 @@
 //! responsibility for whom it was sent there. (What has no place in X.400 of 1984 is left out for MTAs of 1984.)
 
 use super::{Account, Copy, Records, fails, name_of};
-use crate::prove::sim::executor::TaskGroup;
-use crate::prove::sim::names::{OR_BACK, OR_NOWHERE};
-use crate::prove::sim::network::Network;
-use crate::prove::sim::plan::{P1Peer, X400Plan};
+use crate::executor::TaskGroup;
+use crate::names::{OR_BACK, OR_NOWHERE};
+use crate::network::Network;
+use crate::plan::{P1Peer, X400Plan};
 use std::collections::BTreeMap;
 use x400::association::Mode;
 use x400::mts::downgrade::to_1984;

@@ -6,7 +6,7 @@ use super::{
     Act, ActKind, BY_MX, CrashKind, DescriptorLimits, DiskFailure, Hop, Mire, Mood, Plan,
     RouteChange, SECOND_US, Zones, hop, mx_name,
 };
-use crate::prove::sim::names::WELL_DOMAIN;
+use crate::names::WELL_DOMAIN;
 use load::random::Random;
 use mta::seams::Mx;
 use std::net::SocketAddr;

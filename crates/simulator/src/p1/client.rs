@@ -4,11 +4,11 @@
 use super::letter::Letter;
 use super::wire::{TIMEOUTS, Wire};
 use super::{P1World, SILENCE_US, identity, node_to};
-use crate::prove::sim::account::Fate;
-use crate::prove::sim::executor::OUTSIDE;
-use crate::prove::sim::names::{NODE, P1_PORT};
-use crate::prove::sim::network::SimStream;
-use crate::prove::sim::plan::{P1ClientFaults, P1ClientPlan, P1Peer};
+use crate::account::Fate;
+use crate::executor::OUTSIDE;
+use crate::names::{NODE, P1_PORT};
+use crate::network::SimStream;
+use crate::plan::{P1ClientFaults, P1ClientPlan, P1Peer};
 use load::random::Random;
 use mta::seams::{Egress, Endpoint, Net as _};
 use std::net::{IpAddr, SocketAddr};

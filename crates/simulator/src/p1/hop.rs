@@ -3,10 +3,10 @@
 
 use super::wire::{TIMEOUTS, Wire};
 use super::{P1World, SILENCE_US, identity, node_to};
-use crate::prove::sim::account::{Arrival, NEVER_REPLIED};
-use crate::prove::sim::executor::OUTSIDE;
-use crate::prove::sim::network::SimStream;
-use crate::prove::sim::plan::{P1Peer, P1PeerFaults};
+use crate::account::{Arrival, NEVER_REPLIED};
+use crate::executor::OUTSIDE;
+use crate::network::SimStream;
+use crate::plan::{P1Peer, P1PeerFaults};
 use mta::seams::{Listener as _, Net as _};
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -4,8 +4,8 @@ use super::{
     BY_MX, CROWD_DOMAIN, DescriptorLimits, DirectoryPlan, Hop, Mire, PacePlan, Plan, SESSIONS_MAX,
     X400Plan, ZoneChange, Zones, mx_name,
 };
-use crate::prove::sim::names::{BOX_DOMAIN, DEAD_DOMAIN, NODE, NODE_NAME, OR_DEAD, WELL_DOMAIN};
-use crate::prove::sim::plant::Plant;
+use crate::names::{BOX_DOMAIN, DEAD_DOMAIN, NODE, NODE_NAME, OR_DEAD, WELL_DOMAIN};
+use crate::plant::Plant;
 use mta::control::BlockerKind;
 use mta::seams::Mx;
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 //! Drawn by itself so that it changes nothing else.
 
 use super::Plan;
-use crate::prove::sim::names::{NODE, OR_BACK, OR_DEAD, P1_PORT};
+use crate::names::{NODE, OR_BACK, OR_DEAD, P1_PORT};
 use load::random::Random;
 use std::fmt::Write as _;
 use std::net::SocketAddr;

@@ -2,8 +2,8 @@
 //! tenants have rates of their own, over four shards. Drawn by itself so that it changes nothing else.
 
 use super::{Act, ActKind, Anger, BY_MX, Hop, Plan, RulePlan, SECOND_US, Word, hop, mx_name};
-use crate::prove::sim::network::HostSet;
-use crate::prove::sim::plant::Plant;
+use crate::network::HostSet;
+use crate::plant::Plant;
 use load::random::Random;
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,6 +1,6 @@
 //! A connection: two bounded pipes with what is under way in them.
 
-use crate::prove::sim::executor::TaskGroup;
+use crate::executor::TaskGroup;
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::task::Waker;

@@ -37,7 +37,7 @@ pub mod warming;
 pub mod world;
 
 pub use account::{Totals, Violation};
-pub use command::{SimOptions, run as run_command};
+pub use command::{SimOptions, run_command};
 pub use plan::Plan;
 pub use plant::Plant;
 

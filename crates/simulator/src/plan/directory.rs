@@ -1,7 +1,7 @@
 //! The directory of some worlds: whose recipients it has, and when it is ill.
 
 use super::{BY_MX, Plan, SECOND_US, UserLocations};
-use crate::prove::sim::names::{BOX_DOMAIN, SENDER_DOMAIN, SPREAD_DOMAIN, UNKNOWN_USER};
+use crate::names::{BOX_DOMAIN, SENDER_DOMAIN, SPREAD_DOMAIN, UNKNOWN_USER};
 use load::random::Random;
 use lookup::Lifetimes;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! A connection with the machine of one end of an association.
 
 use super::P1World;
-use crate::prove::sim::network::SimStream;
+use crate::network::SimStream;
 use bytes::Bytes;
 use mail::Mono;
 use mta::seams::Stream as _;

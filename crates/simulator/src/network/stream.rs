@@ -2,7 +2,7 @@
 
 use super::connection::{Connection, Pieces, Side, StreamRead};
 use super::{Network, leaving};
-use crate::prove::sim::open_files::OpenFile;
+use crate::open_files::OpenFile;
 use mta::seams::Stream;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind, IoSlice};

@@ -1,10 +1,10 @@
 //! What a host does that ends every session or transaction at one step.
 
 use super::{PeerAction, PeerSession, Peers};
-use crate::prove::sim::account::NEVER_REPLIED;
-use crate::prove::sim::executor::TaskGroup;
-use crate::prove::sim::network::SimStream;
-use crate::prove::sim::plan::{DialoguePhase, Hop, Manner, Mire};
+use crate::account::NEVER_REPLIED;
+use crate::executor::TaskGroup;
+use crate::network::SimStream;
+use crate::plan::{DialoguePhase, Hop, Manner, Mire};
 use load::dialogue::DialogueEvent;
 use std::net::IpAddr;
 

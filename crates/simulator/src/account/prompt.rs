@@ -1,7 +1,7 @@
 //! What must be there in time.
 
 use super::{Account, Bounds, name_of};
-use crate::prove::sim::names::WELL_DOMAIN;
+use crate::names::WELL_DOMAIN;
 use std::collections::BTreeMap;
 
 impl Account {

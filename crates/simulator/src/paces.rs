@@ -204,9 +204,9 @@ mod tests {
                     StartedTransaction { life: TaskGroup(1), between, sender: &sender, at_us },
                 );
             }
-            let executor = crate::prove::sim::executor::Executor::default();
-            let trace = crate::prove::sim::trace::Trace::new(executor.clone(), false);
-            let network = crate::prove::sim::network::Network::new(executor.clone(), trace, 1);
+            let executor = crate::executor::Executor::default();
+            let trace = crate::trace::Trace::new(executor.clone(), false);
+            let network = crate::network::Network::new(executor.clone(), trace, 1);
             let queues = ReadyQueues::new(executor, network, pace.sources.len() as u32);
             let wrong = paces.exceeded(&plan, &queues);
             wrong.into_iter().filter(|text| text.contains("of tenant t0")).count()

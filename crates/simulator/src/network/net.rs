@@ -3,10 +3,10 @@
 use super::connection::{Connection, Pieces, Side};
 use super::stream::{ConnectionGuard, SimStream};
 use super::{Backlog, Network};
-use crate::prove::sim::executor::TaskGroup;
-use crate::prove::sim::handshake;
-use crate::prove::sim::names::NODE_NAME;
-use crate::prove::sim::open_files::{OpenFile, OpenFiles};
+use crate::executor::TaskGroup;
+use crate::handshake;
+use crate::names::NODE_NAME;
+use crate::open_files::{OpenFile, OpenFiles};
 use mta::seams::{Egress, Encryption, Endpoint, Listener, Net, Trust};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};

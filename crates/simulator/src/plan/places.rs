@@ -1,7 +1,7 @@
 //! Users of some worlds whose hosts stand in the directory, and who move from one to another.
 
 use super::{Hop, Plan, hop};
-use crate::prove::sim::names::SPREAD_DOMAIN;
+use crate::names::SPREAD_DOMAIN;
 use load::random::Random;
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,8 +1,8 @@
 //! A message or a probe as an MTA hands it to the node.
 
 use super::P1World;
-use crate::prove::sim::names::{OR_BACK, OR_DEAD, OR_NOWHERE};
-use crate::prove::sim::plan::X400Plan;
+use crate::names::{OR_BACK, OR_DEAD, OR_NOWHERE};
+use crate::plan::X400Plan;
 use bytes::Bytes;
 use load::random::Random;
 use mail::Wall;

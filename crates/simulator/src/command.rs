@@ -41,7 +41,7 @@ pub struct SimOptions {
 ///
 /// # Errors
 /// None: the simulator needs nothing from outside.
-pub fn run(options: &SimOptions) -> stop::Outcome {
+pub fn run_command(options: &SimOptions) -> stop::Outcome {
     let mut progress = (options.seeds > 1).then(|| Progress::new("seeds", Some(options.seeds)));
     let mut broken = Vec::new();
     let mut count = 0;
