@@ -10,7 +10,12 @@ FEATURES ?= --features postrider/sql
 # Tests at once: more than cores, for most of them wait.
 TEST_THREADS ?= 6
 
+# Where `make install` puts files; for packagers, below DESTDIR.
+PREFIX ?= /usr/local
+DESTDIR ?=
+
 .PHONY: run test test-peers check docs bench fuzz clean packages
+.PHONY: programs install deb rpm sbom image release test-packages
 
 # The relay on its built-in configuration, whatever file would be found: 127.0.0.1:2525, mail kept in ./postrider-data.
 run:
@@ -53,6 +58,26 @@ fuzz:
 # Other mail programs that tests talk to.
 packages:
 	scripts/install-test-packages
+
+# What is installed: optimised programs, with all features. scripts/package has more variables.
+programs:
+	CARGO="$(CARGO)" scripts/package programs
+
+# After `make programs`; needs no compiler, so that root can run it.
+install:
+	DESTDIR="$(DESTDIR)" PREFIX="$(PREFIX)" scripts/package install
+
+# Packages, in target/package. TARGET=aarch64-unknown-linux-gnu builds for arm64, where Rust's library for it is installed.
+deb rpm sbom image:
+	CARGO="$(CARGO)" scripts/package $@
+
+# VERSION=0.2.0: its commit and tag, then packages, image, SBOM and checksums. Pushes nothing.
+release:
+	CARGO="$(CARGO)" VERSION="$(VERSION)" scripts/package release
+
+# Packages and image as a machine uses them, as root; up to an hour, so no part of `test`.
+test-packages:
+	CARGO="$(CARGO)" scripts/test-packages
 
 clean:
 	$(CARGO) clean

@@ -8,11 +8,12 @@
 use crate::bench;
 use crate::prove::{crash, limits};
 use crate::stand::long_path as path;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use load::{cpu, dns, floor, guess, ledger, on_panic, p1, sink, source};
 use std::any::Any;
 use std::io::{self, Write as _};
 use std::panic;
+use std::path::PathBuf;
 use std::process::{ExitCode, exit};
 
 /// Exit code of what went wrong, or came to no end: what a command was to prove is not proved.
@@ -43,6 +44,24 @@ enum Command {
     Bench(bench::BenchOptions),
     Cpu(cpu::CpuOptions),
     Path(path::PathOptions),
+    /// Write the manual pages
+    Man(ManOptions),
+}
+
+/// `postrider-lab man`.
+#[derive(Debug, clap::Args)]
+struct ManOptions {
+    /// The output directory; created if missing.
+    #[arg(short, long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// Writes a page for the program and one for each of its commands.
+fn write_manual(options: &ManOptions) -> Result<ExitCode, String> {
+    std::fs::create_dir_all(&options.out)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), &options.out))
+        .map_err(|error| format!("{}: {error}", options.out.display()))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 impl Cli {
@@ -66,6 +85,7 @@ impl Cli {
             Command::Bench(options) => bench::run(&options),
             Command::Cpu(options) => cpu::run(&options),
             Command::Path(options) => path::run(&options),
+            Command::Man(options) => write_manual(&options),
         };
         outcome.unwrap_or_else(|error| {
             eprintln!("postrider-lab: {error}");

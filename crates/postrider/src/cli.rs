@@ -185,7 +185,7 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write man pages
     ///
-    /// Writes one man page for the program and one for each of its commands.
+    /// Writes man pages for the program and each of its commands, sendmail(1) and postrider.toml(5).
     Man(ManArgs),
 }
 

@@ -96,7 +96,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => commands::explain::explain(&args),
         Command::Config(args) => commands::reference::config(&args),
         Command::Completions(args) => commands::reference::completions(&args),
-        Command::Man(args) => commands::reference::man(&args),
+        Command::Man(args) => commands::man::run(&args),
         Command::Search(args) => commands::history::search(&args),
         Command::Trace(args) => commands::history::trace(&args),
         Command::Events(args) => commands::history::events(&args),

@@ -13,7 +13,8 @@ Exit code 1 means that a file exists or the DNS is not correct; 2, an error in t
 
 Examples:
   postrider init example.org
-  postrider init example.org --kind mail-host --hostname mx.example.org --user jo --acme")]
+  postrider init example.org --kind mail-host --hostname mx.example.org --user jo --acme
+  postrider init app1.example.org --kind local --hostname app1.example.org")]
 pub(crate) struct InitArgs {
     /// The mail domain.
     #[arg(value_name = "DOMAIN", value_parser = parse_domain)]
@@ -64,6 +65,10 @@ pub(crate) struct InitArgs {
     /// The directory of the mailboxes; created if missing.
     #[arg(long, value_name = "DIR", default_value = "/srv/mail", value_hint = ValueHint::DirPath)]
     pub(crate) mail: PathBuf,
+    /// The Unix socket of a `local` listener, for sendmail(1). Its directory must exist when the server starts. Default:
+    /// none; with --kind local, /run/postrider/submit.sock.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) socket: Option<PathBuf>,
     /// The user that the server runs as: owner of secrets, spool and mailboxes. Default: `postrider`, if root runs this
     /// command and the user exists.
     #[arg(long, value_name = "USER")]
@@ -129,6 +134,8 @@ pub(crate) enum ServerKind {
     Relay,
     /// Sends mail of applications to the MX hosts of its recipients.
     Sender,
+    /// Sends mail of programs on this machine, and keeps mail to its own name in Maildirs. Takes none from other machines.
+    Local,
 }
 
 /// Parses the local part of a user's address, as it appears in tables.

@@ -167,7 +167,7 @@ fn stored_form(password: &str) -> Result<String, String> {
 
 fn directories(server: &NewServer, places: &Places) -> Vec<(PathBuf, Access)> {
     let mut all = vec![(places.out.clone(), Access::All), (places.spool.clone(), Access::Server)];
-    if matches!(server.role, Role::MailHost { .. }) {
+    if server.has_mailboxes() {
         all.push((places.mail.clone(), Access::Server));
     }
     all
@@ -203,6 +203,11 @@ fn files(server: &NewServer, places: &Places, secrets: &Secrets) -> Vec<NewFile>
             add(of("aliases"), Access::All, aliases(domain, &login));
             add(of("srs.secret"), Access::Server, format!("{}\n", secrets.srs));
         }
+    }
+    if matches!(server.role, Role::Local) {
+        let root = format!("root@{domain}");
+        let forwarded = format!("# {root}  you@example.org\n");
+        add(of("aliases"), Access::All, aliases(domain, &root) + &forwarded);
     }
     if let Some(key) = &secrets.dkim_key {
         add(of(&format!("{SELECTOR}.pem")), Access::Server, key.to_string());

@@ -10,6 +10,7 @@ pub(crate) mod history;
 pub(crate) mod init;
 pub(crate) mod load;
 pub(crate) mod login;
+pub(crate) mod man;
 pub(crate) mod migrate;
 pub(crate) mod queue;
 pub(crate) mod reference;

@@ -1,6 +1,6 @@
-//! Output generated from the tables in the program: the configuration's reference, shell completions, man pages.
+//! Output generated from the tables in the program: the configuration's reference, shell completions.
 
-use crate::cli::{Cli, CompletionsArgs, ConfigArgs, ConfigCommand, ManArgs, ReferenceArgs, exit};
+use crate::cli::{Cli, CompletionsArgs, ConfigArgs, ConfigCommand, ReferenceArgs, exit};
 use clap::CommandFactory;
 use config::EMBEDDED;
 use std::path::Path;
@@ -43,32 +43,9 @@ pub(crate) fn completions(args: &CompletionsArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// `postrider man`.
-pub(crate) fn man(args: &ManArgs) -> ExitCode {
-    let written = std::fs::create_dir_all(&args.out)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.out));
-    match written {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => not_written(&args.out, &error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_man_page_for_each_command() {
-        let directory = tempfile::tempdir().unwrap();
-        let out = directory.path().join("man1");
-        assert_eq!(man(&ManArgs { out: out.clone() }), ExitCode::SUCCESS);
-        let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap();
-        assert!(read("postrider.1").contains("First steps"));
-        assert!(read("postrider-serve.1").contains("SIGHUP"));
-        assert!(read("postrider-spool-verify.1").contains("changes nothing"));
-        assert!(read("postrider-queue-why.1").contains("waits for"));
-        assert!(read("postrider-spool-verify.1").contains("Exit codes"));
-    }
 
     #[test]
     fn completions_know_the_commands() {

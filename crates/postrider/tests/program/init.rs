@@ -119,7 +119,9 @@ fn examples_are_written_by_init() {
         "--relay-from",
         "10.0.0.0/8",
     ];
-    let kinds: [(&str, &[&str]); 3] = [
+    let socket = "/run/postrider/submit.sock";
+    let kinds: [(&str, &[&str]); 4] = [
+        ("local", &["--kind", "local", "--hostname", "example.org", "--socket", "run/submit.sock"]),
         (
             "mail-host",
             &["--kind", "mail-host", "--hostname", "mx.example.org", "--user", "jo", "--acme"],
@@ -134,10 +136,11 @@ fn examples_are_written_by_init() {
     for (kind, words) in kinds {
         let files = Files::new();
         fs::create_dir(files.path("etc")).expect("a directory");
+        fs::create_dir(files.path("run")).expect("a directory");
         write_secret(&files, &format!("etc/{secret}"), "secret\n");
         assert_done(&init(&files, words));
         let mut text = written(&files);
-        for (place, name) in PLACES {
+        for (place, name) in PLACES.into_iter().chain([(socket, "run/submit.sock")]) {
             text = text.replace(&files.path(name).display().to_string(), place);
         }
         let example = examples.join(format!("init-{kind}.toml"));

@@ -1,7 +1,7 @@
 //! The configuration of a new server.
 
 use super::new_server::{CertificateSource, NewServer, PasswordSource, Role, SmarthostLogin};
-use crate::cli::InitArgs;
+use crate::cli::{InitArgs, ServerKind};
 use config::{HostPort, IpNet};
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,12 @@ pub(super) struct Places {
     pub(super) spool: PathBuf,
     /// For mailboxes.
     pub(super) mail: PathBuf,
+    /// Socket of the `local` listener.
+    socket: Option<PathBuf>,
 }
+
+/// Socket that `sendmail` uses without a configuration.
+const SOCKET: &str = "/run/postrider/submit.sock";
 
 impl Places {
     /// # Errors
@@ -32,10 +37,13 @@ impl Places {
                 _ => Err(format!("{}: the path has a brace, or is not UTF-8", path.display())),
             }
         };
+        let of_kind = (args.kind == Some(ServerKind::Local)).then_some(Path::new(SOCKET));
+        let socket = args.socket.as_deref().or(of_kind);
         Ok(Places {
             out: absolute(&args.out)?,
             spool: absolute(&args.spool)?,
             mail: absolute(&args.mail)?,
+            socket: socket.map(absolute).transpose()?,
         })
     }
 
@@ -70,6 +78,7 @@ pub(super) fn text(server: &NewServer, places: &Places) -> String {
         Role::Relay { smarthost, login, networks } => {
             relay(server, places, (smarthost, login.as_ref(), networks))
         }
+        Role::Local => machine(server, places),
     }
 }
 
@@ -77,7 +86,7 @@ pub(super) fn text(server: &NewServer, places: &Places) -> String {
 fn head(server: &NewServer, places: &Places, postmaster: &str) -> String {
     let (hostname, spool) = (&server.hostname, quoted(&places.spool));
     let shaping = match server.role {
-        Role::Sender { .. } => {
+        Role::Sender { .. } | Role::Local => {
             "shaping = [\"builtin\"]                # the pace of large providers\n"
         }
         _ => "",
@@ -158,7 +167,12 @@ fn table(name: &str, places: &Places, comment: &str) -> String {
 }
 
 /// Programs on this machine, and in these networks.
-fn local(address: &str, networks: &[IpNet], comment: &str, more: &str) -> String {
+fn local(
+    places: &Places,
+    (address, networks): (&str, &[IpNet]),
+    comment: &str,
+    more: &str,
+) -> String {
     let networks = networks.iter().map(|network| format!(", \"{network}\""));
     let networks: String = networks.collect();
     format!(
@@ -168,6 +182,20 @@ fn local(address: &str, networks: &[IpNet], comment: &str, more: &str) -> String
          relay_from = [\"127.0.0.0/8\"{networks}]\n\
          add_missing_fields = true\n\
          remove_bcc = true\n\
+         {more}"
+    ) + &sendmail(places, more)
+}
+
+/// Programs that run `sendmail`.
+fn sendmail(places: &Places, more: &str) -> String {
+    let Some(socket) = &places.socket else { return String::new() };
+    let socket = quoted(socket);
+    format!(
+        "\n[[listener]]                         # sendmail(1), for cron and scripts\n\
+         name = \"sendmail\"\n\
+         kind = \"local\"\n\
+         socket = {socket}\n\
+         trusted = [\"root\", \"www-data\"]       # may name another sender\n\
          {more}"
     )
 }
@@ -205,7 +233,7 @@ fn mail_host(server: &NewServer, places: &Places, source: &CertificateSource) ->
         EXTERNAL.concat(),
         submission(""),
         limit("200/h", "[\"1_000/d\", \"300/h\"]"),
-        local("127.0.0.1:2525", &[], "programs on this machine", ""),
+        local(places, ("127.0.0.1:2525", &[]), "programs on this machine", ""),
         table("passwords", places, "a line for each user"),
         table("users", places, "a line for each mailbox"),
         table("aliases", places, "other addresses, and lists"),
@@ -246,7 +274,7 @@ fn sender(server: &NewServer, places: &Places, source: &CertificateSource) -> St
         certificate(server, source, &postmaster),
         submission(signed),
         limit("2_000/h", "\"20_000/d\""),
-        local("127.0.0.1:25", &[], "programs on this machine", signed),
+        local(places, ("127.0.0.1:25", &[]), "programs on this machine", signed),
         table("passwords", places, "a line for each application"),
         table("users", places, "senders of each application"),
         signer(server, places),
@@ -277,12 +305,42 @@ fn relay(
              # docs/config.md has every key.\n"
         ),
         head(server, places, &format!("postmaster@{domain}")),
-        local(address, networks, "programs on this machine; networks may follow", ""),
+        local(
+            places,
+            (address, networks),
+            "programs on this machine; networks may follow",
+            "",
+        ),
         format!(
             "\n[[route]]                            # all mail\n\
              name = \"smarthost\"\n\
              smtp = {{ hosts = [\"{smarthost}\"], tls = \"verified\"{start}, max_connections = 5{login} }}\n"
         ),
+    ]
+    .concat()
+}
+
+/// Only for programs of the machine. Its domain is the machine's name.
+fn machine(server: &NewServer, places: &Places) -> String {
+    let domain = &server.domain;
+    let path = quoted(&places.mail.join("{local}"));
+    let also = if domain == "localhost" { "" } else { ", \"localhost\"" };
+    [
+        format!(
+            "# Mail of {domain}, written by `postrider init`. Takes mail from programs of this machine\n\
+             # only. docs/install.md names the next steps; docs/config.md has every key.\n"
+        ),
+        head(server, places, &format!("postmaster@{domain}")),
+        local(places, ("127.0.0.1:25", &[]), "programs on this machine", ""),
+        table("aliases", places, "the reader of root's mail"),
+        format!(
+            "\n[[route]]                            # mail to this machine\n\
+             name = \"mailboxes\"\n\
+             domains = [\"{domain}\"{also}]\n\
+             aliases = {{ table = \"aliases\" }}\n\
+             maildir = {{ path = {path} }}\n"
+        ),
+        OUT.to_owned(),
     ]
     .concat()
 }

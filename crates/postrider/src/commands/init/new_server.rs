@@ -24,6 +24,7 @@ pub(super) enum Role {
     MailHost { user: String, certificate: CertificateSource },
     Sender { user: String, certificate: CertificateSource },
     Relay { smarthost: HostPort, login: Option<SmarthostLogin>, networks: Vec<IpNet> },
+    Local,
 }
 
 /// The origin of the certificate.
@@ -74,15 +75,17 @@ impl NewServer {
         let mut questions = Questions::new(prompt);
         let kind = questions.answer(
             args.kind,
-            ("--kind", "Kind of server (mail-host, relay, sender)", ""),
+            ("--kind", "Kind of server (mail-host, relay, sender, local)", ""),
             |text| ServerKind::from_str(text, true),
         )?;
         let first = match kind {
-            Some(ServerKind::Relay) => "relay",
-            Some(ServerKind::Sender) => "out",
-            Some(ServerKind::MailHost) | None => "mx",
+            Some(ServerKind::Relay) => "relay.",
+            Some(ServerKind::Sender) => "out.",
+            Some(ServerKind::MailHost) | None => "mx.",
+            // Its domain is the machine's name.
+            Some(ServerKind::Local) => "",
         };
-        let usual = format!("{first}.{}", args.domain);
+        let usual = format!("{first}{}", args.domain);
         let hostname = questions.answer(
             args.hostname.clone(),
             ("--hostname", "Name of this server", &usual),
@@ -90,6 +93,7 @@ impl NewServer {
         )?;
         let role = match kind {
             None => None,
+            Some(ServerKind::Local) => Some(Role::Local),
             Some(ServerKind::Relay) => relay(args, &mut questions)?,
             Some(kind) => with_users(args, kind, &mut questions)?,
         };
@@ -108,8 +112,13 @@ impl NewServer {
             Role::MailHost { user, .. } | Role::Sender { user, .. } => {
                 Some(format!("{user}@{}", self.domain))
             }
-            Role::Relay { .. } => None,
+            Role::Relay { .. } | Role::Local => None,
         }
+    }
+
+    /// Returns true if mail to its domain is kept here.
+    pub(super) fn has_mailboxes(&self) -> bool {
+        matches!(self.role, Role::MailHost { .. } | Role::Local)
     }
 
     /// The origin of the smarthost's password.
@@ -256,6 +265,10 @@ mod tests {
         let server = server.unwrap();
         assert_eq!((server.login().as_deref(), asked.len()), (Some("app@example.org"), 4));
         assert!(matches!(server.role, Role::Sender { certificate: CertificateSource::Acme, .. }));
+        let (server, asked) = read("app1.example.org", &["local", ""]);
+        let server = server.unwrap();
+        assert_eq!((server.hostname.as_str(), asked.len()), ("app1.example.org", 2));
+        assert!(matches!(server.role, Role::Local) && server.has_mailboxes());
         let answers = ["relay", "app1.example.org", "smtp.example.net", "me", "pass word"];
         let (server, asked) = read("example.org", &answers);
         let server = server.unwrap();
