@@ -9,6 +9,7 @@ use crate::bench;
 use crate::prove::{crash, limits};
 use crate::stand::long_path as path;
 use clap::{CommandFactory as _, Parser, Subcommand};
+use load::stop::{CommandError, Outcome};
 use load::{cpu, dns, floor, guess, ledger, on_panic, p1, sink, source};
 use std::any::Any;
 use std::io::{self, Write as _};
@@ -57,10 +58,10 @@ struct ManOptions {
 }
 
 /// Writes a page for the program and one for each of its commands.
-fn write_manual(options: &ManOptions) -> Result<ExitCode, String> {
+fn write_manual(options: &ManOptions) -> Outcome {
     std::fs::create_dir_all(&options.out)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), &options.out))
-        .map_err(|error| format!("{}: {error}", options.out.display()))?;
+        .map_err(|error| CommandError::new(format!("{}: {error}", options.out.display())))?;
     Ok(ExitCode::SUCCESS)
 }
 

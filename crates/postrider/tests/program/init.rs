@@ -5,14 +5,14 @@ mod records;
 use crate::smarthosts::{PASSWORD, far, logins, write_secret};
 use crate::support::certificate::{EC, make_certificate};
 use crate::support::client::Client;
-use crate::support::server::{self, Answer, CONFIG, Server, command};
+use crate::support::server::{self, Answer, CONFIG, POSTRIDER, Server, command};
 use crate::support::tool::{self, Tool};
 use crate::support::{Files, config, wait_until};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output};
 
 /// Places in the examples, and below the test's directory.
 const PLACES: [(&str, &str); 3] =
@@ -289,4 +289,39 @@ fn new_relay_logs_in_at_its_smarthost() {
     wait_until("a login", || logins(&far_files) == ["relay"]);
     server.stop();
     far.stop();
+}
+
+#[test]
+fn new_local_server_keeps_mail_of_sendmail() {
+    let files = Files::new();
+    fs::create_dir(files.path("run")).expect("a directory");
+    let words = ["--kind", "local", "--hostname", "example.org", "--socket", "run/submit.sock"];
+    assert_done(&init(&files, &words));
+    startable(&files, &[], "");
+    let server = Server::start_again(&files);
+    let sent = files.write("message", "Subject: to root\n\nx\n");
+    let output = Command::new(POSTRIDER)
+        .args(["sendmail", "-t", "-i", "root"])
+        .env("POSTRIDER_CONFIG", files.path(CONFIG))
+        .stdin(fs::File::open(sent).expect("a file"))
+        .output()
+        .expect("the program is there");
+    assert!(output.status.success(), "{output:?}");
+    let mut client = Client::connect(server.address());
+    client.mail("me@example.org", &["abuse@example.org"], "Subject: x\r\n\r\nx\r\n");
+    let all = files.wait_maildir("mail/root", 2);
+    let texts: Vec<String> =
+        all.iter().map(|message| String::from_utf8_lossy(message).into_owned()).collect();
+    assert!(texts.iter().any(|text| text.contains("\nSubject: to root\n")), "{texts:?}");
+    server.stop();
+}
+
+#[test]
+fn every_kind_has_a_socket_on_request() {
+    let words = ["--kind", "relay", "--hostname", "r.example.org", "--smarthost", "s.example.net"];
+    for (more, count) in [(&[][..], 0), (&["--socket", "submit.sock"][..], 1)] {
+        let files = Files::new();
+        assert_done(&init(&files, &[&words[..], more].concat()));
+        assert_eq!(written(&files).matches("kind = \"local\"").count(), count);
+    }
 }
