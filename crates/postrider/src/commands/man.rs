@@ -86,7 +86,7 @@ impl ManPage<'_> {
         );
         // The title is in the header of the page.
         let body = markdown.split_once('\n').map_or("", |(_, body)| body);
-        let mut blocks = RoffBlocks { out: &mut out, state: BlockState::Between };
+        let mut blocks = RoffBlocks { out: &mut out, state: BlockState::Heading };
         body.lines().for_each(|line| blocks.line(line));
         out.push_str(".SH SEE ALSO\n");
         let pages = see.iter().map(|(name, section)| format!(".BR {name} ({section})"));
@@ -100,6 +100,8 @@ impl ManPage<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BlockState {
     Between,
+    /// Its first paragraph needs no macro.
+    Heading,
     Paragraph,
     Item,
     /// Its first row is the header.
@@ -125,11 +127,13 @@ impl RoffBlocks<'_> {
         if is_row {
             self.row(line);
         } else if line.is_empty() || line.starts_with("<!--") {
-            self.state = BlockState::Between;
+            if self.state != BlockState::Heading {
+                self.state = BlockState::Between;
+            }
         } else if let Some(heading) = line.strip_prefix("## ") {
             self.heading(".SH", &heading.to_uppercase());
-        } else if let Some(heading) = line.trim_start_matches('#').strip_prefix(' ') {
-            self.heading(".SS", heading);
+        } else if line.starts_with('#') {
+            self.heading(".SS", line.trim_start_matches('#').trim_start());
         } else if let Some(item) = line.strip_prefix("- ") {
             self.push(".IP \\(bu 2");
             self.state = BlockState::Item;
@@ -137,6 +141,8 @@ impl RoffBlocks<'_> {
         } else {
             if self.state == BlockState::Between {
                 self.push(".PP");
+            }
+            if matches!(self.state, BlockState::Between | BlockState::Heading) {
                 self.state = BlockState::Paragraph;
             }
             self.push(&inline(line.trim_start()));
@@ -150,8 +156,7 @@ impl RoffBlocks<'_> {
 
     fn heading(&mut self, macro_name: &str, text: &str) {
         self.push(&format!("{macro_name} \"{}\"", inline(text).replace('"', "\\(dq")));
-        // A paragraph may follow at once.
-        self.state = BlockState::Between;
+        self.state = BlockState::Heading;
     }
 
     fn fence(&mut self) {
@@ -279,11 +284,11 @@ mod tests {
         for part in [
             ".TH X 5 ",
             "\nx \\- a test\n",
-            ".PP\nA \\fBstrong\\fR \\fB\\-\\-key\\fR of a link.\n\\&.next\\(aqs\n",
+            ".SH DESCRIPTION\nA \\fBstrong\\fR \\fB\\-\\-key\\fR of a link.\n\\&.next\\(aqs\n",
             ".IP \\(bu 2\nitem\nmore\n.SH \"PART ONE\"\n.TP\n",
             ".TP\n\\fBa|b\\fR (text; default \\fB1\\fR)\nMeaning \\(rs \\[u2026]\n",
             ".TP\n\\fBc\\fR (text)\nOther.\n",
-            ".nf\n\\&.a = \"\\-\"\n\n.fi\n",
+            ".PP\n.RS 4\n.nf\n\\&.a = \"\\-\"\n\n.fi\n",
             ".SH SEE ALSO\n.BR y (1),\n.BR z (5)\n",
         ] {
             assert!(roff.contains(part), "{part}: {roff}");
