@@ -43,6 +43,8 @@ pub enum ShardMessage<A> {
     },
     /// A generated message.
     Own(Box<GeneratedMessage>),
+    /// Answered at once, which proves that the shard turns its loop.
+    AreYouAlive(oneshot::Sender<()>),
     /// Shutdown: transactions get `grace_ms`, then a 421 reply.
     Stop {
         grace_ms: u64,

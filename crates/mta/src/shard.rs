@@ -207,6 +207,8 @@ impl<W: World> Shard<W> {
             ShardMessage::Own(own) => {
                 self.services.spawn(ingress::own::submit(Rc::clone(&self.ingress), *own));
             }
+            // A caller that has gone needs no answer.
+            ShardMessage::AreYouAlive(answer) => drop(answer.send(())),
             ShardMessage::Stop { grace_ms, done } => {
                 let shard = Rc::clone(self);
                 self.services.spawn(async move { shard.stop(grace_ms, done).await });

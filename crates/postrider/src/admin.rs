@@ -10,6 +10,7 @@ mod live;
 mod numbers;
 
 use crate::control_socket::ControlSocket;
+use crate::handed_sockets::OpenedSocket;
 use crate::limited_listener::{ConnectionLimits, LimitedListener};
 use crate::problems::sentence;
 use axum::extract::{Request, State};
@@ -26,8 +27,10 @@ use mta::problems::{Problem, Severity};
 pub(crate) use numbers::Numbers;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
+use socket2::Socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -57,6 +60,8 @@ pub(crate) struct AdminParts {
     pub(crate) hostname: Arc<str>,
     /// For HTTP; `None`: no HTTP.
     pub(crate) address: Option<SocketAddr>,
+    /// The socket for HTTP that was handed over.
+    pub(crate) handed: Option<OpenedSocket>,
     /// The bound control socket, and its handler.
     pub(crate) control: Option<(ControlSocket, ControlPlane)>,
     /// For `/metrics`.
@@ -79,7 +84,10 @@ impl AdminServer {
     /// # Errors
     /// When the address cannot be bound or the thread not be started.
     pub(crate) fn start(parts: AdminParts) -> io::Result<AdminServer> {
-        let listener = parts.address.map(bind).transpose()?;
+        let listener = match parts.handed {
+            Some(socket) => Some(unblocked(OwnedFd::from(Socket::from(socket)).into())?),
+            None => parts.address.map(bind).transpose()?,
+        };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
@@ -117,7 +125,10 @@ impl Drop for AdminServer {
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     // std sets SO_REUSEADDR, so that a restart needs no pause.
-    let listener = TcpListener::bind(address)?;
+    unblocked(TcpListener::bind(address)?)
+}
+
+fn unblocked(listener: TcpListener) -> io::Result<TcpListener> {
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

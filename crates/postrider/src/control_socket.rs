@@ -3,6 +3,7 @@
 
 mod abstract_socket;
 
+use crate::handed_sockets::OpenedSocket;
 use crate::limited_work::waited_for;
 use crate::mutex::lock;
 use crate::socket_file::{self, FILE_TIMEOUT, SocketFile};
@@ -13,6 +14,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::Path;
 use std::pin::pin;
@@ -48,8 +50,8 @@ pub(crate) struct ControlSocket {
     listener: std::os::unix::net::UnixListener,
     /// The second address.
     without_file: Option<std::os::unix::net::UnixListener>,
-    /// Removed with the socket.
-    _file: SocketFile,
+    /// Removed with the socket, unless it was handed over.
+    _file: Option<SocketFile>,
 }
 
 impl ControlSocket {
@@ -62,8 +64,18 @@ impl ControlSocket {
         Ok(ControlSocket {
             listener: socket.into(),
             without_file: abstract_socket::bind(path),
-            _file: file,
+            _file: Some(file),
         })
+    }
+
+    /// Takes a socket that was handed over for `path`.
+    ///
+    /// # Errors
+    /// Returns the operating system's error.
+    pub(crate) fn handed(socket: OpenedSocket, path: &Path) -> io::Result<ControlSocket> {
+        let listener = std::os::unix::net::UnixListener::from(OwnedFd::from(Socket::from(socket)));
+        listener.set_nonblocking(true)?;
+        Ok(ControlSocket { listener, without_file: abstract_socket::bind(path), _file: None })
     }
 
     /// Serves clients until the future is dropped. Needs a tokio runtime with I/O and time.

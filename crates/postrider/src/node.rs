@@ -7,6 +7,7 @@ use crate::commands::load::LoadError;
 use crate::commit_thread::Log;
 use crate::console::ConsoleLog;
 use crate::event_log::EventLog;
+use crate::handed_sockets::Unassigned;
 use crate::limited_work::awaited;
 use crate::node_metrics::NodeMetrics;
 use crate::orders::{Order, Orders};
@@ -57,6 +58,15 @@ pub(crate) enum StartError {
 impl From<ConfigErrors> for StartError {
     fn from(errors: ConfigErrors) -> StartError {
         StartError::Wrong(LoadError::Wrong(errors))
+    }
+}
+
+impl From<Unassigned> for StartError {
+    fn from(why: Unassigned) -> StartError {
+        match why {
+            Unassigned::Placed(errors) => StartError::from(errors),
+            Unassigned::Unknown(why) => StartError::Failed(why),
+        }
     }
 }
 
@@ -153,6 +163,21 @@ impl Node {
     pub(crate) fn message_count(&self) -> u64 {
         let count = |log: &Log| log.port.condition.live_count.load(Ordering::Relaxed);
         self.logs.iter().map(count).sum()
+    }
+
+    /// The state in a line, for the service manager.
+    pub(crate) fn summary(&self) -> String {
+        format!("Accepting mail; messages in the spool: {}", self.message_count())
+    }
+
+    /// Asks each shard for a sign of life. A shard answers when it turns its loop.
+    pub(crate) fn are_alive(&self) -> Vec<oneshot::Receiver<()>> {
+        let ask = |shard: &ShardSender<AcceptedSocket>| {
+            let (answer, answered) = oneshot::channel();
+            let _ = shard.send(ShardMessage::AreYouAlive(answer));
+            answered
+        };
+        self.shards.iter().map(ask).collect()
     }
 
     /// A function that finds the current problems.

@@ -6,6 +6,7 @@ use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::kept_from_start::kept_from_start;
 use crate::mutex::lock;
+use crate::notify::Notifier;
 use crate::orders::OrderResult;
 use crate::services::{Prepared, Services};
 use crate::under_way::HANGS_AFTER;
@@ -123,6 +124,7 @@ pub(crate) struct Reloads {
     reloadable: Arc<Reloadable>,
     file: Option<PathBuf>,
     console: Arc<ConsoleLog>,
+    notifier: Arc<Notifier>,
     current: Option<PendingReload>,
     /// A signal arrived during the reload, which may have read older files.
     is_wanted_again: bool,
@@ -207,14 +209,15 @@ impl Reloads {
     pub(crate) fn new(
         reloadable: Arc<Reloadable>,
         file: Option<PathBuf>,
-        state: &Arc<ReloadState>,
-        console: &Arc<ConsoleLog>,
+        (state, console, notifier): (&Arc<ReloadState>, &Arc<ConsoleLog>, &Arc<Notifier>),
     ) -> Reloads {
         let (console, state) = (Arc::clone(console), Arc::clone(state));
+        let notifier = Arc::clone(notifier);
         Reloads {
             reloadable,
             file,
             console,
+            notifier,
             current: None,
             is_wanted_again: false,
             hanging: Vec::new(),
@@ -226,14 +229,29 @@ impl Reloads {
     /// files is abandoned in favour of the new one.
     pub(crate) fn begin(&mut self, answer: Option<NodeAnswer>) {
         match self.start() {
-            Ok(current) => self.current = Some(PendingReload { answer, ..current }),
+            Ok(current) => {
+                self.notifier.reloading();
+                self.current = Some(PendingReload { answer, ..current });
+            }
             Err(why) => {
                 self.console.line(Level::Error, "reload", format_args!("{why}"));
+                if self.current.is_none() {
+                    // A manager with `Type=notify-reload` waits for the end.
+                    self.notifier.reloading();
+                    self.notifier.ready(&why);
+                }
                 match answer {
                     Some(answer) => answer.told(Err(why)),
                     None => self.is_wanted_again = self.current.is_some(),
                 }
             }
+        }
+    }
+
+    /// Shows the server's status to the service manager, unless a reload runs or the last one was refused.
+    pub(crate) fn show(&self, summary: &str) {
+        if self.current.is_none() && self.state.last().0 {
+            self.notifier.status(summary);
         }
     }
 
@@ -278,6 +296,7 @@ impl Reloads {
                 // The channel closes without a result only by a panic, which ends the process.
                 let told = told.unwrap_or_else(|_| Err("the reload has ended".to_owned()));
                 self.state.note(&told, wall_now());
+                self.notifier.ready(told.as_ref().map_or_else(String::as_str, String::as_str));
                 let _ = current.answer.take().map(|answer| answer.told(told));
                 self.current = None;
                 *lock(&self.state.current) = None;

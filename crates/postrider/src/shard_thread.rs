@@ -4,6 +4,7 @@ use crate::advisers::PersistentState;
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::dmarc_reports::DmarcReporting;
+use crate::handed_sockets::OpenedSocket;
 use crate::logs::{RecoveredReceiver, RecoveryEvent};
 use crate::mta_sts::MtaSts;
 use crate::named_keys::NamedKeys;
@@ -13,7 +14,7 @@ use crate::tables::{Registry, ShardTables};
 use crate::tls_reports::TlsReporting;
 use crate::world::clock::{Clock, Start, seed_of};
 use crate::world::hashing::HashingThreads;
-use crate::world::listening_socket::AcceptedSocket;
+use crate::world::listening_socket::{AcceptedSocket, ListeningSocket};
 use crate::world::long_work::LongWork;
 use crate::world::mailbox_files::MailboxFiles;
 use crate::world::programs::ProgramRunner;
@@ -32,6 +33,7 @@ use mta::seams::{Listener as _, Net as _, World as _};
 use mta::shard::{Shard, ShardParts};
 use mta::shared::SharedState;
 use mta::watched::Watcher;
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -88,6 +90,8 @@ pub(crate) struct AcceptorSeed {
     /// Receives the addresses, or the error of binding.
     pub(crate) bound: std_mpsc::Sender<BoundAddresses>,
     pub(crate) stop: Watcher<bool>,
+    /// Sockets that were handed over, by listener.
+    pub(crate) handed: HashMap<Arc<str>, OpenedSocket>,
 }
 
 impl ShardSeed {
@@ -158,7 +162,7 @@ fn run_shard(seed: ShardSeed) {
                 shards: &common.shards,
                 console: &console,
             };
-            listening.start(&acceptor);
+            listening.start(acceptor);
         }
         shard.run(seed.inbox).await;
     });
@@ -202,14 +206,15 @@ struct AcceptorContext<'a> {
 
 impl AcceptorContext<'_> {
     /// Binds every listener, or none, and reports the result.
-    fn start(&self, seed: &AcceptorSeed) {
+    fn start(&self, mut seed: AcceptorSeed) {
         let mut sockets = Vec::new();
         let mut addresses = Vec::new();
         for listener in &self.config.listeners {
             let net = self.world.net();
-            let bound = match &listener.socket {
-                Some(path) => net.listen_local(path),
-                None => net.listen(listener.address),
+            let bound = match (seed.handed.remove(&listener.name), &listener.socket) {
+                (Some(socket), _) => ListeningSocket::handed(socket),
+                (None, Some(path)) => net.listen_local(path),
+                (None, None) => net.listen(listener.address),
             };
             let bound = bound.and_then(|socket| {
                 let address = socket.local_addr()?;

@@ -5,9 +5,11 @@ use crate::commands::load;
 use crate::commands::running::CommandContext;
 use crate::console::{ConsoleLog, LISTENERS};
 use crate::control_socket::ControlSocket;
+use crate::handed_sockets::{HandedSockets, OpenedSocket, OpenedSockets};
 use crate::limited_work::awaited;
 use crate::mutex::lock;
 use crate::node::{Node, StartError};
+use crate::notify::Notifier;
 use crate::reload::{ReloadState, Reloads};
 use crate::world::clock::wall_now;
 use config::Config;
@@ -25,6 +27,8 @@ use tokio::time::Instant;
 
 /// Between two lines about a start that waits.
 const START_TOLD_EVERY: Duration = Duration::from_secs(5);
+/// Between two looks at the status that the service manager shows.
+const STATUS_EVERY: Duration = Duration::from_secs(10);
 /// Timeout for the end of the control socket and the HTTP server.
 const ADMIN_MAX: Duration = Duration::from_millis(250);
 
@@ -38,6 +42,12 @@ pub(crate) fn run(named: Option<&Path>, shards: Option<u16>) -> ExitCode {
     };
     // The level before the configuration is known.
     let console = Arc::new(ConsoleLog::stderr(Level::Info));
+    // Before any thread: this changes the environment.
+    let handed = HandedSockets::from_environment();
+    let notifier = Notifier::from_environment().unwrap_or_else(|why| {
+        console.line(Level::Warn, "start", format_args!("{why}"));
+        Notifier::default()
+    });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
@@ -46,7 +56,7 @@ pub(crate) fn run(named: Option<&Path>, shards: Option<u16>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(serve(file, shards, &console)) {
+    match runtime.block_on(serve(file, shards, handed, (&console, &Arc::new(notifier)))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(StartError::Wrong(mistakes)) => load::shown(&mistakes),
         Err(StartError::Failed(text)) => {
@@ -106,15 +116,17 @@ fn make_data_directories(config: &Config) -> Result<(), String> {
 async fn serve(
     file: Option<PathBuf>,
     shards: Option<u16>,
-    console: &Arc<ConsoleLog>,
+    handed: HandedSockets,
+    (console, notifier): (&Arc<ConsoleLog>, &Arc<Notifier>),
 ) -> Result<(), StartError> {
-    let mut signals = Signals::new().map_err(|error| format!("cannot take signals: {error}"))?;
+    let signals = Signals::new().map_err(|error| format!("cannot take signals: {error}"))?;
+    let mut starting = Starting { signals, console, notifier };
     let named = file.clone();
     let read = move |progress: &dyn Fn(&str)| {
         progress("the configuration");
         Ok(load::read(named.as_deref())?)
     };
-    let Some(read) = step_of_start(read, &mut signals, console).await? else { return Ok(()) };
+    let Some(read) = starting.step(read).await? else { return Ok(()) };
     let (config, _) = &read;
     console.follow(config);
     for warning in load::warnings_of(config) {
@@ -124,13 +136,52 @@ async fn serve(
     if file.is_none() {
         make_data_directories(config)?;
     }
+    let OpenedSockets { listeners, control, admin } = handed.assign(config)?;
     let of_node = Arc::clone(console);
-    let start = move |progress: &dyn Fn(&str)| Node::start(read, shards, &of_node, progress);
-    let Some(node) = step_of_start(start, &mut signals, console).await? else { return Ok(()) };
+    let start =
+        move |progress: &dyn Fn(&str)| Node::start(read, shards, (listeners, &of_node), progress);
+    let Some(node) = starting.step(start).await? else { return Ok(()) };
     let config = Arc::clone(&node.reloadable.first);
     let path = config.admin.control.clone();
-    let bind = move |progress: &dyn Fn(&str)| Ok(bind_control(&path, progress)?);
-    let Some(control) = step_of_start(bind, &mut signals, console).await? else { return Ok(()) };
+    let bind = move |progress: &dyn Fn(&str)| Ok(bind_control(&path, control, progress)?);
+    let Some(control) = starting.step(bind).await? else { return Ok(()) };
+    show_listeners(&config, &node, console);
+    let stopping = Arc::new(AtomicBool::new(false));
+    let (jobs, mut node_jobs) = mpsc::channel(16);
+    let reload_state = Arc::new(ReloadState::new(wall_now()));
+    node.problems().register(Arc::clone(&reload_state) as _);
+    let parts = (&node, (control, admin), &reload_state);
+    let admin = start_admin(&config, parts, jobs, Arc::clone(&stopping))?;
+    if let Some(address) = admin.address() {
+        console.line(Level::Info, "admin", format_args!("metrics and health on {address}"));
+    }
+    // The last line of a start: every socket is open by then.
+    let text = format_args!(
+        "postrider {} serves hostname={} shards={shards}",
+        super::VERSION,
+        config.hostname
+    );
+    console.line(Level::Info, "start", text);
+    notifier.ready(&node.summary());
+    let voices = (&reload_state, console, notifier);
+    let mut reloads = Reloads::new(Arc::clone(&node.reloadable), file, voices);
+    let running = Running { node: &node, console, notifier };
+    let ended = running.until_stopped(starting.signals, &mut node_jobs, &mut reloads).await;
+    if let Err(text) = &ended {
+        console.line(Level::Error, "spool", format_args!("{text}"));
+    }
+    drop(reloads);
+    stopping.store(true, Ordering::Relaxed);
+    console.line(Level::Info, "stop", format_args!("stopping: open transactions may finish"));
+    notifier.stopping();
+    node.stop(console).await;
+    // The socket is a file, too.
+    let _ = awaited(ADMIN_MAX, move || drop(admin)).await;
+    console.line(Level::Info, "stop", format_args!("stopped"));
+    Ok(ended?)
+}
+
+fn show_listeners(config: &Config, node: &Node, console: &ConsoleLog) {
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
         let (name, place) = (&listener.name, listener.place());
         let text = match listener.socket {
@@ -140,121 +191,124 @@ async fn serve(
         };
         console.line(Level::Info, LISTENERS, format_args!("{text}"));
     }
-    let stopping = Arc::new(AtomicBool::new(false));
-    let (jobs, mut node_jobs) = mpsc::channel(16);
-    let reload_state = Arc::new(ReloadState::new(wall_now()));
-    node.problems().register(Arc::clone(&reload_state) as _);
-    let parts = (&node, control, &reload_state);
-    let admin = start_admin(&config, parts, jobs, Arc::clone(&stopping))?;
-    if let Some(address) = admin.address() {
-        console.line(Level::Info, "admin", format_args!("metrics and health on {address}"));
-    }
-    // The last line of a start: every socket is open by then.
-    console.line(
-        Level::Info,
-        "start",
-        format_args!(
-            "postrider {} serves hostname={} shards={shards}",
-            super::VERSION,
-            config.hostname
-        ),
-    );
-    let mut reloads = Reloads::new(Arc::clone(&node.reloadable), file, &reload_state, console);
-    let ended = run_until_stopped(&node, &mut signals, &mut node_jobs, &mut reloads, console).await;
-    if let Err(text) = &ended {
-        console.line(Level::Error, "spool", format_args!("{text}"));
-    }
-    drop(reloads);
-    stopping.store(true, Ordering::Relaxed);
-    console.line(Level::Info, "stop", format_args!("stopping: open transactions may finish"));
-    node.stop(console).await;
-    // The socket is a file, too.
-    let _ = awaited(ADMIN_MAX, move || drop(admin)).await;
-    console.line(Level::Info, "stop", format_args!("stopped"));
-    Ok(ended?)
 }
 
-/// Runs a step of the start, which may wait for a hanging disk, and handles signals during it. A long wait is logged.
-/// Returns `None` if a signal stopped the server before its end.
-async fn step_of_start<T: Send + 'static>(
-    start: impl FnOnce(&dyn Fn(&str)) -> Result<T, StartError> + Send + 'static,
-    signals: &mut Signals,
-    console: &Arc<ConsoleLog>,
-) -> Result<Option<T>, StartError> {
-    let step = Arc::new(Mutex::new(String::new()));
-    let (done, mut started) = oneshot::channel();
-    let at = Arc::clone(&step);
-    let work = move || {
-        let progress = |what: &str| what.clone_into(&mut lock(&at));
-        let _ = done.send(start(&progress));
-    };
-    let thread = thread::Builder::new().name("start".to_owned()).spawn(work);
-    thread.map_err(|error| format!("cannot start a thread: {error}"))?;
-    let mut told = tokio::time::interval_at(Instant::now() + START_TOLD_EVERY, START_TOLD_EVERY);
-    let began = Instant::now();
-    loop {
-        tokio::select! {
-            biased;
-            step = &mut started => {
-                // A panic ends the process.
-                let ended = |_| Err(StartError::Failed("the start thread has ended".to_owned()));
-                return step.unwrap_or_else(ended).map(Some);
-            }
-            asked = signals.next() => if matches!(asked, SignalAction::Stop) {
-                let what = lock(&step).clone();
-                console.line(
-                    Level::Info,
-                    "stop",
-                    format_args!("stopped during the start, while waiting for {what}"),
-                );
-                return Ok(None);
-            },
-            _ = told.tick() => {
-                let (what, seconds) = (lock(&step).clone(), began.elapsed().as_secs());
-                let text = format_args!("start takes {seconds} s so far: reading {what}");
-                console.line(Level::Warn, "start", text);
+/// A start in progress.
+struct Starting<'a> {
+    signals: Signals,
+    console: &'a Arc<ConsoleLog>,
+    notifier: &'a Notifier,
+}
+
+impl Starting<'_> {
+    /// Runs a step of the start, which may wait for a hanging disk, and handles signals during it. A long wait is logged.
+    /// Returns `None` if a signal stopped the server before its end.
+    async fn step<T: Send + 'static>(
+        &mut self,
+        start: impl FnOnce(&dyn Fn(&str)) -> Result<T, StartError> + Send + 'static,
+    ) -> Result<Option<T>, StartError> {
+        let step = Arc::new(Mutex::new(String::new()));
+        let (done, mut started) = oneshot::channel();
+        let at = Arc::clone(&step);
+        let work = move || {
+            let progress = |what: &str| what.clone_into(&mut lock(&at));
+            let _ = done.send(start(&progress));
+        };
+        let thread = thread::Builder::new().name("start".to_owned()).spawn(work);
+        thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+        let mut told =
+            tokio::time::interval_at(Instant::now() + START_TOLD_EVERY, START_TOLD_EVERY);
+        let began = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                step = &mut started => {
+                    // A panic ends the process.
+                    let ended =
+                        |_| Err(StartError::Failed("the start thread has ended".to_owned()));
+                    return step.unwrap_or_else(ended).map(Some);
+                }
+                asked = self.signals.next() => if matches!(asked, SignalAction::Stop) {
+                    let what = lock(&step).clone();
+                    self.console.line(
+                        Level::Info,
+                        "stop",
+                        format_args!("stopped during the start, while waiting for {what}"),
+                    );
+                    return Ok(None);
+                },
+                _ = told.tick() => {
+                    let (what, seconds) = (lock(&step).clone(), began.elapsed().as_secs());
+                    let text = format_args!("start takes {seconds} s so far: reading {what}");
+                    self.console.line(Level::Warn, "start", text);
+                    self.notifier.starting(&what);
+                }
             }
         }
     }
 }
 
-/// Executes the requests of signals and operators until one requests a stop.
-///
-/// # Errors
-/// Returns the reason if the server ends without a request.
-async fn run_until_stopped(
-    node: &Node,
-    signals: &mut Signals,
-    jobs: &mut mpsc::Receiver<NodeJob>,
-    reloads: &mut Reloads,
-    console: &Arc<ConsoleLog>,
-) -> Result<(), String> {
-    let mut end_of_logs = std::pin::pin!(node.end_of_logs());
-    loop {
-        tokio::select! {
-            biased;
-            asked = signals.next() => match asked {
-                SignalAction::Stop => return Ok(()),
-                // The result is logged to the console.
-                SignalAction::Reload => reloads.begin(None),
-            },
-            why = &mut end_of_logs => return Err(why),
-            () = reloads.answered() => {}
-            Some(job) = jobs.recv() => CommandContext { node, reloads, console }.carry_out(job),
+/// A server that accepts mail.
+struct Running<'a> {
+    node: &'a Node,
+    console: &'a Arc<ConsoleLog>,
+    notifier: &'a Notifier,
+}
+
+impl Running<'_> {
+    /// Executes the requests of signals and operators until one requests a stop.
+    ///
+    /// # Errors
+    /// Returns the reason if the server ends without a request.
+    async fn until_stopped(
+        &self,
+        mut signals: Signals,
+        jobs: &mut mpsc::Receiver<NodeJob>,
+        reloads: &mut Reloads,
+    ) -> Result<(), String> {
+        let Running { node, console, notifier } = *self;
+        let mut end_of_logs = std::pin::pin!(node.end_of_logs());
+        let mut alive = std::pin::pin!(notifier.keep_alive(|| node.are_alive()));
+        let mut status = tokio::time::interval(STATUS_EVERY);
+        loop {
+            tokio::select! {
+                biased;
+                asked = signals.next() => match asked {
+                    SignalAction::Stop => return Ok(()),
+                    // The result is logged to the console.
+                    SignalAction::Reload => reloads.begin(None),
+                },
+                why = &mut end_of_logs => return Err(why),
+                () = reloads.answered() => {}
+                Some(job) = jobs.recv() => CommandContext { node, reloads, console }.carry_out(job),
+                () = &mut alive => {}
+                _ = status.tick(), if notifier.is_on() => reloads.show(&node.summary()),
+            }
         }
     }
 }
 
-fn bind_control(path: &Path, progress: &dyn Fn(&str)) -> Result<ControlSocket, String> {
+fn bind_control(
+    path: &Path,
+    handed: Option<OpenedSocket>,
+    progress: &dyn Fn(&str),
+) -> Result<ControlSocket, String> {
     progress("the control socket's directory");
-    ControlSocket::bind(path)
-        .map_err(|error| format!("cannot open the control socket {}: {error}", path.display()))
+    let opened = match handed {
+        Some(socket) => ControlSocket::handed(socket, path),
+        None => ControlSocket::bind(path),
+    };
+    opened.map_err(|error| format!("cannot open the control socket {}: {error}", path.display()))
 }
 
 /// Serves the control socket and, if one is configured, the HTTP address.
 fn start_admin(
     config: &Config,
-    (node, socket, reloads): (&Node, ControlSocket, &Arc<ReloadState>),
+    (node, (socket, handed), reloads): (
+        &Node,
+        (ControlSocket, Option<OpenedSocket>),
+        &Arc<ReloadState>,
+    ),
     jobs: mpsc::Sender<NodeJob>,
     stopping: Arc<AtomicBool>,
 ) -> Result<AdminServer, String> {
@@ -264,6 +318,7 @@ fn start_admin(
     AdminServer::start(AdminParts {
         hostname: config.hostname.as_str().into(),
         address: config.admin.address,
+        handed,
         control: Some((socket, ControlPlane::new(node.shard_ports(), jobs))),
         numbers: Numbers {
             node: node.metrics.clone(),

@@ -10,6 +10,7 @@ use crate::descriptors::Descriptors;
 use crate::effects::EffectStore;
 use crate::event_log::EventLog;
 use crate::file_watch::{FileJobs, FileWatch};
+use crate::handed_sockets::OpenedSocket;
 use crate::kept_file::StateFiles;
 use crate::kept_secret::{self, kept};
 use crate::known_clients;
@@ -45,6 +46,7 @@ use mta::pools::PoolId;
 use mta::problems::{DetectedProblem, ProblemKind};
 use mta::shared::SharedState;
 use mta::watched::Watched;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -62,7 +64,7 @@ impl Node {
     pub(crate) fn start(
         read: LoadedConfig,
         shards: u16,
-        console: &Arc<ConsoleLog>,
+        (handed, console): (HashMap<Arc<str>, OpenedSocket>, &Arc<ConsoleLog>),
         progress: &dyn Fn(&str),
     ) -> Result<Node, StartError> {
         let (started, files) = (Start::now(), StateFiles::new(console));
@@ -95,7 +97,7 @@ impl Node {
         let beside = beside(&common, &others);
         // Errors of binding and of system calls are not errors of the file.
         beside.start(config, progress).map_err(|errors| load::one_line(&errors))?;
-        let (stop_accepting, when_bound, acceptor) = acceptors();
+        let (stop_accepting, when_bound, acceptor) = acceptors(handed);
         let (distribution, receivers) = Distribution::new(shards);
         let received = inboxes.into_iter().zip(receivers);
         let takers = (&beside, events.as_ref());
@@ -204,11 +206,13 @@ fn spools(config: &Config) -> String {
 }
 
 /// The seed of the acceptors, their stop flag, and the channel for their bound addresses.
-fn acceptors() -> (Watched<bool>, std_mpsc::Receiver<BoundAddresses>, AcceptorSeed) {
+fn acceptors(
+    handed: HashMap<Arc<str>, OpenedSocket>,
+) -> (Watched<bool>, std_mpsc::Receiver<BoundAddresses>, AcceptorSeed) {
     let stop_accepting = Watched::new(false);
     let stop = stop_accepting.follow();
     let (bound, when_bound) = std_mpsc::channel();
-    (stop_accepting, when_bound, AcceptorSeed { bound, stop })
+    (stop_accepting, when_bound, AcceptorSeed { bound, stop, handed })
 }
 
 /// The sender and the inbox of each shard.

@@ -2,6 +2,7 @@
 //! runtime. The listener of tokio would register every connection with the accepting runtime: two wasted system calls
 //! per connection that moves.
 
+use crate::handed_sockets::OpenedSocket;
 use crate::socket_file::SocketFile;
 use config::LOCAL_CLIENT;
 use mta::seams::Listener;
@@ -25,8 +26,9 @@ pub(crate) enum AcceptedSocket {
 #[derive(Debug)]
 pub(crate) struct ListeningSocket {
     socket: AsyncFd<Socket>,
-    /// File of a Unix socket, removed with it.
-    file: Option<SocketFile>,
+    is_local: bool,
+    /// File of an own Unix socket, removed with it.
+    _file: Option<SocketFile>,
 }
 
 impl ListeningSocket {
@@ -36,12 +38,25 @@ impl ListeningSocket {
         // is dropped; the `AsyncFd` owns the socket, and nothing here replaces or closes it.
         #[allow(unsafe_code)]
         let socket = unsafe { AsyncFd::register(socket) }?;
-        Ok(ListeningSocket { socket, file: None })
+        Ok(ListeningSocket { socket, is_local: false, _file: None })
     }
 
     /// The same for a Unix socket with a file.
     pub(crate) fn with_file((socket, file): (Socket, SocketFile)) -> io::Result<ListeningSocket> {
-        Ok(ListeningSocket { file: Some(file), ..ListeningSocket::new(socket)? })
+        let socket = ListeningSocket::new(socket)?;
+        Ok(ListeningSocket { is_local: true, _file: Some(file), ..socket })
+    }
+
+    /// The same for a socket that was handed over. Its file stays for the next server.
+    pub(crate) fn handed(socket: OpenedSocket) -> io::Result<ListeningSocket> {
+        let is_local = matches!(socket, OpenedSocket::Unix(_));
+        let socket = Socket::from(socket);
+        socket.set_nonblocking(true)?;
+        if !is_local {
+            // As for own sockets: accepted ones inherit it.
+            socket.set_tcp_nodelay(true)?;
+        }
+        Ok(ListeningSocket { is_local, ..ListeningSocket::new(socket)? })
     }
 }
 
@@ -49,7 +64,7 @@ impl Listener for ListeningSocket {
     type Accepted = AcceptedSocket;
 
     fn local_addr(&self) -> io::Result<SocketAddr> {
-        if self.file.is_some() {
+        if self.is_local {
             return Ok(LOCAL_CLIENT);
         }
         let address = self.socket.get_ref().local_addr()?;
@@ -65,7 +80,7 @@ impl Listener for ListeningSocket {
             let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
             let accepted = guard.try_io(|socket| Ok(acceptfrom_with(socket.get_ref(), flags)?));
             match accepted {
-                Ok(Ok((fd, _))) if self.file.is_some() => {
+                Ok(Ok((fd, _))) if self.is_local => {
                     return Poll::Ready(Ok((AcceptedSocket::Unix(fd), LOCAL_CLIENT)));
                 }
                 Ok(Ok((fd, address))) => {

@@ -47,6 +47,7 @@ mod reports;
 mod require_tls;
 mod rules;
 mod sendmail;
+mod service_manager;
 mod shaping;
 mod shutdown;
 mod smarthosts;

@@ -9,7 +9,7 @@ use mta::console::Level;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::Value;
 use smtp::testing::escape::unescape;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
@@ -265,7 +265,7 @@ impl Bench {
             Ok(read) => read,
             Err(error) => return self.lines(&error.one_line()),
         };
-        match Node::start(read, 1, &console, &|_| ()) {
+        match Node::start(read, 1, (HashMap::new(), &console), &|_| ()) {
             Ok(node) => {
                 self.runtime.block_on(node.stop(&console));
                 Vec::new()
