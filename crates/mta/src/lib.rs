@@ -20,6 +20,7 @@ pub mod event;
 mod facts;
 pub mod hashing_lanes;
 pub mod holding;
+pub mod imported;
 pub mod inbox;
 pub mod ingress;
 mod known_hops;

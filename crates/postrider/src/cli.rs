@@ -7,6 +7,7 @@ mod init;
 mod login;
 mod queue;
 mod shaping;
+mod spool;
 mod table;
 mod tls;
 mod x400;
@@ -17,6 +18,9 @@ pub(crate) use init::{InitArgs, MigrateArgs, MigrateCommand, PostfixArgs, Server
 pub(crate) use login::{LoginArgs, LoginCommand};
 pub(crate) use queue::QueueArgs;
 pub(crate) use shaping::{ClassifyArgs, LiftArgs, ShapingArgs, ShapingCommand};
+pub(crate) use spool::{
+    ImportArgs, ImportCommand, ImportPostfixArgs, SpoolArgs, SpoolCommand, VerifyArgs,
+};
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
 pub(crate) use tls::{AuthArgs, AuthCheckArgs, AuthCommand, TlsArgs, TlsCheckArgs, TlsCommand};
 pub(crate) use x400::{
@@ -158,7 +162,7 @@ pub(crate) enum Command {
     /// `sendmail`, `mailq` or `newaliases` is that command. See docs/sendmail.md.
     #[command(disable_help_flag = true)]
     Sendmail(SendmailArgs),
-    /// Inspect a spool on disk
+    /// Inspect a spool on disk; import the queue of another mail server
     Spool(SpoolArgs),
     /// Classify a refusal of a peer
     ///
@@ -304,44 +308,6 @@ pub(crate) struct SendmailArgs {
     /// Options of sendmail(1), and recipients.
     #[arg(value_name = "WORD", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(crate) words: Vec<OsString>,
-}
-
-/// `postrider spool`.
-#[derive(Debug, Args)]
-pub(crate) struct SpoolArgs {
-    #[command(subcommand)]
-    pub(crate) command: SpoolCommand,
-}
-
-/// Commands of `postrider spool`.
-#[derive(Debug, Subcommand)]
-pub(crate) enum SpoolCommand {
-    /// Check every record of a stopped or copied spool
-    ///
-    /// Reads the spool of a stopped server, or a copy, and changes nothing. Checks every checksum, checks that every
-    /// message went only through valid states, and prints the numbers of live, settled and damaged records.
-    Verify(VerifyArgs),
-}
-
-/// `postrider spool verify`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Exit codes:
-  0  no damage
-  1  damage, or the spool cannot be read
-
-Examples:
-  postrider spool verify /var/spool/postrider
-  postrider spool verify /var/spool/postrider --json
-
-Stop the server before; a copy must be from a stopped server: changes during the check look like damage.")]
-pub(crate) struct VerifyArgs {
-    /// The spool directory.
-    #[arg(value_name = "PATH", value_hint = ValueHint::DirPath)]
-    pub(crate) path: PathBuf,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// `postrider config`.

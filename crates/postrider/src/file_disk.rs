@@ -7,7 +7,7 @@ use spool::{Disk, DiskError, DiskErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +39,9 @@ pub(crate) struct FileDisk {
     handle: File,
     open: Mutex<OpenFiles>,
     open_max: usize,
+    /// The owner of what is created here, if it is another user than this process: a command of root must not leave files
+    /// that the server can't open.
+    owner: Option<(u32, u32)>,
     /// Set if writes must be durable.
     syncs: AtomicBool,
     /// Held while the program runs, so that no second one writes to the log.
@@ -70,9 +73,11 @@ impl FileDisk {
         let handle = open_directory(directory)?;
         lock(&handle, FlockOperation::NonBlockingLockExclusive, directory, false)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        let owner = owner_of(&handle)?;
         let file = File::from(rustix::fs::openat(&handle, LOCK_FILE, flags, OWNER_ONLY)?);
+        give(&file, owner)?;
         lock(&file, FlockOperation::NonBlockingLockExclusive, directory, true)?;
-        Ok(FileDisk::with(directory, handle, Some(file)))
+        Ok(FileDisk { owner, ..FileDisk::with(directory, handle, Some(file)) })
     }
 
     /// Opens the directory of a log without a running writer, for reading.
@@ -96,6 +101,7 @@ impl FileDisk {
             handle,
             open: Mutex::default(),
             open_max: OPEN_MAX,
+            owner: None,
             syncs: AtomicBool::new(false),
             _lock: lock,
         }
@@ -125,6 +131,9 @@ impl FileDisk {
     ) -> io::Result<Arc<File>> {
         let file = rustix::fs::openat(&self.handle, name, flags | OFlags::CLOEXEC, OWNER_ONLY)?;
         let file = Arc::new(File::from(file));
+        if flags.contains(OFlags::CREATE) {
+            give(&file, self.owner)?;
+        }
         self.make_room(open);
         open.by_name.insert(name.to_owned(), OpenFile { file: Arc::clone(&file), dirty });
         Ok(file)
@@ -261,6 +270,21 @@ fn lock(file: &File, how: FlockOperation, directory: &Path, must: bool) -> io::R
         }
         Err(error) if must => Err(error.into()),
         _ => Ok(()),
+    }
+}
+
+/// The owner of a directory and its group, if this process is root and the owner is not.
+fn owner_of(directory: &File) -> io::Result<Option<(u32, u32)>> {
+    let status = directory.metadata()?;
+    let is_other = rustix::process::geteuid().is_root() && status.uid() != 0;
+    Ok(is_other.then_some((status.uid(), status.gid())))
+}
+
+/// Gives a new file to the owner of its directory.
+fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
+    match owner {
+        Some((user, group)) => std::os::unix::fs::fchown(file, Some(user), Some(group)),
+        None => Ok(()),
     }
 }
 

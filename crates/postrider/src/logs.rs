@@ -255,7 +255,8 @@ fn tell_of_log(
     })
 }
 
-fn spool_config(section: &config::SpoolSection, log: u8) -> SpoolConfig {
+/// The settings of one log.
+pub(crate) fn spool_config(section: &config::SpoolSection, log: u8) -> SpoolConfig {
     let defaults = SpoolConfig::default();
     SpoolConfig {
         node: section.node,

@@ -44,6 +44,7 @@ mod named_keys;
 mod node;
 mod node_metrics;
 mod notify;
+mod offline_log;
 mod orders;
 mod own_mailbox;
 mod panic;
@@ -52,6 +53,7 @@ mod pem;
 mod poisoned;
 #[cfg(test)]
 mod pool_measure;
+mod postfix_queue;
 mod problems;
 mod rate_limits;
 mod record_file;

@@ -95,6 +95,8 @@ facts! {
     REFUSED refused: Refusals<'a>,
     /// Held by a check.
     HELD held: Hold<'a>,
+    /// Where it was imported from.
+    ORIGIN origin: &'a str,
 }
 
 /// The facts of a message as stored in the spool. Each is decoded on access.

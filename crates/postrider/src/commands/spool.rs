@@ -1,4 +1,6 @@
-//! `postrider spool verify`.
+//! `postrider spool`.
+
+mod import;
 
 use crate::cli::{SpoolArgs, SpoolCommand, VerifyArgs, exit};
 use crate::file_disk::FileDisk;
@@ -10,6 +12,7 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &SpoolArgs) -> ExitCode {
     match &args.command {
         SpoolCommand::Verify(args) => verify(args),
+        SpoolCommand::Import(args) => import::run(args),
     }
 }
 

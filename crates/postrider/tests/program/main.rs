@@ -33,6 +33,7 @@ mod login_secrets;
 mod logins;
 mod mailboxes;
 mod migrate;
+mod moves;
 mod next_hops;
 mod peers;
 mod postfix_log;
