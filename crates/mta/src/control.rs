@@ -24,7 +24,7 @@ pub use login::{
 use mail::{MessageId, Wall};
 pub use scope::{HopSeen, Scope};
 pub(crate) use selection::is_hop;
-pub use selection::{Filter, Select};
+pub use selection::{Filter, QueuedRecipient, Select};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 pub(crate) use summary::Counting;

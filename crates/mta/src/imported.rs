@@ -1,7 +1,7 @@
-//! Messages that come from the queue of another mail server, not from a client: the facts that are kept of them, and
-//! the hold that makes an import safe.
+//! Messages that come from the queue of another mail server, not from a client: their stored facts, and the hold that
+//! makes an import safe.
 //!
-//! A message is accepted on hold first. When that is durable, its file is moved aside there, and only then the hold is
+//! A message is accepted on hold first. Once it is durable, its file is moved aside there, and only then the hold is
 //! released. After a crash in between, the message is here with its origin and this hold, and cannot be sent twice.
 
 use crate::facts::{ClientAddress, Facts, StoredFacts};
@@ -25,7 +25,7 @@ pub struct ImportedFacts<'a> {
     /// Checksums of a body in a file.
     pub checksums: Option<&'a Bytes>,
     pub require_tls: RequireTls,
-    /// Where it was.
+    /// Its origin ([`MessageOrigin`]).
     pub origin: &'a str,
 }
 
@@ -50,7 +50,7 @@ impl ImportedFacts<'_> {
 /// The identity of an original, and the reason for which its copy stays on hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageOrigin {
-    /// The program whose queue it is.
+    /// The program with that queue.
     pub program: Box<str>,
     /// Its id in that queue.
     pub queue_id: Box<str>,

@@ -19,7 +19,8 @@ pub(crate) use login::{LoginArgs, LoginCommand};
 pub(crate) use queue::QueueArgs;
 pub(crate) use shaping::{ClassifyArgs, LiftArgs, ShapingArgs, ShapingCommand};
 pub(crate) use spool::{
-    ImportArgs, ImportCommand, ImportPostfixArgs, SpoolArgs, SpoolCommand, VerifyArgs,
+    BackupArgs, ImportArgs, ImportCommand, ImportPostfixArgs, RestoreArgs, SpoolArgs,
+    SpoolBenchArgs, SpoolCommand, VerifyArgs,
 };
 pub(crate) use table::{BuildArgs, FlushArgs, Format, GetArgs, TableArgs, TableCommand};
 pub(crate) use tls::{AuthArgs, AuthCheckArgs, AuthCommand, TlsArgs, TlsCheckArgs, TlsCommand};
@@ -162,7 +163,7 @@ pub(crate) enum Command {
     /// `sendmail`, `mailq` or `newaliases` is that command. See docs/sendmail.md.
     #[command(disable_help_flag = true)]
     Sendmail(SendmailArgs),
-    /// Inspect a spool on disk; import the queue of another mail server
+    /// Inspect, back up and restore the spool, measure its disk, import the queue of Postfix
     Spool(SpoolArgs),
     /// Classify a refusal of a peer
     ///

@@ -9,7 +9,9 @@ use crate::world::clock::Start;
 use inbox::{GroupCommitDelay, Mailbox};
 use mta::custody::{LogCondition, LogPort, shard_of};
 use mta::metrics::LogMetrics;
-use spool::{Completion, Disk, Io, IoDone, Lane, Opening, Request, Spool, SpoolStatus, Ticket};
+use spool::{
+    Completion, Disk, Io, IoDone, Lane, LogSnapshot, Opening, Request, Spool, SpoolStatus, Ticket,
+};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -27,6 +29,9 @@ pub(crate) type CompletionSink = Box<dyn Fn(u16, Vec<(Ticket, Completion)>) + Se
 
 /// Logs a change of a log's state: the text, and true if it is an error.
 pub(crate) type LogStateReporter = Box<dyn Fn(bool, std::fmt::Arguments<'_>) + Send>;
+
+/// Called between two batches with the log's files, which stay for the time of the call.
+pub(crate) type LogVisit = Box<dyn FnOnce(Result<LogSnapshot, &'static str>) + Send>;
 
 /// A running log.
 pub(crate) struct Log {
@@ -173,11 +178,17 @@ impl Log {
             port: Arc::clone(&port),
             has_ids: true,
             gathering: GroupCommitDelay::default(),
+            visits: Vec::new(),
             started,
         };
         let commit_thread =
             thread::Builder::new().name(format!("commit-{log}")).spawn(move || committer.run())?;
         Ok(Log { mailbox, port, status, threads: vec![commit_thread, read_thread, bulk_thread] })
+    }
+
+    /// Calls `visit` between two batches, on the commit thread. It is dropped if the log stops before.
+    pub(crate) fn visit(&self, visit: LogVisit) {
+        self.mailbox.put(|inbox| inbox.visits.push(visit));
     }
 
     /// Writes pending requests and ends the threads.
@@ -202,6 +213,7 @@ struct Committer {
     /// Message ids were left at the last check.
     has_ids: bool,
     gathering: GroupCommitDelay,
+    visits: Vec<LogVisit>,
     /// The clock of the process.
     started: Start,
 }
@@ -222,6 +234,9 @@ impl Committer {
                 }
                 for io in done.drain(..) {
                     spool.handle_io_done(io);
+                }
+                for visit in self.visits.drain(..) {
+                    visit(spool.snapshot());
                 }
                 let io = spool.poll_log_io();
                 self.core.send_io(&mut spool);
@@ -262,12 +277,14 @@ impl Committer {
     ) -> bool {
         let mut inbox = self.core.mailbox.lock();
         let nothing = inbox.requests.is_empty() && inbox.done.is_empty() && !inbox.stop;
+        let nothing = nothing && inbox.visits.is_empty();
         if nothing && !committed {
             inbox = self.core.mailbox.wait(inbox, 1, STATUS_EVERY);
         }
         inbox = self.gathering.gather(&self.core.mailbox, inbox);
         mem::swap(requests, &mut inbox.requests);
         mem::swap(done, &mut inbox.done);
+        mem::swap(&mut self.visits, &mut inbox.visits);
         let stop = inbox.stop;
         drop(inbox);
         if stop && requests.is_empty() && done.is_empty() && !self.core.lock().is_idle() {

@@ -1,13 +1,15 @@
 //! The spool's disk: files of one directory, with a cache of open ones by name.
 
+mod spool_lock;
+
 use crate::beside_spool::above;
 use rustix::fs::{AtFlags, Dir, FileType, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
 use spool::{Disk, DiskError, DiskErrorKind};
+use spool_lock::{SpoolLock, give, lock, owner_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, IoSlice};
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +22,10 @@ const OPEN_MAX: usize = 128;
 /// The owner of the log locks this file and the directory. The file can be deleted while it is locked, and not every
 /// file system (NFS) locks directories.
 const LOCK_FILE: &str = "lock";
+/// Marks a directory with an unfinished restore.
+pub(crate) const UNFINISHED_RESTORE: &str = "restore-unfinished";
+/// Links to files of the log that a backup needs, made by the running server.
+pub(crate) const STAGING: &str = "backup-staging";
 /// A directory that a file system may have in its root.
 const LOST_AND_FOUND: &str = "lost+found";
 
@@ -39,13 +45,13 @@ pub(crate) struct FileDisk {
     handle: File,
     open: Mutex<OpenFiles>,
     open_max: usize,
-    /// The owner of what is created here, if it is another user than this process: a command of root must not leave files
-    /// that the server can't open.
+    /// The owner of new files, if it is another user than this process: a command of root must not leave files that the
+    /// server can't open.
     owner: Option<(u32, u32)>,
     /// Set if writes must be durable.
     syncs: AtomicBool,
     /// Held while the program runs, so that no second one writes to the log.
-    _lock: Option<File>,
+    lock: Option<SpoolLock>,
 }
 
 #[derive(Debug, Default)]
@@ -69,15 +75,32 @@ impl FileDisk {
     /// Returns an error if it cannot be created or opened, is locked by another process, or contains other files.
     pub(crate) fn open(directory: &Path) -> io::Result<FileDisk> {
         make(directory)?;
+        if directory.join(UNFINISHED_RESTORE).exists() {
+            let text = "a restore into it was not finished: run `postrider spool restore` again";
+            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+        }
+        let mut disk = FileDisk::open_restored(directory)?;
+        // A backup that ended early left them; the next one removes them, too.
+        let _ = fs::remove_dir_all(directory.join(STAGING));
+        disk.lock.as_mut().map_or(Ok(()), SpoolLock::refuse_copied)?;
+        Ok(disk)
+    }
+
+    /// As [`FileDisk::open`], for a directory that is being restored.
+    ///
+    /// # Errors
+    /// As [`FileDisk::open`].
+    pub(crate) fn open_restored(directory: &Path) -> io::Result<FileDisk> {
         refuse_foreign(directory)?;
         let handle = open_directory(directory)?;
         lock(&handle, FlockOperation::NonBlockingLockExclusive, directory, false)?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::CLOEXEC;
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
         let owner = owner_of(&handle)?;
         let file = File::from(rustix::fs::openat(&handle, LOCK_FILE, flags, OWNER_ONLY)?);
         give(&file, owner)?;
         lock(&file, FlockOperation::NonBlockingLockExclusive, directory, true)?;
-        Ok(FileDisk { owner, ..FileDisk::with(directory, handle, Some(file)) })
+        let lock = SpoolLock { file, is_marked: false };
+        Ok(FileDisk { owner, ..FileDisk::with(directory, handle, Some(lock)) })
     }
 
     /// Opens the directory of a log without a running writer, for reading.
@@ -95,7 +118,7 @@ impl FileDisk {
         FileDisk { open_max, ..self }
     }
 
-    fn with(directory: &Path, handle: File, lock: Option<File>) -> FileDisk {
+    fn with(directory: &Path, handle: File, lock: Option<SpoolLock>) -> FileDisk {
         FileDisk {
             directory: directory.to_owned(),
             handle,
@@ -103,7 +126,7 @@ impl FileDisk {
             open_max: OPEN_MAX,
             owner: None,
             syncs: AtomicBool::new(false),
-            _lock: lock,
+            lock,
         }
     }
 
@@ -118,7 +141,7 @@ impl FileDisk {
             found.dirty |= dirty;
             return Ok(Arc::clone(&found.file));
         }
-        let access = if self._lock.is_some() { OFlags::RDWR } else { OFlags::RDONLY };
+        let access = if self.lock.is_some() { OFlags::RDWR } else { OFlags::RDONLY };
         self.open_file(&mut open, name, access, dirty)
     }
 
@@ -259,33 +282,6 @@ const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
 fn open_directory(directory: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(File::from(rustix::fs::open(directory, flags, Mode::empty())?))
-}
-
-/// Locks the directory or the file in it. With `must`, a file system without locks is an error.
-fn lock(file: &File, how: FlockOperation, directory: &Path, must: bool) -> io::Result<()> {
-    match rustix::fs::flock(file, how) {
-        Err(Errno::WOULDBLOCK) => {
-            let text = format!("{} is in use by another process", directory.display());
-            Err(io::Error::new(io::ErrorKind::WouldBlock, text))
-        }
-        Err(error) if must => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
-/// The owner of a directory and its group, if this process is root and the owner is not.
-fn owner_of(directory: &File) -> io::Result<Option<(u32, u32)>> {
-    let status = directory.metadata()?;
-    let is_other = rustix::process::geteuid().is_root() && status.uid() != 0;
-    Ok(is_other.then_some((status.uid(), status.gid())))
-}
-
-/// Gives a new file to the owner of its directory.
-fn give(file: &File, owner: Option<(u32, u32)>) -> io::Result<()> {
-    match owner {
-        Some((user, group)) => std::os::unix::fs::fchown(file, Some(user), Some(group)),
-        None => Ok(()),
-    }
 }
 
 /// Creates the spool's directory, but not its parents. Otherwise, while a disk is not mounted, a new empty spool would
@@ -441,6 +437,12 @@ impl Disk for FileDisk {
         self.run("remove", name, || Ok(rustix::fs::unlinkat(&self.handle, name, AtFlags::empty())?))
     }
 
+    fn is_shared(&self, name: &str) -> Result<bool, DiskError> {
+        self.run("examine", name, || {
+            Ok(rustix::fs::statat(&self.handle, name, AtFlags::empty())?.st_nlink > 1)
+        })
+    }
+
     fn free_bytes(&self) -> Result<u64, DiskError> {
         self.run("ask for free space in", "", || {
             let space = rustix::fs::fstatvfs(&self.handle)?;
@@ -468,28 +470,14 @@ mod tests {
     }
 
     #[test]
-    fn a_second_owner_is_turned_away() {
+    fn file_with_another_name_is_shared() {
         let directory = tempfile::tempdir().unwrap();
-        let first = FileDisk::open(directory.path()).unwrap();
-        let error = FileDisk::open(directory.path()).unwrap_err();
-        assert!(error.to_string().contains("in use by another process"), "{error}");
-        drop(first);
-        FileDisk::open(directory.path()).unwrap();
-    }
-
-    #[test]
-    fn a_lock_file_that_is_deleted_lets_nobody_in() {
-        let directory = tempfile::tempdir().unwrap();
-        let first = FileDisk::open(directory.path()).unwrap();
-        fs::remove_file(directory.path().join(LOCK_FILE)).unwrap();
-        for error in [FileDisk::open(directory.path()), FileDisk::read_only(directory.path())] {
-            let text = error.unwrap_err().to_string();
-            assert!(text.contains("in use by another process"), "{text}");
-        }
-        drop(first);
-        // Two may look at it at once.
-        let _one = FileDisk::read_only(directory.path()).unwrap();
-        let _two = FileDisk::read_only(directory.path()).unwrap();
+        let disk = FileDisk::open(directory.path()).unwrap();
+        disk.create("a").unwrap();
+        assert_eq!(disk.is_shared("a"), Ok(false));
+        fs::hard_link(directory.path().join("a"), directory.path().join("b")).unwrap();
+        assert_eq!(disk.is_shared("a"), Ok(true));
+        assert_eq!(disk.is_shared("c").unwrap_err().kind, DiskErrorKind::NotFound);
     }
 
     #[test]

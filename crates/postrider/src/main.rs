@@ -70,6 +70,7 @@ mod services;
 mod shard_thread;
 mod signing_keys;
 mod socket_file;
+mod spool_backup;
 mod suspensions;
 mod system_user;
 mod tables;

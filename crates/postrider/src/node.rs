@@ -14,6 +14,7 @@ use crate::orders::{Order, Orders};
 use crate::poisoned;
 use crate::problems::{ProblemFinder, ProblemList};
 use crate::reload::Reloadable;
+use crate::spool_backup;
 use crate::tables::{Registry, TableNumbers};
 use crate::warmup::StoredWarmups;
 use crate::world::clock::Start;
@@ -29,6 +30,7 @@ use mta::pressure::Pressures;
 use mta::problems::Problems;
 use mta::shared::SharedState;
 use mta::watched::Watched;
+use spool::LogSnapshot;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -39,6 +41,9 @@ use tokio::time::timeout;
 
 /// Time for transactions to finish after a stop request.
 pub(crate) const GRACE_MS: u64 = 4_500;
+
+/// Timeout for a log to link its files for a backup.
+const SNAPSHOT_MAX: Duration = Duration::from_secs(30);
 
 /// Timeout for the last writes to a disk that does not respond.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
@@ -157,6 +162,34 @@ impl Node {
         }
         self.shared.clock.trust();
         Ok("clock trusted: expired mail fails unless one last attempt succeeds".to_owned())
+    }
+
+    /// Links the files of each log for a backup, between two batches.
+    pub(crate) fn snapshot(&self) -> impl Future<Output = Result<String, String>> + use<> {
+        let mut waiting = Vec::new();
+        for (log, path) in self.logs.iter().zip(&self.reloadable.first.spool.paths) {
+            let (answer, answered) = oneshot::channel();
+            let path = path.clone();
+            log.visit(Box::new(move |snapshot| {
+                let stage = |snapshot: &LogSnapshot| {
+                    spool_backup::stage(&path, snapshot).map_err(|error| error.to_string())
+                };
+                let linked = snapshot.map_err(str::to_owned).and_then(|snapshot| stage(&snapshot));
+                let at = path.display();
+                let _ = answer.send(linked.map_err(|why| format!("the spool {at}: {why}")));
+            }));
+            waiting.push(answered);
+        }
+        async move {
+            for answered in waiting {
+                match timeout(SNAPSHOT_MAX, answered).await {
+                    Ok(Ok(linked)) => linked?,
+                    Ok(Err(_)) => return Err("the server is stopping".to_owned()),
+                    Err(_) => return Err("the spool's disk does not answer".to_owned()),
+                }
+            }
+            Ok("the files of the spool are linked".to_owned())
+        }
     }
 
     /// Messages with at least one open recipient.

@@ -2,17 +2,22 @@
 
 use crate::file_disk::FileDisk;
 use crate::logs::spool_config;
+use crate::world::clock::wall_now;
 use bytes::Bytes;
 use config::{Config, Durability};
-use mail::MessageId;
+use mail::{BodyType, ContentFacts, Envelope, MessageId, Notify, Recipient};
 use spool::{
-    BlobId, BodyChecksums, Completion, Io, Record, RecoveredMessage, Request, Spool, SpoolConfig,
-    Ticket,
+    Accept, BlobId, Body, BodyChecksums, Completion, Io, Meta, Record, RecoveredMessage, Request,
+    Settle, SettleKind, Spool, SpoolConfig, Ticket,
 };
+use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Message ids that an import leaves to the reports of the server.
 const IDS_LEFT: u64 = 1 << 24;
+/// Message ids that are left out after a restore.
+const IDS_SKIPPED: u64 = 1 << 24;
 /// Piece in which a body is written to its file.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -25,12 +30,12 @@ pub(crate) struct OfflineLog {
     next_sequence: u64,
     next_blob: u64,
     next_ticket: u64,
-    /// Longer bodies get a file of their own.
+    /// Longer bodies get a separate file.
     blob_bytes: u64,
     path: PathBuf,
 }
 
-/// A body in a file of its own.
+/// A body in a separate file.
 pub(crate) struct StoredBlob {
     pub(crate) blob: BlobId,
     /// For the facts of the message.
@@ -57,20 +62,41 @@ impl OfflineLog {
                 "there is no spool in {at}: start the server once, which makes it for its user"
             ));
         }
-        let disk = FileDisk::open(path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::WouldBlock => {
-                format!("{error}: stop the server first, and start it again afterwards")
-            }
-            _ => format!("cannot open the spool {at}: {error}"),
-        })?;
+        let disk = FileDisk::open(path).map_err(|error| unopened(path, &error))?;
+        OfflineLog::recover(config, 0, disk, each)
+    }
+
+    /// As [`OfflineLog::open`], for a log that is being restored.
+    ///
+    /// # Errors
+    /// As [`OfflineLog::open`].
+    pub(crate) fn open_restored(
+        config: &Config,
+        number: usize,
+        each: &mut dyn FnMut(RecoveredMessage),
+    ) -> Result<OfflineLog, String> {
+        let path = config.spool.paths.get(number).ok_or("the configuration has fewer `paths`")?;
+        let disk = FileDisk::open_restored(path).map_err(|error| unopened(path, &error))?;
+        OfflineLog::recover(config, number, disk, each)
+    }
+
+    fn recover(
+        config: &Config,
+        number: usize,
+        disk: FileDisk,
+        each: &mut dyn FnMut(RecoveredMessage),
+    ) -> Result<OfflineLog, String> {
+        let path = config.spool.paths.get(number).cloned().unwrap_or_default();
+        let log = u8::try_from(number).map_err(|_| "more than 256 spool paths")?;
+        let at = path.display();
         // A command promises durability, whatever the server does.
         let durability = spool::Durability::Sync;
-        let settings = SpoolConfig { durability, ..spool_config(&config.spool, 0) };
+        let settings = SpoolConfig { durability, ..spool_config(&config.spool, log) };
         let number = (settings.node, settings.log);
         let (spool, _) = Spool::open(&disk, settings, each)
             .map_err(|error| format!("cannot recover the spool {at}: {error}"))?;
         let (next_sequence, next_blob) = (spool.next_sequence(), spool.next_blob());
-        let (path, next_ticket) = (path.clone(), 0);
+        let next_ticket = 0;
         // As the shortest submit that must fit into a segment.
         let blob_bytes = config.spool.blob_bytes.min(config.spool.segment_bytes / 8);
         let mut log = OfflineLog {
@@ -87,7 +113,7 @@ impl OfflineLog {
         Ok(log)
     }
 
-    /// Length beyond which a body needs a file of its own.
+    /// Length beyond which a body needs a separate file.
     pub(crate) fn blob_bytes(&self) -> u64 {
         self.blob_bytes
     }
@@ -103,6 +129,41 @@ impl OfflineLog {
         }
         self.next_sequence += 1;
         Ok(MessageId::new(self.number.0, self.number.1, sequence))
+    }
+
+    /// Leaves out the message ids that a server may have used since a backup: in its events they name other messages.
+    ///
+    /// # Errors
+    /// As [`OfflineLog::sync`].
+    pub(crate) fn skip_ids(&mut self) -> Result<(), String> {
+        self.next_sequence += IDS_SKIPPED;
+        let id = self.allocate_id()?;
+        let mailbox =
+            mail::Mailbox::parse("postmaster", false).map_err(|error| error.to_string())?;
+        let recipient = Recipient { mailbox, notify: Notify::NEVER, orcpt: None };
+        let envelope = Envelope {
+            reverse_path: None,
+            recipients: vec![recipient],
+            body: BodyType::SevenBit,
+            smtputf8: false,
+            ret: None,
+            envid: None,
+        };
+        let at = wall_now();
+        let accept = Accept {
+            id,
+            received_at: at,
+            envelope: Arc::new(envelope),
+            meta: Meta::default(),
+            prefix: Bytes::new(),
+            body: Body::Memory(Vec::new()),
+            facts: ContentFacts::default(),
+        };
+        // The highest id of all stays known when its message is gone.
+        let recipients = vec![(0, SettleKind::Removed)];
+        let settle = Settle { id, at, recipients };
+        self.submit(vec![Record::Accept(Box::new(accept)), Record::Settle(settle)]);
+        self.sync()
     }
 
     /// Writes a body to a file and syncs it.
@@ -182,7 +243,7 @@ impl OfflineLog {
             if self.spool.is_idle() {
                 break;
             }
-            // It waits for space on the disk, and would until somebody makes some.
+            // It waits for space on the disk, without end.
             if self.spool.is_stalled() || !is_moving {
                 failed.get_or_insert_with(|| spool::Refusal::Full.to_string());
                 break;
@@ -192,5 +253,14 @@ impl OfflineLog {
             Some(why) => Err(format!("cannot write to the spool {}: {why}", self.path.display())),
             None => Ok(()),
         }
+    }
+}
+
+fn unopened(path: &Path, error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            format!("{error}: stop the server first, and start it again afterwards")
+        }
+        _ => format!("cannot open the spool {}: {error}", path.display()),
     }
 }

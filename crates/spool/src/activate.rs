@@ -7,6 +7,7 @@ use crate::name::{SegmentKey, spare_name, unfinished_name};
 use crate::perform;
 use crate::recovery::Recovery;
 use crate::segment::{Header, SEGMENT_BLOCKS_MIN};
+use crate::table::Segment;
 use std::io::IoSlice;
 use std::mem::take;
 
@@ -101,7 +102,9 @@ fn reuse(
     let segments = &mut recovery.live.segments;
     let generations: Vec<u32> = segments.map.keys().copied().collect();
     let found = generations.into_iter().find(|&generation| {
-        segments.is_releasable(generation) && segments.get(generation).is_some_and(|s| !s.damaged)
+        // A backup keeps the content of a segment that it shares.
+        let is_whole = |s: &Segment| !s.damaged && disk.is_shared(&s.file) == Ok(false);
+        segments.is_releasable(generation) && segments.get(generation).is_some_and(is_whole)
     });
     let Some(segment) = found.and_then(|generation| segments.map.remove(&generation)) else {
         return Ok(None);

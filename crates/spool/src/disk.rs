@@ -125,6 +125,15 @@ pub trait Disk: Send + Sync {
     /// If it does not exist or can't be removed.
     fn remove(&self, name: &str) -> Result<(), DiskError>;
 
+    /// Returns true if the file has another name beside this one, in a backup: its content must not change.
+    ///
+    /// # Errors
+    /// If it does not exist or its metadata can't be read.
+    fn is_shared(&self, name: &str) -> Result<bool, DiskError> {
+        let _ = name;
+        Ok(false)
+    }
+
     /// Bytes of this file system available to this process.
     ///
     /// # Errors

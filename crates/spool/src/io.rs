@@ -55,6 +55,8 @@ pub(crate) enum Op {
     Zero { file: FileName, offset: u64, bytes: u64, sync: bool },
     /// Rename, durably if `sync`.
     Rename { from: FileName, to: FileName, sync: bool },
+    /// Rename a segment to a spare, or remove it if a backup shares it, durably if `sync`.
+    Recycle { from: FileName, to: FileName, sync: bool },
     /// Remove, durably if `sync`.
     Remove { file: FileName, sync: bool },
     /// A piece of a blob.
@@ -91,6 +93,8 @@ pub(crate) enum OpResult {
     Done,
     /// The file has its length; no data was written.
     Allocated,
+    /// The segment was removed, because a backup shares it.
+    Unshared,
     Written(WriteBuffer),
     Data(Bytes),
     /// The data read differs from the data written; explained in text.

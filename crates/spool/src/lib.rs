@@ -49,7 +49,8 @@ pub use record::{
     State,
 };
 pub use request::{
-    Completion, Loaded, LoadedBody, RecoveredMessage, RecoveredRecipient, Refusal, Request, Ticket,
+    Completion, Loaded, LoadedBody, LogSnapshot, RecoveredMessage, RecoveredRecipient, Refusal,
+    Request, Ticket,
 };
 pub use spool::Spool;
 pub use verify::{VerifyReport, verify};

@@ -46,6 +46,7 @@ impl Op {
                 Ok(()) => sync_dir(disk, sync),
                 Err(error) => put_off_if_scarce(error, Op::Rename { from, to, sync }),
             },
+            Op::Recycle { from, to, sync } => recycle(disk, from, to, sync),
             Op::Remove { file, sync } => match disk.remove(&file) {
                 Ok(()) => sync_dir(disk, sync),
                 Err(error) => put_off_if_scarce(error, Op::Remove { file, sync }),
@@ -69,6 +70,28 @@ impl Op {
             },
             Op::Space => disk.free_bytes().map(OpResult::Free),
         }
+    }
+}
+
+/// Makes a spare of a segment. A spare is written to in place, which would change the file in a backup, too.
+fn recycle(
+    disk: &dyn Disk,
+    from: FileName,
+    to: FileName,
+    sync: bool,
+) -> Result<OpResult, DiskError> {
+    let is_shared = disk.is_shared(&from);
+    let done = match &is_shared {
+        Ok(true) => disk.remove(&from),
+        Ok(false) => disk.rename(&from, &to),
+        Err(error) => Err(error.clone()),
+    };
+    match done {
+        Ok(()) => {
+            sync_dir(disk, sync)?;
+            Ok(if is_shared == Ok(true) { OpResult::Unshared } else { OpResult::Done })
+        }
+        Err(error) => put_off_if_scarce(error, Op::Recycle { from, to, sync }),
     }
 }
 

@@ -130,8 +130,8 @@ pub mod tag {
     /// Data of a message held by a check: an octet (1: it may be returned to its sender), then three lines. They are
     /// the domain of its sender, that of its author, and the reason.
     pub const HELD: u16 = 28;
-    /// The place that an imported message came from: the program, its queue id there and the file's inode, and on a
-    /// second line the reason for which it stays held, if any.
+    /// Origin of an imported message: the program, its queue id there and the file's inode. A second line has the
+    /// reason for which it stays held.
     pub const ORIGIN: u16 = 29;
 }
 

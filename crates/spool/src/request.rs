@@ -89,6 +89,19 @@ pub enum Completion {
     BlobData(Bytes),
 }
 
+/// The files of a log between two batches, for a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSnapshot {
+    /// Segments that do not change any more, and the blobs of queued messages.
+    pub files: Vec<Box<str>>,
+    /// The segment that is written to.
+    pub active: Box<str>,
+    /// End of its data, in bytes. Later data may be part of a batch.
+    pub active_bytes: u64,
+    /// Length of the file with the rest, which counts as unused if it is zeros.
+    pub active_length: u64,
+}
+
 /// Reason of a refusal: the records were not made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {

@@ -20,7 +20,8 @@ pub use fail::{QueueFail, QueueRemove};
 pub use hold::{QueueHold, QueueRelease};
 pub use moving::QueueMove;
 pub use node::{
-    NodeAnswer, NodeJob, QueueCensus, Reload, ServerStatus, ShardState, TrustClock, Unrouted,
+    NodeAnswer, NodeJob, QueueCensus, Reload, ServerStatus, ShardState, SpoolSnapshot, TrustClock,
+    Unrouted,
 };
 pub use plane::ControlPlane;
 pub use reading::{QueueList, QueueShow, QueueSummary, QueueWhy};
@@ -105,7 +106,7 @@ macro_rules! requests {
 requests! {
     shards: QueueList, QueueShow, QueueWhy, QueueRetry, QueueHold, QueueRelease, QueueRemove, QueueFail, QueueMove,
         QueueSummary, #[serde(skip)] ShardState, #[serde(skip)] Unrouted, #[serde(skip)] QueueCensus;
-    node: QueueSuspend, QueueResume, TrustClock, TableList, TableGet, TableFlush, Sources, ShapingList, ShapingLift,
+    node: QueueSuspend, QueueResume, TrustClock, SpoolSnapshot, TableList, TableGet, TableFlush, Sources, ShapingList, ShapingLift,
         LoginList, LoginRevoke, LoginAllow, LoginBlocked, LoginUnblock, Reload, #[serde(rename = "status")] ServerStatus;
 }
 

@@ -86,6 +86,12 @@ pub struct TrustClock {}
 
 impl NodeCommand for TrustClock {}
 
+/// Gathers the files of the spool in each of its directories, for a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpoolSnapshot {}
+
+impl NodeCommand for SpoolSnapshot {}
+
 /// Reloads the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reload {}

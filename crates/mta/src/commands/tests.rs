@@ -39,6 +39,7 @@ fn requests_survive_json_and_unknown_fields_do_not() {
         }),
         QueueResume { scope: Scope::default() }.into(),
         TrustClock {}.into(),
+        SpoolSnapshot {}.into(),
         TableFlush { table: "users".into(), key: None }.into(),
         ShapingLift { lift: Lift::default() }.into(),
         ServerStatus {}.into(),

@@ -3,7 +3,8 @@
 use super::{RecipientState, text};
 use ::classes::ReplyClass;
 use mail::MessageId;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Selects queued recipients. All fields must match the same recipient; an empty filter matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +61,34 @@ pub struct Filter {
     /// Maximum age of the message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub younger_than_ms: Option<u64>,
+    /// One of these recipients, unless the list is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recipients: Vec<QueuedRecipient>,
+}
+
+/// A recipient of a queued message: `ID/INDEX`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueuedRecipient {
+    pub id: MessageId,
+    /// Its index in the envelope.
+    pub index: u32,
+}
+
+impl Serialize for QueuedRecipient {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{}/{}", self.id, self.index))
+    }
+}
+
+impl<'de> Deserialize<'de> for QueuedRecipient {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<QueuedRecipient, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let parse = || {
+            let (id, index) = text.split_once('/')?;
+            Some(QueuedRecipient { id: id.parse().ok()?, index: index.parse().ok()? })
+        };
+        parse().ok_or_else(|| D::Error::custom("a recipient is written as ID/INDEX"))
+    }
 }
 
 /// The target of a command that changes the queue. There is no default: "all" must be explicit.
@@ -85,6 +114,22 @@ pub(crate) fn is_hop(next_hop: &str, wanted: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn recipients_are_written_with_their_message() {
+        let filter = Filter {
+            recipients: vec![QueuedRecipient { id: MessageId(0x2a), index: 3 }],
+            ..Filter::default()
+        };
+        let json = serde_json::to_string(&filter).unwrap();
+        assert_eq!(json, r#"{"recipients":["000000000000002a/3"]}"#);
+        assert_eq!(serde_json::from_str::<Filter>(&json).unwrap(), filter);
+        assert_eq!(serde_json::to_string(&Filter::default()).unwrap(), "{}");
+        for bad in ["", "000000000000002a", "000000000000002a/", "2a/3", "000000000000002a/x"] {
+            let json = format!(r#"{{"recipients":["{bad}"]}}"#);
+            assert!(serde_json::from_str::<Filter>(&json).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_next_hop_is_known_by_its_whole_name_and_by_each_host() {

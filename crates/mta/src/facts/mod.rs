@@ -95,7 +95,7 @@ facts! {
     REFUSED refused: Refusals<'a>,
     /// Held by a check.
     HELD held: Hold<'a>,
-    /// Where it was imported from.
+    /// Origin of an imported message.
     ORIGIN origin: &'a str,
 }
 

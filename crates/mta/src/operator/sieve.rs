@@ -1,12 +1,13 @@
 //! Filters for queue entries: first by the queue's data, then, if necessary, by the message's.
 
-use crate::control::{Filter, RecipientState, is_hop};
+use crate::control::{Filter, QueuedRecipient, RecipientState, is_hop};
 use crate::delivery::unreported::FailedRecipient;
 use crate::message::Message;
 use crate::reply_classes::ReplyClasses;
 use crate::routing::Active;
 use mail::Mailbox;
 use queue::{Glance, GlanceState, Queue};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Maximum number of messages read in parallel. Each may be several megabytes.
@@ -15,6 +16,8 @@ pub(super) const READS_MAX: usize = 16;
 /// A filter with normalised values.
 pub(super) struct EntryFilter {
     filter: Filter,
+    /// Empty: any.
+    recipients: HashSet<QueuedRecipient>,
 }
 
 impl EntryFilter {
@@ -29,6 +32,7 @@ impl EntryFilter {
             None => text.to_lowercase(),
         };
         EntryFilter {
+            recipients: filter.recipients.iter().copied().collect(),
             filter: Filter {
                 domain: filter.domain.map(domain),
                 recipient: filter.recipient.map(recipient),
@@ -61,6 +65,10 @@ impl EntryFilter {
         provider: impl FnOnce() -> Option<Arc<str>>,
     ) -> bool {
         let filter = &self.filter;
+        let recipient = || QueuedRecipient { id: glance.id, index: glance.recipient };
+        if !self.recipients.is_empty() && !self.recipients.contains(&recipient()) {
+            return false;
+        }
         let age_ms = glance.age_us / 1_000;
         if filter.older_than_ms.is_some_and(|least| age_ms < least)
             || filter.younger_than_ms.is_some_and(|most| age_ms >= most)
@@ -178,6 +186,7 @@ impl EntryFilter {
             && filter.pool.is_none()
             && filter.provider.is_none()
             && filter.source.is_none()
+            && self.recipients.is_empty()
     }
 
     /// The sender in the filter.

@@ -11,7 +11,9 @@ use changing::{
 };
 use clap::{Args, Subcommand};
 use mta::commands::ControlRequest;
+use mta::control::Select;
 pub(super) use selecting::parse_id;
+use std::path::Path;
 use suspending::{ResumeArgs, SuspendArgs, TrustClockArgs};
 
 /// `postrider queue`.
@@ -84,6 +86,14 @@ impl QueueCommand {
         matches!(self, QueueCommand::Why(why) if why.args.dialogue)
     }
 
+    /// The selection of a release, and the event log that names the recipients to remove first.
+    #[must_use]
+    pub(crate) fn released_but(&self) -> Option<(Select, &Path, &ServerArgs)> {
+        let QueueCommand::Release(release) = self else { return None };
+        let events = release.args.not_in.as_deref()?;
+        Some((release.args.select.select(), events, &release.server))
+    }
+
     /// Returns true if long texts are printed in full.
     #[must_use]
     pub(crate) fn is_wide(&self) -> bool {
@@ -144,7 +154,7 @@ mod tests {
         QueueFail, QueueList, QueueMove, QueueRelease, QueueRemove, QueueResume, QueueRetry,
         QueueShow, QueueSuspend, QueueWhy,
     };
-    use mta::control::{Filter, RecipientState, Scope, Select};
+    use mta::control::{Filter, RecipientState, Scope};
 
     fn request(line: &str) -> ControlRequest {
         let words = ["postrider", "queue"].into_iter().chain(line.split(' '));

@@ -1,6 +1,7 @@
 //! `postrider queue`, `reload` and `status`: sends a request to the control socket and prints the responses, as text
 //! for people or as JSON lines.
 
+mod released;
 mod shown;
 
 use crate::cli::{QueueArgs, ServerArgs};
@@ -17,6 +18,9 @@ pub(super) use shown::why;
 
 /// `postrider queue …`.
 pub(crate) fn run(args: &QueueArgs) -> ExitCode {
+    if let Some((select, events, server)) = args.command.released_but() {
+        return released::run(select, events, server);
+    }
     let (asked, server) = args.command.ask();
     let width = if args.command.is_wide() { None } else { terminal::width() };
     let view = View {

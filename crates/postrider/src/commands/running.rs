@@ -8,7 +8,8 @@ use crate::problems::sentence;
 use crate::reload::Reloads;
 use crate::world::clock::wall_now;
 use mta::commands::{
-    NodeAnswer, NodeJob, NodeRequest, QueueResume, QueueSuspend, Reload, ServerStatus, TrustClock,
+    NodeAnswer, NodeJob, NodeRequest, QueueResume, QueueSuspend, Reload, ServerStatus,
+    SpoolSnapshot, TrustClock,
 };
 use mta::control::{ControlResponse, Status};
 use std::sync::Arc;
@@ -43,6 +44,7 @@ actions! {
     QueueSuspend,
     QueueResume,
     TrustClock,
+    SpoolSnapshot,
     TableList,
     TableGet,
     TableFlush,
@@ -81,6 +83,13 @@ impl Action for QueueResume {
 impl Action for TrustClock {
     fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
         answer.told(told(server.node.trust_clock(), server.console));
+    }
+}
+
+impl Action for SpoolSnapshot {
+    fn run(self, server: &mut CommandContext<'_>, answer: NodeAnswer) {
+        let linked = server.node.snapshot();
+        tokio::spawn(async move { answer.told(linked.await) });
     }
 }
 

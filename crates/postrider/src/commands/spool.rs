@@ -1,5 +1,7 @@
 //! `postrider spool`.
 
+mod backup;
+mod bench;
 mod import;
 
 use crate::cli::{SpoolArgs, SpoolCommand, VerifyArgs, exit};
@@ -13,6 +15,9 @@ pub(crate) fn run(args: &SpoolArgs) -> ExitCode {
     match &args.command {
         SpoolCommand::Verify(args) => verify(args),
         SpoolCommand::Import(args) => import::run(args),
+        SpoolCommand::Bench(args) => bench::run(args),
+        SpoolCommand::Backup(args) => backup::back_up(args),
+        SpoolCommand::Restore(args) => backup::restore(args),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The queue of the commit thread, and the group commit delay of a batch.
 
+use super::LogVisit;
 use spool::{IoDone, Request};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,6 +33,7 @@ pub(super) struct Inbox {
     pub(super) requests: Vec<Request>,
     pub(super) done: Vec<IoDone>,
     pub(super) stop: bool,
+    pub(super) visits: Vec<LogVisit>,
     /// Number of requests at which the sleeping commit thread is woken.
     wake_at: Option<usize>,
 }
@@ -39,7 +41,7 @@ pub(super) struct Inbox {
 impl Inbox {
     /// Returns true if input must be handled now.
     fn is_urgent(&self) -> bool {
-        !self.done.is_empty() || self.stop
+        !self.done.is_empty() || self.stop || !self.visits.is_empty()
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) use terms::Terms;
 
 use crate::terminal::clean;
 use mail::{MessageId, Wall};
+use mta::control::QueuedRecipient;
 use mta::control::text::parse_wall;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -77,6 +78,13 @@ impl EventLine {
     /// The message.
     pub(crate) fn id(&self) -> Option<MessageId> {
         self.id.as_deref()?.parse().ok()
+    }
+
+    /// The recipient that is done with since this event, if one is.
+    pub(crate) fn ended(&self) -> Option<QueuedRecipient> {
+        let ends = ["delivered", "relayed", "failed", "expired", "removed"];
+        let is_end = ends.contains(&self.event.as_str());
+        Some(QueuedRecipient { id: self.id().filter(|_| is_end)?, index: self.recipient_index? })
     }
 
     /// Returns true if it is about the message, or about a DSN with this id.

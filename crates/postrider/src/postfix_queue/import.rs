@@ -2,8 +2,9 @@
 //!
 //! A message is accepted on hold, with its origin, and synced; then its file is moved to `imported-postrider/`, and
 //! that is synced; then the hold is released. So whenever the command ends early, each message is either in its queue
-//! there, or here, or in both places and on hold here. The next run replaces copies on hold whose file is still in its
-//! queue: in the meantime Postfix may have delivered to some recipients. It releases those whose file was moved.
+//! there, or here, or in both places and on hold here. The next run replaces copies on hold if
+//! their file is still in its queue: in the meantime Postfix may have delivered to some recipients. It releases the
+//! copies of moved files.
 
 use super::message::{Conversion, convert};
 use super::records::QueuedMail;
@@ -39,7 +40,7 @@ pub(crate) struct ImportReport {
     pub(crate) held: u64,
     /// Messages of an import that ended early, which are released now.
     pub(crate) finished: u64,
-    /// Messages of an import that ended early, whose file is gone: they stay on hold.
+    /// Messages of an import that ended early, with a missing file: they stay on hold.
     pub(crate) lost: Vec<MessageId>,
     /// Files that stay where they are.
     pub(crate) left: Vec<LeftFile>,
@@ -51,8 +52,8 @@ pub(crate) struct ImportReport {
 /// inode are accepted.
 ///
 /// # Errors
-/// Returns a sentence if Postfix or the server is running, or a disk fails. What was imported before stays, and the
-/// next import continues.
+/// Returns a sentence if Postfix or the server is running, or a disk fails. Earlier imports stay, and the next one
+/// continues.
 pub(crate) fn import(
     config: &Config,
     directory: &Path,
@@ -131,7 +132,7 @@ struct Import {
 }
 
 impl Import {
-    /// Releases the messages of an import that ended early whose file was moved aside. Those with a file in a queue
+    /// Releases the messages of an import that ended early if their file was moved aside. Those with a file in a queue
     /// stay in `pending`.
     fn finish_earlier(
         &mut self,

@@ -55,7 +55,7 @@ impl QueueId {
     }
 }
 
-/// A number of digits to this base. `None` if it has others, or none, or is too large.
+/// A number to this base. `None` without digits, with foreign ones, or if it is too large.
 fn number(digits: &str, base: u64) -> Option<u64> {
     let mut value = (!digits.is_empty()).then_some(0_u64)?;
     for byte in digits.bytes() {

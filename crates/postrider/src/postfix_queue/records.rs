@@ -1,7 +1,6 @@
 //! The records of a Postfix queue file. Each has a type, a length (seven bits in an octet, the low ones first), and data.
 //!
-//! The file has three parts: the envelope, the content after a record `M`, and what was extracted from its header after
-//! `X`. It ends with `E`. A record `p` continues at another place of the file: header checks and milters change messages
+//! The file has three parts: the envelope, the content after a record `M`, and facts from its header after `X`. It ends with `E`. A record `p` continues at another place of the file: header checks and milters change messages
 //! so. The format is that of Postfix 2.3 and later (`rec_type(3h)` in its sources names the types).
 
 use mail::{Ret, Wall};
@@ -37,7 +36,7 @@ pub(super) struct QueuedMail {
     pub(super) content: Vec<u8>,
     /// 8BITMIME.
     pub(super) is_8bit: bool,
-    /// Bits of ESMTP options: [`SMTPUTF8`] and others.
+    /// Bits of ESMTP options: [`SMTPUTF8`], [`REQUIRETLS`], [`TLS_NOT_REQUIRED`].
     pub(super) options: u32,
     pub(super) ret: Option<Ret>,
     /// ENVID, decoded.
@@ -253,7 +252,7 @@ impl Reading {
                 content.extend_from_slice(b"\r\n");
             }
         }
-        // As Postfix sends it: a final dot stands on a line of its own.
+        // As Postfix sends it: the final dot needs its own line.
         if is_line_open {
             content.extend_from_slice(b"\r\n");
         }

@@ -100,10 +100,10 @@ impl Spool {
             BulkPurpose::Retire { generation, spare } => {
                 self.space.recycling_count -= usize::from(spare);
                 match result {
-                    Ok(_) => {
+                    Ok(outcome) => {
                         self.live.segments.map.remove(&generation);
                         self.status.released_count += 1;
-                        if spare {
+                        if spare && !matches!(outcome, OpResult::Unshared) {
                             self.space.written.insert(generation);
                             self.add_spare(generation);
                         }

@@ -2,8 +2,9 @@
 
 use super::{BulkPurpose, Spool};
 use crate::io::{Io, Op};
-use crate::name::{damaged_name, spare_name};
+use crate::name::{blob_name, damaged_name, spare_name};
 use crate::registrar::Leaving;
+use crate::request::LogSnapshot;
 
 impl Spool {
     pub(super) fn release_segments(&mut self) {
@@ -33,7 +34,7 @@ impl Spool {
         let op = if segment.damaged {
             Op::Rename { from, to: damaged_name(segment.key), sync }
         } else if spare {
-            Op::Rename { from, to: spare_name(generation), sync }
+            Op::Recycle { from, to: spare_name(generation), sync }
         } else {
             Op::Remove { file: from, sync }
         };
@@ -75,6 +76,33 @@ impl Spool {
         } else {
             self.release_segments();
         }
+    }
+
+    /// The files with all durable records. They stay as long as the caller holds the spool.
+    ///
+    /// # Errors
+    /// Returns the reason while a batch is being written, or if the log is poisoned or in memory.
+    pub fn snapshot(&self) -> Result<LogSnapshot, &'static str> {
+        if self.commit.is_some() {
+            return Err("the log waits for space on its disk");
+        }
+        if self.poisoned.is_some() {
+            return Err("a write or sync of the log failed: restart the server first");
+        }
+        if self.memory.is_some() {
+            return Err("the spool is in memory");
+        }
+        let active = &self.writer.file;
+        let segments = self.live.segments.map.values();
+        let whole = segments.filter(|segment| !segment.releasing && segment.file != *active);
+        let blobs = self.live.blobs.values().map(|blob| blob_name(blob.0));
+        let files = whole.map(|segment| segment.file.clone()).chain(blobs);
+        Ok(LogSnapshot {
+            files: files.map(|file| Box::from(&*file)).collect(),
+            active: Box::from(&**active),
+            active_bytes: self.writer.offset,
+            active_length: self.writer.length(),
+        })
     }
 
     /// The last operation of an orderly stop: records the end of the log, so that a cut or emptied last segment is

@@ -2,13 +2,14 @@
 
 use super::ControlCommandArgs;
 use super::selecting::{FilterArgs, SelectArgs, parse_id};
-use clap::Args;
+use clap::{Args, ValueHint};
 use mail::MessageId;
 use mta::commands::{
     ControlRequest, QueueFail, QueueHold, QueueList, QueueMove, QueueRelease, QueueRemove,
     QueueRetry, QueueShow, QueueSummary, QueueWhy,
 };
 use mta::overrides::Overrides;
+use std::path::PathBuf;
 
 /// `queue retry`.
 #[derive(Debug, Args)]
@@ -44,6 +45,10 @@ impl ControlCommandArgs for HoldArgs {
 pub(crate) struct ReleaseArgs {
     #[command(flatten)]
     pub(crate) select: SelectArgs,
+    /// Remove the recipients that this event log knows as delivered, failed or removed, then release the rest: for
+    /// messages of a restored backup. Rotated files beside it are read, too.
+    #[arg(long, value_name = "EVENTS", value_hint = ValueHint::FilePath)]
+    pub(crate) not_in: Option<PathBuf>,
 }
 
 impl ControlCommandArgs for ReleaseArgs {

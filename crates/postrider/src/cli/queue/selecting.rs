@@ -83,6 +83,7 @@ impl FilterArgs {
             class: self.class,
             older_than_ms: self.older_than.map(ms),
             younger_than_ms: self.younger_than.map(ms),
+            recipients: Vec::new(),
         }
     }
 }

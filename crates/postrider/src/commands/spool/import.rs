@@ -53,7 +53,7 @@ fn text(report: &ImportReport, seconds: f64) -> String {
     if *held > 0 {
         let _ = writeln!(
             out,
-            "held:      {held} of them (`postrider queue list --state held` when the server runs)"
+            "held:      {held} messages (`postrider queue list --state held` when the server runs)"
         );
     }
     if !lost.is_empty() {

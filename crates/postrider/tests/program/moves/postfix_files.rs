@@ -115,7 +115,7 @@ fn files_that_cannot_be_imported_are_named_and_left() {
     let maildrop = queue.add("maildrop", Some(""), b"");
     let corrupt = queue.add("corrupt", Some(""), &whole);
     let expected = [
-        (queue.add("deferred", None, &whole[..whole.len() - 3]), "it ends within the message"),
+        (queue.add("deferred", None, &whole[..whole.len() - 3]), "corrupt at byte 130: no length"),
         (queue.add("deferred", None, b"no queue file"), "corrupt at byte 0: it"),
         (queue.add("deferred", Some("B"), &whole), "it is in the wrong directory"),
         (queue.add("hold", Some(""), &message("root")), "its recipient root: it has no domain"),
@@ -169,13 +169,13 @@ fn import_needs_both_servers_stopped() {
     let locked = import(&files, &[]);
     assert!(locked.err.contains("Postfix is running in postfix: stop it"), "{locked:?}");
     drop(master);
-    fs::remove_dir(queue.0.join("active")).expect("empty");
-    let foreign = import(&files, &[]);
-    assert!(foreign.err.contains("it has no active/"), "{foreign:?}");
     let in_memory = config.replace("path = \"spool\"", "path = \"spool\"\ndurability = \"memory\"");
     files.write(server::CONFIG, &in_memory);
     let in_memory = import(&files, &[]);
     assert!(in_memory.err.contains("the spool is in memory"), "{in_memory:?}");
+    fs::remove_dir(queue.0.join("active")).expect("empty");
+    let foreign = import(&files, &[]);
+    assert!(foreign.err.contains("it has no active/"), "{foreign:?}");
 }
 
 /// An import that ends between the sync here and the move there, by a file that is in the way.

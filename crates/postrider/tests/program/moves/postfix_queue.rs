@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 const MESSAGES: usize = 240;
 /// The import is killed after so many milliseconds, each time.
-const KILLED_AFTER_MS: [u64; 6] = [15, 40, 70, 110, 60, 25];
+const KILLED_AFTER_MS: [u64; 6] = [60, 120, 180, 240, 150, 200];
 /// The longest body.
 const LARGE_BYTES: usize = 20 << 20;
 /// Kinds of messages, which take turns.
@@ -108,7 +108,7 @@ inet_interfaces = 127.0.0.1
 enable_long_queue_ids = {long_ids}
 transport_maps = texthash:{dir}/transport
 smtpd_sender_restrictions = check_sender_access texthash:{dir}/held
-smtpd_relay_restrictions = permit
+smtpd_relay_restrictions = permit_mynetworks, reject
 message_size_limit = {}
 queue_minfree = 0
 minimal_backoff_time = 3600s
@@ -206,7 +206,7 @@ fn peer() -> Peer {
 }
 
 fn config_to(peer: &Peer) -> String {
-    config(&format!("[[route]]\nsmtp = {{ hosts = [\"{}\"], tls = \"never\" }}\n", peer.address))
+    config(&format!("[[route]]\nsmtp = {{ hosts = [\"{}\"], tls = \"off\" }}\n", peer.address))
 }
 
 /// The address and the parameters of a RCPT command.
@@ -214,6 +214,24 @@ fn parts(command: &str) -> (&str, &str) {
     let (_, path) = command.split_once(':').expect("a path");
     let end = path.rfind('>').expect("a path") + 1;
     path.split_at(end)
+}
+
+fn body(content: &[u8]) -> &[u8] {
+    let end = content.windows(4).position(|four| four == b"\r\n\r\n").expect("a header");
+    &content[end + 4..]
+}
+
+/// The body, which is quoted-printable (RFC 2045 §6.7).
+fn decoded(content: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8(body(content).to_vec()).expect("ASCII").replace("=\r\n", "");
+    let mut parts = text.split('=');
+    let mut out = parts.next().unwrap_or_default().as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at(2);
+        out.push(u8::from_str_radix(digits, 16).expect("two digits"));
+        out.extend_from_slice(rest.as_bytes());
+    }
+    out
 }
 
 /// Each open recipient got the content once, and the sender's wishes with it.
@@ -232,7 +250,12 @@ fn check_taken(taken: &[Taken], contents: &BTreeMap<usize, Vec<u8>>, count: usiz
             let address = parts(&format!(":{address}")).0.to_owned();
             let taken = got.get(&address).unwrap_or_else(|| panic!("{address} has no mail"));
             let [one] = taken[..] else { panic!("{address} has {} messages", taken.len()) };
-            assert!(one.content == contents[&n], "the content for {address} differs");
+            // No next hop takes lines over 998 octets (RFC 5321 §4.5.3.1.6): these are encoded on the way out.
+            let is_same = match n % KINDS {
+                5 => decoded(&one.content) == body(&contents[&n]),
+                _ => one.content == contents[&n],
+            };
+            assert!(is_same, "the content for {address} differs");
             let sender = given.mail.split(' ').next().expect("a sender");
             assert!(one.mail.starts_with(&format!("MAIL FROM:{sender}")), "{}", one.mail);
         }
@@ -260,7 +283,7 @@ fn check_queue(server: &Server, count: usize) {
     let listed = server.json(&["queue", "list", "--recipient", "u1@down.test"]);
     let one = &listed[0];
     assert_eq!((&one["sender"], &one["recipients_open"]), (&"s1@a.test".into(), &1.into()));
-    assert_eq!(one["client"], "127.0.0.1", "{one}");
+    assert_eq!(one["client"], "127.0.0.1 client.test", "{one}");
     let recipient = &one["recipients"][0];
     assert_eq!(recipient["attempts"], 1, "{one}");
     let failure = recipient["last_failure"].as_str().expect("a reason");
