@@ -47,7 +47,7 @@ impl WebPlace {
         }
         let is_here = address.is_some_and(|ip| ip.is_loopback()) || bare == "localhost";
         if !is_encrypted && !is_here {
-            return Err("tokens would cross the network unencrypted");
+            return Err("secrets would cross the network unencrypted");
         }
         Ok(WebPlace {
             is_encrypted,

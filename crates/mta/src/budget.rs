@@ -107,6 +107,12 @@ impl Share {
         taken
     }
 
+    /// Reserves `amount` more regardless of the limit: for messages with a reserve of their own.
+    pub(crate) fn grow(&mut self, amount: u64) {
+        self.budget.take(amount);
+        self.amount += amount;
+    }
+
     /// The amount that it holds.
     #[must_use]
     pub fn amount(&self) -> u64 {

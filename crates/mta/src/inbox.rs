@@ -3,7 +3,7 @@
 use crate::commands::ControlRequest;
 use crate::control::{ShardAnswer, Suspension};
 use crate::event::ListedProblem;
-pub use crate::ingress::GeneratedMessage;
+pub use crate::ingress::{ALERT_EXPIRES_AFTER, GeneratedMessage, Purpose, QueuedOwn};
 use config::Config;
 use queue::lease::LeaseMessage;
 use spool::{Completion, Ticket};

@@ -3,6 +3,7 @@
 
 pub mod acceptor;
 pub mod alarm;
+pub mod alert_reserve;
 pub mod answer;
 pub mod budget;
 pub mod clients;

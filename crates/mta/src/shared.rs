@@ -1,5 +1,6 @@
 //! State shared by all shards, and its limits.
 
+use crate::alert_reserve::ALERTS_QUEUED_MAX;
 use crate::budget::Budget;
 use crate::clients::Clients;
 use crate::clock::ClockDoubt;
@@ -57,6 +58,8 @@ pub struct SharedState {
     pub(crate) seats: Arc<Seats>,
     /// Queued recipients.
     pub queue_slots: Arc<Budget>,
+    /// Alerts in the queue.
+    pub(crate) alerts: Arc<Budget>,
     /// Slots that unauthenticated clients took lately.
     pub(crate) crowding: Arc<Crowding>,
     /// Queue slots and disk space of held messages.
@@ -154,6 +157,7 @@ impl SharedState {
             body_memory: Budget::new(config.spool.body_memory_bytes),
             handshakes: Seats::new(config.tls.handshakes_max),
             seats: Arc::default(),
+            alerts: Budget::new(ALERTS_QUEUED_MAX),
             queue_slots,
             crowding: Arc::default(),
             own_mailbox,

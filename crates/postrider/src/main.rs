@@ -6,6 +6,7 @@
 mod acme;
 mod admin;
 mod advisers;
+mod alerts;
 mod beside_spool;
 mod certificates;
 mod cli;

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::{acme, dmarc_reports, reply_classes, tables, tls_reports};
+use crate::{acme, alerts, dmarc_reports, reply_classes, tables, tls_reports};
 use config::Schema;
 use std::sync::LazyLock;
 
@@ -12,6 +12,7 @@ pub(crate) fn schema() -> &'static Schema {
     static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
         tables::kinds(channels::sections())
             .section::<acme::Authority>()
+            .section::<alerts::AlertSettings>()
             .section::<dmarc_reports::DmarcSender>()
             .section::<tls_reports::TlsSender>()
             .section::<reply_classes::ClassFiles>()

@@ -8,6 +8,9 @@ mod service;
 mod small;
 
 use crate::acme::Acme;
+use crate::alerts::{AlertParts, Alerts};
+use crate::console::ConsoleLog;
+use crate::file_watch::FileJobs;
 use crate::kept_file::StateFiles;
 use crate::limited_listener::Pool;
 use crate::problems::ProblemList;
@@ -28,24 +31,30 @@ use std::sync::Arc;
 /// What shards are not given.
 pub(crate) struct ServiceContext<'a> {
     pub(crate) secrets: &'a WatchedSecrets,
-    pub(crate) files: &'a StateFiles,
+    pub(crate) kept: (&'a StateFiles, &'a FileJobs, &'a Arc<ConsoleLog>),
     pub(crate) named: &'a FileServices,
 }
 
 /// Services that the start itself does not open. They are started before the shards, which ask some of them.
 pub(crate) fn beside(common: &ShardContext, others: &ServiceContext<'_>) -> Services {
-    let (shared, console, named) = (&common.shared, &common.console, others.named);
+    let (shared, named, (files, jobs, console)) = (&common.shared, others.named, others.kept);
     let directory = common.config.spool.paths[0].clone();
     let pressures = Arc::clone(&shared.pressures);
+    let alerts = AlertParts {
+        shared,
+        started: common.started,
+        shard: &common.shards[0],
+        runtime: &named.runtime,
+        jobs,
+        files,
+        console,
+    };
+    let alerts = Alerts::new(&directory, &alerts);
     let pool = Pool { id: PoolId::Challenges, pressures, started: common.started };
     Services::default()
-        .with(Acme::new(
-            &common.certificates,
-            pool,
-            &named.runtime,
-            (&named.acme, others.files, console),
-        ))
+        .with(Acme::new(&common.certificates, pool, &named.runtime, (&named.acme, files, console)))
         .with(Deliveries::new(console))
+        .with(alerts)
         .with(common.dmarc_reports.clone())
         .with(common.tls_reports.clone())
         .with(Tokens::new(&named.runtime, console))

@@ -133,6 +133,9 @@ pub mod tag {
     /// Origin of an imported message: the program, its queue id there and the file's inode. A second line has the
     /// reason for which it stays held.
     pub const ORIGIN: u16 = 29;
+    /// Present (one octet, 1) if the message is an alert of this server. Its accept may use the space reserved for
+    /// reports.
+    pub const ALERT: u16 = 30;
 }
 
 /// The result of a settled recipient.

@@ -58,7 +58,7 @@ pub(crate) const LOGINS: &[(&str, &str, &str)] = &[
     (
         SUBMISSION,
         "logins = { introspection = { url = \"http://id.test/\", client_id = \"a\", secret_file = \"s\" } }\nmechanisms = [\"xoauth2\"]",
-        "11:36: \"http://id.test/\" is not an introspection endpoint: tokens would cross the network unencrypted",
+        "11:36: \"http://id.test/\" is not an introspection endpoint: secrets would cross the network unencrypted",
     ),
     (
         SUBMISSION,

@@ -10,6 +10,7 @@ mod settles;
 pub(crate) use held::{Ended, accounts_of};
 pub use port::{COMMIT_MAX, LogCondition, LogPort, REPORT_IDS, shard_of};
 
+use crate::alert_reserve::QueuedAlerts;
 use crate::event::Event;
 use crate::message::Message;
 use crate::seams::{Time, World};
@@ -55,6 +56,8 @@ pub(crate) struct Custody<W: World> {
     pub(crate) messages: Messages<W>,
     /// Messages held by checks.
     pub(crate) held: HeldMessages,
+    /// Alerts of this server.
+    pub(crate) alerts: QueuedAlerts,
 }
 
 impl<W: World> Custody<W> {
@@ -73,6 +76,7 @@ impl<W: World> Custody<W> {
             messages: Messages::new(services, &client, config, shards),
             settles: Settles::new(u64::from(config.spool.unsettled_max), shards),
             held,
+            alerts: QueuedAlerts::new(&services.shared.alerts),
             client,
         })
     }
@@ -182,6 +186,7 @@ impl<W: World> Custody<W> {
         self.services.shared.queue_slots.give_back(count as u64);
         self.messages.settle(id, count);
         self.held.settle(id, count);
+        self.alerts.settle(id, count);
     }
 
     /// Counts delivered recipients with a settle record that is not durable yet. At the limit sending pauses until some

@@ -97,6 +97,8 @@ facts! {
     HELD held: Hold<'a>,
     /// Origin of an imported message.
     ORIGIN origin: &'a str,
+    /// It is an alert of this server.
+    ALERT alert: Present,
 }
 
 /// The facts of a message as stored in the spool. Each is decoded on access.

@@ -48,6 +48,7 @@ fn facts_are_kept_in_the_order_of_their_tags_and_nothing_of_those_that_are_not_t
         forwarded: lists.forwarded(),
         tenant: Some("acme"),
         tls_report: Some(Present),
+        alert: Some(Present),
         require_tls: Some(RequireTls::No),
         ..Facts::default()
     };
@@ -60,6 +61,7 @@ fn facts_are_kept_in_the_order_of_their_tags_and_nothing_of_those_that_are_not_t
         tag::OMITTED,
         tag::REQUIRE_TLS,
         tag::TLS_REPORT,
+        tag::ALERT,
     ];
     assert_eq!(tags, expected);
     assert!(tags.is_sorted());

@@ -46,6 +46,8 @@ pub struct Draft {
     pub(super) x400: Option<Bytes>,
     /// A TLS report (RFC 8460) from this server.
     pub(super) is_tls_report: bool,
+    /// An alert from this server.
+    pub(super) is_alert: bool,
     pub(super) additions: Additions,
     /// Received omits the client's name and address.
     pub(super) hides_client: bool,
@@ -86,6 +88,7 @@ impl Draft {
             records: RecipientRecords::default(),
             x400: None,
             is_tls_report: false,
+            is_alert: false,
             additions: Additions::default(),
             hides_client: false,
             discarded: None,

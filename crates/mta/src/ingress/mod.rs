@@ -56,7 +56,7 @@ pub use login_attempt::Attempt;
 pub use login_elsewhere::Elsewhere;
 pub use members::{MemberToken, completed, granted_by, is_one_member, members};
 pub use observer::{Observer, observed};
-pub use own::GeneratedMessage;
+pub use own::{ALERT_EXPIRES_AFTER, GeneratedMessage, Purpose, QueuedOwn};
 pub use protocol::{Handler, Protocol, Protocols};
 pub use proxied::PROXY_HEADER_TIME_MAX;
 pub use proxy_header::{Announced, ProxyHeader, ProxyHeaderError, V1_BYTES_MAX, V2_REST_BYTES_MAX};

@@ -22,6 +22,13 @@ const EITHER: &[Severity] = &[Severity::Error, Severity::Warning];
 /// All kinds, by name.
 pub const PROBLEM_KINDS: &[KindEntry] = &[
     KindEntry {
+        name: "alert",
+        severities: WARNING,
+        begins: "an alert was not delivered: its message failed or expired, or the web server took none of 5 requests \
+         ([alerts](alerts.md))",
+        cleared: "an alert to the same receiver is delivered",
+    },
+    KindEntry {
         name: "certificate",
         severities: EITHER,
         begins: "a certificate of this server, or an authority for client certificates, ends within `expiry_warning` \

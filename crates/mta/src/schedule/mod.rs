@@ -17,6 +17,7 @@ use crate::alarm::Alarm;
 use crate::answer::Answer;
 use crate::control::Suspension;
 use crate::custody::Custody;
+use crate::facts::StoredFacts;
 use crate::holding::{Amount, HeldShare};
 use crate::line::{FairKey, TrustLevel};
 use crate::message::Message;
@@ -193,6 +194,9 @@ impl<W: World> Schedule<W> {
     pub(crate) fn adopt(&self, message: RecoveredMessage) {
         let recipients = message.open.len() as u64;
         self.services.shared.queue_slots.take(recipients);
+        if StoredFacts::of(&message.meta).alert().is_some() {
+            self.custody.alerts.adopt(message.id, message.open.len());
+        }
         let mut message = message;
         let open = std::mem::take(&mut message.open);
         let incoming = Incoming::recovered(&message, self.moment());

@@ -23,7 +23,7 @@ pub(crate) use day::{DAY_MS, Day, DomainCounts};
 pub(crate) use letter::{Letter, packed};
 use mail::{Mailbox, MessageId};
 use mta::console::{Console as _, Level};
-use mta::inbox::{GeneratedMessage, ShardMessage, ShardSender};
+use mta::inbox::{GeneratedMessage, Purpose, ShardMessage, ShardSender};
 use mta::metrics::MetricSet;
 pub(crate) use sending::{DomainReport, moment_within, note_sent};
 use std::io;
@@ -328,19 +328,20 @@ impl<K: ReportKind> DailyReporter<K> {
         sender: &Mailbox,
         recipients: Vec<Mailbox>,
         content: Vec<u8>,
-        is_tls_report: bool,
+        purpose: Purpose,
     ) -> Result<MessageId, String> {
         let (answer, answered) = oneshot::channel();
         let own = GeneratedMessage {
-            sender: sender.clone(),
+            sender: Some(sender.clone()),
             content: Bytes::from(content),
             recipients,
             about: Arc::from(K::ABOUT),
-            is_tls_report,
+            purpose,
             answer,
         };
         let _ = self.shard.send(ShardMessage::Own(Box::new(own)));
-        answered.await.map_err(|_| "the server stops".to_owned())?
+        let queued = answered.await.map_err(|_| "the server stops".to_owned())?;
+        queued.map(|queued| queued.id)
     }
 }
 

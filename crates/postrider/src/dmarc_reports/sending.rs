@@ -4,6 +4,7 @@ use super::{Dmarc, DmarcSender};
 use crate::daily_reports::{DailyReporter, DomainReport, Letter, ReporterSettings, packed};
 use auth::dmarc::reporting::{destinations, may_report, tag};
 use mail::Mailbox;
+use mta::inbox::Purpose;
 use mta::seams::AsRecords;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub(super) async fn send(
     }
     let (of_letter, readers) = (Arc::clone(report), to.clone());
     let content = inner.aside(move |_| compose(&of_letter, &packed, &readers)).await;
-    let id = inner.queue(&report.terms.settings.from, to, content, false).await?;
+    let id = inner.queue(&report.terms.settings.from, to, content, Purpose::Report).await?;
     inner.tell(format_args!("report to {} queued id={id}", report.domain));
     Ok(())
 }

@@ -93,7 +93,7 @@ impl Node {
         let own = ShardResources { ports, shared, suspended, shards: senders.clone(), started };
         let common = common(config, &named, own, (advisers, &metrics, descriptors), console);
         common.store.watch(&watch);
-        let others = ServiceContext { secrets: &secrets, files: &files, named: &named };
+        let others = ServiceContext { secrets: &secrets, kept, named: &named };
         let beside = beside(&common, &others);
         // Errors of binding and of system calls are not errors of the file.
         beside.start(config, progress).map_err(|errors| load::one_line(&errors))?;

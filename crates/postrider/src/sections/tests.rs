@@ -27,6 +27,21 @@ const BAD: &[(&str, &str)] = &[
         "domains = [\"a.test\"]\n[[route]]\ndefer_classes = [\"policy\"]\ndiscard = {}",
         "8:17: `defer_classes` in a route to `discard`, which gets no SMTP replies to classify",
     ),
+    ("[alerts]\nevery = \"1h\"", "6:2: alerts without a receiver"),
+    ("[alerts]\nto = [\"ops\"]", "7:7: \"ops\" is not an address"),
+    ("[alerts]\nto = [\"postmaster\", \"Postmaster\"]", "7:21: \"Postmaster\" is listed twice"),
+    ("[alerts]\nto = [\"postmaster\"]\nfrom = \"x\"", "8:8: \"x\" is not an address"),
+    ("[alerts]\nto = [\"postmaster\"]\nevery = \"999ms\"", "8:9: shorter than a second"),
+    (
+        "[alerts]\nto = [\"a@b.test\", \"b@b.test\", \"c@b.test\", \"d@b.test\", \"e@b.test\", \"f@b.test\", \
+         \"g@b.test\", \"h@b.test\", \"i@b.test\"]",
+        "7:6: more than 8 addresses",
+    ),
+    ("[alerts]\nwebhook = {}", "7:1: not the URL of a web server: it must begin with https://"),
+    (
+        "[alerts]\nwebhook = { url = \"http://far.test/\" }",
+        "7:19: not the URL of a web server: secrets would cross the network unencrypted",
+    ),
     ("[classes]\nfiles = [\"a\", \"a\"]", "7:15: \"a\" is listed twice"),
 ];
 

@@ -3,6 +3,7 @@
 use super::{ReportWay, Tls, posting};
 use crate::daily_reports::{DailyReporter, DomainReport, note_sent, packed};
 use auth::tls_report::{Destination, destinations, record_name};
+use mta::inbox::Purpose;
 use mta::seams::{Dns as _, DnsError};
 use std::sync::Arc;
 
@@ -75,7 +76,7 @@ async fn send_to(
             let (of_letter, packed, to) = (Arc::clone(report), Arc::clone(packed), mailbox.clone());
             let content = move |_: &_| posting::compose(&of_letter, &packed, &to);
             let (content, to) = (daily.aside(content).await, vec![mailbox.clone()]);
-            let id = daily.queue(&settings.section.from, to, content, true).await?;
+            let id = daily.queue(&settings.section.from, to, content, Purpose::TlsReport).await?;
             metrics.sent[ReportWay::Mail].inc();
             Ok(format!("queued id={id}"))
         }

@@ -178,7 +178,8 @@ const USED: [(&[&str], &str, Need); 8] = [
 ];
 
 /// Keys of files and directories that have tests of their own.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 10] = [
+    ("alerts.webhook.ca_file", "read aside for each request (alerts.rs)"),
     ("route.pipe.command", "missing_programs_and_users_are_reported"),
     ("events.path", "an_event_log_that_hangs_is_seen_and_holds_up_neither_mail_nor_a_stop"),
     ("spool.path", "a_start_whose_disk_hangs_says_so_and_heeds_signals"),

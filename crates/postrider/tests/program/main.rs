@@ -7,6 +7,7 @@
 
 mod access;
 mod acme;
+mod alerts;
 mod aliases;
 mod arrivals;
 mod bad_input;

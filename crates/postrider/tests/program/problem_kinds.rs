@@ -2,7 +2,7 @@
 //! events, and gone from all of them after the mend. Meanwhile `status` never prints "All is well.".
 
 mod promtool;
-mod scarcity;
+pub(crate) mod scarcity;
 
 use crate::support::certificate;
 use crate::support::client::Client;
@@ -26,7 +26,7 @@ pub(crate) struct Observed {
 }
 
 impl Observed {
-    fn start(files: Files, more: &str) -> Observed {
+    pub(crate) fn start(files: Files, more: &str) -> Observed {
         let admin = format!("127.0.0.1:{}", free_port());
         let text = format!("[admin]\naddress = \"{admin}\"\n{more}");
         let server = Server::start(&files, &config(&text));
@@ -34,7 +34,7 @@ impl Observed {
     }
 
     /// The whole answer, whatever its code.
-    fn get(&self, path: &str) -> String {
+    pub(crate) fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(&self.admin).expect("it answers");
         write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             .expect("it reads");
@@ -99,7 +99,7 @@ impl Observed {
         self.server.wait_console(words, |line| line.contains(words));
     }
 
-    fn send(&self, from: &str, to: &str) -> String {
+    pub(crate) fn send(&self, from: &str, to: &str) -> String {
         let mut client = Client::connect(self.server.address());
         client.mail(from, &[to], "Subject: x\r\n\r\nx\r\n")
     }

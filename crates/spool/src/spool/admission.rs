@@ -4,7 +4,7 @@
 use super::Spool;
 use crate::batch::BATCH_HEADER_BYTES;
 use crate::io::SealWrite;
-use crate::record::{Record, SettleKind};
+use crate::record::{Record, SettleKind, tag};
 use crate::request::{Completion, Refusal, Ticket};
 use crate::writer::Batch;
 use std::collections::VecDeque;
@@ -184,7 +184,8 @@ pub(super) struct Submit {
 pub(super) enum SubmitKind {
     /// Ends recipients and adds no message, so it frees space. Refused only if the disk fails.
     Settle,
-    /// Ends recipients that cannot be settled without the accompanying message.
+    /// Ends recipients that cannot be settled without the accompanying message, or adds an alert. The sender limits
+    /// alerts to a few small ones.
     Report,
     /// Adds no message and frees no space: attempts, notices, an operator's hold.
     Advice,
@@ -195,10 +196,13 @@ pub(super) enum SubmitKind {
 impl SubmitKind {
     pub(super) fn of(records: &[Record]) -> SubmitKind {
         let is_failed = |kind: SettleKind| matches!(kind, SettleKind::Failed | SettleKind::Expired);
-        let (mut accepts, mut settles, mut fails) = (false, false, false);
+        let (mut accepts, mut settles, mut fails, mut is_alert) = (false, false, false, false);
         for record in records {
             match record {
-                Record::Accept(_) => accepts = true,
+                Record::Accept(accept) => {
+                    accepts = true;
+                    is_alert |= accept.meta.fields.iter().any(|(field, _)| *field == tag::ALERT);
+                }
                 Record::Settle(settle) => {
                     settles = true;
                     fails |= settle.recipients.iter().any(|&(_, kind)| is_failed(kind));
@@ -209,7 +213,7 @@ impl SubmitKind {
         match (accepts, settles) {
             (false, true) => SubmitKind::Settle,
             (false, false) => SubmitKind::Advice,
-            (true, _) if fails => SubmitKind::Report,
+            (true, _) if fails || is_alert => SubmitKind::Report,
             (true, _) => SubmitKind::Accept,
         }
     }

@@ -129,8 +129,8 @@ fn hundred_failed_logins_are_a_problem() {
     assert!(!place.is_well());
 }
 
-/// A spool on a small disk that only the server sees; `None` where no disk can be mounted.
-fn with_small_disk(bytes: u64) -> Option<(Observed, PathBuf)> {
+/// A spool on a small disk that only the server sees, with further sections; `None` where no disk can be mounted.
+pub(crate) fn with_small_disk(bytes: u64, more: &str) -> Option<(Observed, PathBuf)> {
     let unshare = ["--mount", "--map-root-user"];
     let mount = ["mount", "-t", "tmpfs", "none", "/mnt"];
     let answer = Command::new("unshare").args(unshare).args(mount).output().expect("util-linux");
@@ -145,7 +145,7 @@ fn with_small_disk(bytes: u64) -> Option<(Observed, PathBuf)> {
     let admin = format!("127.0.0.1:{}", free_port());
     let text = config(&format!(
         "[admin]\naddress = \"{admin}\"\ncontrol = \"spool/control.sock\"\n\
-         [events]\npath = \"spool/events.jsonl\"\n[[route]]\ndiscard = {{}}\n"
+         [events]\npath = \"spool/events.jsonl\"\n{more}"
     ));
     let text = text.replace("path = \"spool\"", "path = \"disk/spool\"");
     files.write(CONFIG, &text.replace("\"16MiB\"", "\"32MiB\""));
@@ -160,6 +160,14 @@ fn with_small_disk(bytes: u64) -> Option<(Observed, PathBuf)> {
     let disk = files.path("disk");
     let disk = Path::new(&inside).join(disk.strip_prefix("/").expect("an absolute path"));
     Some((Observed { files, server, admin }, disk))
+}
+
+/// Leaves so many octets on a disk, by a file.
+pub(crate) fn fill(disk: &Path, left: u64) -> PathBuf {
+    let other = disk.join("other");
+    let bytes = vec![1; usize::try_from(free_bytes(disk) - left).expect("a small disk")];
+    File::create(&other).and_then(|mut file| file.write_all(&bytes)).expect("room");
+    other
 }
 
 fn free_bytes(disk: &Path) -> u64 {
@@ -179,7 +187,9 @@ fn bytes_of_segments(spool: &Path) -> u64 {
 #[test]
 fn disk_with_little_room_is_a_problem_until_room_is_made() {
     const MIB: u64 = 1 << 20;
-    let Some((place, disk)) = with_small_disk(160 * MIB) else { return };
+    let Some((place, disk)) = with_small_disk(160 * MIB, "[[route]]\ndiscard = {}\n") else {
+        return;
+    };
     assert!(place.is_well());
     assert!(free_bytes(&disk) > 64 * MIB, "{}", free_bytes(&disk));
     let is_room_known = || {
@@ -188,9 +198,7 @@ fn disk_with_little_room_is_a_problem_until_room_is_made() {
         room.abs_diff(expected) <= expected / 100
     };
     wait_until("the room is known", is_room_known);
-    let other = disk.join("other");
-    let bytes = vec![1; usize::try_from(free_bytes(&disk) - 48 * MIB).expect("a small disk")];
-    File::create(&other).and_then(|mut file| file.write_all(&bytes)).expect("room");
+    let other = fill(&disk, 48 * MIB);
     let found = place.wait_problem("disk_space", "warning");
     assert!(
         found["text"].as_str().is_some_and(|text| text.contains("refused below 32MiB")),

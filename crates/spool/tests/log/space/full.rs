@@ -1,7 +1,9 @@
 //! A disk without room: settles find some, what is less urgent is refused, all are answered.
 
 use super::log::{Quota, accept, attempt, full, open, run, settle, submit, tight};
+use bytes::Bytes;
 use spool::memdisk::MemDisk;
+use spool::record::tag;
 use spool::{Io, Record, Request, SettleKind, Spool, SpoolConfig, Ticket};
 
 #[test]
@@ -17,6 +19,29 @@ fn retries_leave_room_for_settles() {
     assert_eq!(spool.status().pending_count, 0, "each was answered");
     for id in 1..=n {
         assert!(submit(&mut spool, &disk, vec![settle(id, SettleKind::Relayed)]), "{id}");
+    }
+    assert_eq!(spool.status().live_count, 0);
+}
+
+#[test]
+fn alerts_use_the_space_for_reports_and_leave_the_rest_to_settles() {
+    let (disk, mut spool, n) = full(&tight());
+    let alert = |sequence| {
+        let mut records = accept(sequence, 60);
+        let Some(Record::Accept(accept)) = records.first_mut() else { panic!("{records:?}") };
+        accept.meta.fields.push((tag::ALERT, Bytes::from_static(&[1])));
+        records
+    };
+    assert!(!submit(&mut spool, &disk, accept(n + 1, 60)), "it is full");
+    let mut last = n;
+    while submit(&mut spool, &disk, alert(last + 1)) {
+        last += 1;
+        assert!(last < n + 1_000, "alerts have a limit, too");
+        assert!(!submit(&mut spool, &disk, accept(n + 2_000, 60)), "other mail is refused");
+    }
+    assert!(last >= n + 16, "{} alerts", last - n);
+    for id in 1..=last {
+        assert!(submit(&mut spool, &disk, vec![settle(id, SettleKind::Relayed)]), "{id} of {last}");
     }
     assert_eq!(spool.status().live_count, 0);
 }
