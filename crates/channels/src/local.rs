@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use config::Settings;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Reply};
-use mta::delivery::{AttemptContext, Slot};
+use mta::delivery::{AttemptClock, AttemptContext, Slot};
 use mta::line::Permit;
 use mta::message::{Message, SentBy};
 use mta::seams::World;
@@ -107,6 +107,7 @@ async fn deliver_each<W: World, S: Settings>(
             continue;
         }
         let one = work.part(SmallVec::from_slice(&[*entry]));
+        let begun = slot.now();
         let (result, place) = match deliver(slot, settings, &message, (index, work.origin)).await {
             Ok(Delivered { reply, place }) => {
                 slot.accepted();
@@ -127,7 +128,8 @@ async fn deliver_each<W: World, S: Settings>(
             }
         };
         let hop = slot.hop().event_hop(&place, None, None);
-        let context = AttemptContext { hop, local: true, dsn_passed_on: false };
+        let clock = AttemptClock { begun: Some(begun), opening_ms: 0 };
+        let context = AttemptContext { hop, local: true, dsn_passed_on: false, clock };
         slot.conclude(&message, &one, vec![result], &context);
     }
 }

@@ -62,6 +62,9 @@ pub type Signed = Option<Arc<Vec<Box<str>>>>;
 /// The configured header fields, with their values; `None` if the message has none. A single pointer, too.
 pub type Headers = Option<Arc<Vec<(Arc<str>, Box<str>)>>>;
 
+/// Addresses in RCPT that recipients were expanded from, by the recipient's index. A single pointer, too.
+pub type Given = Option<Arc<Vec<(u32, Box<str>)>>>;
+
 /// Indexes into the envelope's recipients.
 pub type Recipients = SmallVec<[u32; 2]>;
 
@@ -120,6 +123,8 @@ pub struct Client {
     pub certified: Option<Arc<str>>,
     /// The authenticated login.
     pub login: Option<Arc<str>>,
+    /// The SASL mechanism of the login.
+    pub mechanism: Option<&'static str>,
 }
 
 impl Client {
@@ -204,6 +209,8 @@ events! {
         signed: Signed,
         /// The configured header fields.
         headers: Headers,
+        /// Addresses in RCPT that recipients were expanded from, by index; `None` if all were given themselves.
+        given: Given,
     } = "received",
     /// Stored in a local mailbox (maildir, LMTP) or discarded by a route.
     Delivered(Box<Done>) = "delivered",
@@ -286,6 +293,18 @@ pub struct Done {
     pub reply: Option<Reply>,
     /// Attempts made, including this one.
     pub attempts: u16,
+    pub times: AttemptTimes,
+}
+
+/// Parts of the time of an attempt, in milliseconds. The time before is the rest of the message's delay.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttemptTimes {
+    /// The wait for a connection.
+    pub waiting_ms: u32,
+    /// Opening of the connection; 0 if an earlier message opened it.
+    pub opening_ms: u32,
+    /// The transaction.
+    pub sending_ms: u32,
 }
 
 /// An attempt or a wait without success.
@@ -301,6 +320,7 @@ pub struct FailedAttempt {
     pub attempts: u16,
     /// Time of the next attempt, if any.
     pub next_try: Option<Wall>,
+    pub times: AttemptTimes,
 }
 
 /// A next hop from one source, or a domain.
@@ -395,6 +415,8 @@ pub struct Refusal {
     pub recipient: Option<Box<str>>,
     /// The claimed login, if authentication failed.
     pub login: Option<Box<str>>,
+    /// The SASL mechanism, if authentication failed.
+    pub mechanism: Option<&'static str>,
     pub reply: Reply,
     /// Earlier rejections that [`RefusalMeter`] did not log.
     pub unlogged: u64,
@@ -409,6 +431,44 @@ pub trait EventSink {
     fn is_on(&self) -> bool {
         true
     }
+
+    /// Returns true if begin and end of sessions are written.
+    fn takes_sessions(&self) -> bool {
+        false
+    }
+
+    /// Notes begin or end of a session. The event log has neither.
+    fn note_session(&self, _noted: NotedSession) {}
+}
+
+/// Begin or end of a client's session, for logs.
+#[derive(Clone, Debug)]
+pub struct NotedSession {
+    pub at: Wall,
+    pub client: Arc<Client>,
+    /// `None`: it begins.
+    pub ended: Option<SessionEnd>,
+}
+
+/// The end of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionEnd {
+    pub why: SessionEndReason,
+    /// The last command in capitals; `CONNECT` before the first, `END-OF-MESSAGE` after content.
+    pub after: &'static str,
+    /// Commands by name, as Postfix writes them: ` ehlo=1 mail=1 rcpt=0/1 commands=2/3`.
+    pub commands: Box<str>,
+}
+
+/// The reason for the end of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionEndReason {
+    /// QUIT, or a refusal of the whole session.
+    Closed,
+    /// The client closed the connection without QUIT.
+    Lost,
+    Timeout,
+    TooManyErrors,
 }
 
 /// For `events = "off"`.

@@ -26,7 +26,7 @@ use mta::acceptor;
 use mta::console::{Console, Level};
 use mta::control::Suspension;
 use mta::custody::LogPort;
-use mta::event::{Event, EventSink, NoEvents};
+use mta::event::{Event, EventSink, NoEvents, NotedSession};
 use mta::inbox::{ShardMessage, ShardSender};
 use mta::metrics::Metrics;
 use mta::seams::{Listener as _, Net as _, World as _};
@@ -293,6 +293,14 @@ impl EventSink for SharedEvents {
 
     fn is_on(&self) -> bool {
         self.0.iter().any(|taker| taker.is_on())
+    }
+
+    fn takes_sessions(&self) -> bool {
+        self.0.iter().any(|taker| taker.takes_sessions())
+    }
+
+    fn note_session(&self, noted: NotedSession) {
+        self.0.iter().for_each(|taker| taker.note_session(noted.clone()));
     }
 }
 

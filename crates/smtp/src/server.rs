@@ -12,6 +12,7 @@ mod answers;
 mod command;
 mod config;
 mod content;
+mod counts;
 mod dispatch;
 mod line;
 mod login;
@@ -25,6 +26,7 @@ mod transfer;
 mod xclient;
 
 pub use config::{BareNewline, LoginRules, Nul, RECIPIENTS_OPEN_MAX, ServerConfig};
+pub use counts::CommandCounts;
 pub use login::{LOGIN_LINE_BYTES_MAX, LoginAnswer};
 pub use replies::Refused;
 pub use session::ServerSession;

@@ -1,6 +1,6 @@
 //! Conversion of other kinds of messages to internet mail, for channels that accept nothing else.
 
-use super::{AttemptContext, Slot};
+use super::{AttemptClock, AttemptContext, Slot};
 use crate::line::{Permit, PermitWaiter};
 use crate::message::{Conversion, Converted, Message, Original};
 use crate::seams::{Spawn as _, World};
@@ -99,7 +99,12 @@ impl<W: World> Slot<W> {
             }
         };
         let hop = self.hop().event_hop("", None, None);
-        let context = AttemptContext { hop, local: true, dsn_passed_on: false };
+        let context = AttemptContext {
+            hop,
+            local: true,
+            dsn_passed_on: false,
+            clock: AttemptClock::default(),
+        };
         self.conclude(&message, work, vec![outcome; work.entries.len()], &context);
         None
     }

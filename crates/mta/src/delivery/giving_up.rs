@@ -5,7 +5,7 @@ use super::removal::{settle_later_as_removed, settle_removed};
 use super::report::is_due;
 use super::verdict::{DeliveryOutcome, RecipientResult, count_want_of_tls};
 use super::{Delivery, gathering};
-use crate::event::{Event, Kind, Recipients};
+use crate::event::{AttemptTimes, Event, Kind, Recipients};
 use crate::message::Message;
 use crate::metrics::RecipientOutcome;
 use crate::seams::World;
@@ -124,6 +124,7 @@ fn judge<W: World>(
         attempts: entry.attempts,
         tried_at: None,
         hop: None,
+        times: AttemptTimes::default(),
         domain: queue.scheduled_key(entry.scheduled).map(|key| key.domain.clone()),
         verdict,
     }

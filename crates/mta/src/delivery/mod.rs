@@ -29,7 +29,7 @@ use crate::seams::{MailboxCheck, MailboxQuestion, World};
 use crate::services::Services;
 pub use as_mail::{CONVERTED_HERE_MAX, ConversionRequest, MailConversion};
 use mail::Failure;
-pub use outcome::AttemptContext;
+pub use outcome::{AttemptClock, AttemptContext};
 use pending::DsnBatcher;
 pub use report::{NativeReport, ReportQuestion};
 pub use slot::{Idled, Slot};

@@ -4,7 +4,7 @@ use super::pending::NewResults;
 use super::unreported::said_of;
 use super::verdict::{DeliveryOutcome, RecipientResult, concerned};
 use super::{Delivery, gathering, report};
-use crate::event::{self, Event, FailedAttempt, Hop, Kind};
+use crate::event::{self, AttemptTimes, Event, FailedAttempt, Hop, Kind};
 use crate::message::Message;
 use crate::metrics::AttemptOutcome;
 use crate::seams::World;
@@ -13,6 +13,7 @@ use queue::{Deferred, EntryId, EntryOutcome, TransactionWork};
 use spool::{Attempt, LoadError, Record, Settle, SettleKind};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Facts of an attempt that apply to all recipients of its transaction.
 #[derive(Clone, Debug)]
@@ -22,6 +23,29 @@ pub struct AttemptContext {
     pub local: bool,
     /// The peer is responsible for DSNs to the sender (RFC 3461 §5.2).
     pub dsn_passed_on: bool,
+    pub clock: AttemptClock,
+}
+
+/// The start of an attempt, if the channel knows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AttemptClock {
+    /// The transaction began; `None`: at once.
+    pub begun: Option<Mono>,
+    /// Duration of the opening of its connection, in milliseconds; 0 if an earlier message opened it.
+    pub opening_ms: u32,
+}
+
+impl AttemptClock {
+    /// Parts of the time since `since`, from which the work waited for a connection.
+    fn times(self, since: Mono, now: Mono) -> AttemptTimes {
+        let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        let begun = self.begun.unwrap_or(since);
+        AttemptTimes {
+            waiting_ms: ms(begun.since(since)).saturating_sub(self.opening_ms),
+            opening_ms: self.opening_ms,
+            sending_ms: ms(now.since(begun)),
+        }
+    }
 }
 
 /// Recipients of one transaction, sorted by result.
@@ -49,6 +73,7 @@ pub(crate) fn conclude<W: World>(
     let (settled, events) =
         (Vec::with_capacity(outcomes.len()), Vec::with_capacity(outcomes.len()));
     let mut sorted = Sorted { settled, events, ..Sorted::default() };
+    let times = context.clock.times(work.since, delivery.services.now());
     for (entry, outcome) in work.entries.iter().zip(outcomes) {
         let &(entry, index, attempts) = entry;
         let verdict = match outcome {
@@ -69,6 +94,7 @@ pub(crate) fn conclude<W: World>(
             attempts: attempts.saturating_add(1),
             tried_at: Some(now),
             hop: Some(Arc::clone(&context.hop)),
+            times,
             domain: None,
             verdict,
         };
@@ -82,7 +108,7 @@ pub(crate) fn conclude<W: World>(
             sorted.settle(delivery, message, &judged);
         }
     }
-    let hop = Some(&context.hop);
+    let hop = Some((&context.hop, times));
     write_deferred(delivery, Some(message), work.id, std::mem::take(&mut sorted.deferred), hop);
     settle(delivery, message, sorted);
 }
@@ -197,8 +223,9 @@ fn write_deferred<W: World>(
     message: Option<&Message>,
     id: MessageId,
     deferred: Vec<Deferral>,
-    hop: Option<&Arc<Hop>>,
+    hop: Option<(&Arc<Hop>, AttemptTimes)>,
 ) {
+    let (hop, times) = hop.unzip();
     for Deferral { recipients, attempts, next_try, failure } in deferred {
         let class = delivery.services.note_deferred(&failure, recipients.len() as u64);
         let concerned = concerned(hop.map(|hop| &**hop), message);
@@ -219,6 +246,7 @@ fn write_deferred<W: World>(
                 failure: Some(Arc::clone(&failure)),
                 attempts,
                 next_try: Some(next_try),
+                times: times.unwrap_or_default(),
             })),
         });
         let reason = reason(&failure);

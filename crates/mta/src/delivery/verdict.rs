@@ -1,7 +1,7 @@
 //! Results of recipients, and rules for which results are reported.
 
 use super::unreported::FailedRecipient;
-use crate::event::{self, Done, Event, FailedAttempt, Hop, Kind};
+use crate::event::{self, AttemptTimes, Done, Event, FailedAttempt, Hop, Kind};
 use crate::message::Message;
 use crate::metrics::{AttemptOutcome, Metrics, PartyLabels, RecipientOutcome, RequireTlsLack};
 use crate::routing::require_tls::{ENCRYPTION_NEEDED, REQUIRETLS_NEEDED};
@@ -83,6 +83,7 @@ pub(crate) struct RecipientResult {
     /// Time of the last attempt, if it is known.
     pub(crate) tried_at: Option<Wall>,
     pub(crate) hop: Option<Arc<Hop>>,
+    pub(crate) times: AttemptTimes,
     /// Its domain, as long as the message is not loaded.
     pub(crate) domain: Option<Domain>,
     pub(crate) verdict: DeliveryOutcome,
@@ -216,6 +217,7 @@ impl RecipientResult {
                 class: self.failure().and_then(|failure| services.classes.of(failure)),
                 attempts: self.attempts,
                 next_try: None,
+                times: self.times,
             })
         };
         let kind = match (&self.verdict, &self.hop) {
@@ -237,8 +239,8 @@ impl RecipientResult {
 }
 
 fn done(hop: &Arc<Hop>, reply: &Reply, judged: &RecipientResult) -> Box<Done> {
-    let attempts = judged.attempts;
-    Box::new(Done { hop: Arc::clone(hop), reply: Some(reply.clone()), attempts })
+    let RecipientResult { attempts, times, .. } = *judged;
+    Box::new(Done { hop: Arc::clone(hop), reply: Some(reply.clone()), attempts, times })
 }
 
 /// The failure of a recipient if its reason is no longer known.

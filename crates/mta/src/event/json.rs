@@ -36,7 +36,7 @@ fn write_line(event: &Event, recipient: Option<u32>, out: &mut Vec<u8>) {
         message_fields(&mut line, event, message, recipient);
     }
     match &event.kind {
-        Kind::Received { client, checked, require_tls, signed, headers } => {
+        Kind::Received { client, checked, require_tls, signed, headers, given: _ } => {
             client_fields(&mut line, client);
             checked_fields(&mut line, checked);
             require_tls_field(&mut line, *require_tls);

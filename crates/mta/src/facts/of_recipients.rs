@@ -1,6 +1,7 @@
 //! Facts of single recipients: a record for each while a message is a draft, and lists of indexes in the spool.
 
 use super::values::Fact;
+use crate::event::Given;
 use bytes::Bytes;
 use mail::{Class, EnhancedStatus, Failure, Mailbox, Recipient, Refusal};
 use smallvec::SmallVec;
@@ -69,6 +70,15 @@ impl RecipientRecords {
             self.0.resize_with(index + 1, RecipientFacts::default);
         }
         &mut self.0[index]
+    }
+
+    /// The given recipient of each expanded one, by index, for logs. The first one, if it stands for several.
+    pub(crate) fn originals(&self) -> Given {
+        let first = |(record, index): (&RecipientFacts, u32)| {
+            record.stands_for.first().map(|given| (index, Box::from(given.as_str())))
+        };
+        let all: Vec<(u32, Box<str>)> = self.0.iter().zip(0..).filter_map(first).collect();
+        (!all.is_empty()).then(|| Arc::new(all))
     }
 
     /// All given recipients in the records.

@@ -18,6 +18,8 @@ pub struct RefusalRecord {
     pub recipient: Option<Box<str>>,
     /// The user name of a failed login.
     pub login: Option<Box<str>>,
+    /// The SASL mechanism of a failed login.
+    pub mechanism: Option<&'static str>,
     pub reply: Reply,
 }
 
@@ -35,9 +37,10 @@ pub(super) fn account<W: World>(
     let Some(unlogged) = ingress.refusals.borrow_mut().admit(ingress.services.now()) else {
         return;
     };
-    let RefusalRecord { step, sender, recipient, login, reply } = refused;
+    let RefusalRecord { step, sender, recipient, login, mechanism, reply } = refused;
     let client = Arc::clone(client);
-    let refusal = event::Refusal { client, step, sender, recipient, login, reply, unlogged };
+    let refusal =
+        event::Refusal { client, step, sender, recipient, login, mechanism, reply, unlogged };
     ingress.services.events.emit(Event {
         at: ingress.services.wall(),
         message: None,
@@ -58,6 +61,7 @@ pub(super) fn content_refused(envelope: &Envelope, reply: Reply) -> RefusalRecor
         sender: Some(Box::from(sender)),
         recipient,
         login: None,
+        mechanism: None,
         reply,
     }
 }

@@ -30,6 +30,7 @@ struct Accepted {
     checked: AuthSummary,
     signed: event::Signed,
     headers: event::Headers,
+    given: event::Given,
     hold: Option<Arc<str>>,
     hold_share: Option<HeldShare>,
     slots: Share,
@@ -124,6 +125,7 @@ fn conclude<W: World>(
         checked,
         signed,
         headers,
+        given,
         hold,
         hold_share,
         mut slots,
@@ -153,7 +155,7 @@ fn conclude<W: World>(
     ingress.services.metrics.recipients_received.add(message.envelope.recipients.len() as u64);
     ingress.services.metrics.bytes_received.add(message.facts.body_bytes);
     let require_tls = message.require_tls();
-    let received = event::Kind::Received { client, checked, require_tls, signed, headers };
+    let received = event::Kind::Received { client, checked, require_tls, signed, headers, given };
     tell(ingress, &message, position, received);
     if let Some(reason) = hold {
         ingress.schedule.enqueue_held(&message, &reason, hold_share);
@@ -220,6 +222,8 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, mut draft: Box<Draft>, slots: Share
     let blob = draft.content.blob.take();
     let (blob, checksums) = blob.map(|(blob, sums)| (blob, sums.finish().1)).unzip();
     let meta = kept_of(&draft, checksums.as_ref());
+    let is_on = ingress.services.events.is_on();
+    let given = if is_on { draft.records.originals() } else { None };
     let Draft {
         content: Content { id, blob: _, pieces },
         mut envelope,
@@ -259,6 +263,7 @@ fn build<W: World>(ingress: &Rc<Ingress<W>>, mut draft: Box<Draft>, slots: Share
         checked,
         signed,
         headers,
+        given,
         hold,
         hold_share,
         slots,

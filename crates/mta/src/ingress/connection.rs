@@ -12,6 +12,7 @@ use super::{Ingress, refusals};
 use crate::alarm::Alarm;
 use crate::clients::Rate;
 use crate::console::Quoted;
+use crate::event::{NotedSession, SessionEnd};
 use crate::login_registry::LoginTicket;
 use crate::pools::PoolId;
 use crate::rate_limits::LimitCharges;
@@ -186,9 +187,21 @@ impl<W: World> Connection<W> {
     pub fn turn_away(&mut self, reply: Reply) {
         self.count.turn_away();
         self.ingress.services.metrics.sessions_refused.inc();
-        let refused =
-            RefusalRecord { step: "connect", sender: None, recipient: None, login: None, reply };
+        let (sender, recipient, login, mechanism) = (None, None, None, None);
+        let refused = RefusalRecord { step: "connect", sender, recipient, login, mechanism, reply };
         account(&self.ingress, self.session.client(), refused);
+    }
+
+    /// Returns true if a log has begin and end of sessions.
+    #[must_use]
+    pub fn is_session_logged(&self) -> bool {
+        self.ingress.services.events.takes_sessions()
+    }
+
+    /// Logs the begin of the session, or its end.
+    pub fn log_session(&self, ended: Option<SessionEnd>) {
+        let (at, client) = (self.wall(), Arc::clone(self.session.client()));
+        self.ingress.services.events.note_session(NotedSession { at, client, ended });
     }
 
     /// Counts a client that sent data before the greeting.

@@ -165,6 +165,7 @@ fn client<W: World>(ingress: &Ingress<W>, about: &Arc<str>) -> Client {
         tls: None,
         certified: None,
         login: None,
+        mechanism: None,
     }
 }
 

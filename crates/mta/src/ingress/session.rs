@@ -63,6 +63,7 @@ impl Session {
             tls: None,
             certified: None,
             login: None,
+            mechanism: None,
         };
         Rc::new(Session {
             client: Arc::new(client),
@@ -134,7 +135,9 @@ impl Session {
 
     /// Notes the SASL mechanism of the login.
     pub(super) fn note_mechanism(self: &mut Rc<Session>, mechanism: &'static str) {
-        Rc::make_mut(self).mechanism = Some(mechanism);
+        let session = Rc::make_mut(self);
+        session.mechanism = Some(mechanism);
+        Arc::make_mut(&mut session.client).mechanism = Some(mechanism);
     }
 
     /// Adopts the listener's new configuration and the relay right.

@@ -10,7 +10,7 @@ use crate::console::{ConsoleLog, LogEntry, LogFields, one_line};
 use crate::history::EventLine;
 use crate::mutex::lock;
 use config::{LogFormat, Problem};
-use mta::event::{Event, EventSink, Kind, json};
+use mta::event::{Event, EventSink, Kind, NotedSession, json};
 use postfix::PostfixLines;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -60,8 +60,14 @@ struct DeliveryQueue {
 
 #[derive(Debug, Default)]
 struct WaitingEvents {
-    events: Vec<Event>,
+    events: Vec<Waiting>,
     dropped: u64,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Event(Event),
+    Session(NotedSession),
 }
 
 impl EventSink for DeliveryQueue {
@@ -74,16 +80,21 @@ impl EventSink for DeliveryQueue {
         if !is_wanted {
             return;
         }
-        let mut waiting = lock(&self.waiting);
-        if waiting.events.len() < WAITING_MAX {
-            waiting.events.push(event);
-        } else {
-            waiting.dropped += 1;
-        }
+        self.push(Waiting::Event(event));
     }
 
     fn is_on(&self) -> bool {
         self.wanted() != Wanted::Nothing
+    }
+
+    fn takes_sessions(&self) -> bool {
+        self.wanted() == Wanted::Postfix
+    }
+
+    fn note_session(&self, noted: NotedSession) {
+        if self.takes_sessions() {
+            self.push(Waiting::Session(noted));
+        }
     }
 }
 
@@ -107,6 +118,15 @@ impl DeliveryQueue {
         }
     }
 
+    fn push(&self, one: Waiting) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.events.len() < WAITING_MAX {
+            waiting.events.push(one);
+        } else {
+            waiting.dropped += 1;
+        }
+    }
+
     fn want(&self, wanted: Wanted) {
         self.wanted.store(wanted as u8, Ordering::Relaxed);
     }
@@ -126,10 +146,11 @@ impl DeliveryQueue {
             std::mem::take(&mut *waiting)
         };
         let wanted = self.wanted();
-        for event in &events {
-            match wanted {
-                Wanted::Postfix => known.write(event, write),
-                Wanted::Results | Wanted::Nothing => write_results(event, write),
+        for one in &events {
+            match (one, wanted) {
+                (Waiting::Event(event), Wanted::Postfix) => known.write(event, write),
+                (Waiting::Event(event), _) => write_results(event, write),
+                (Waiting::Session(noted), _) => postfix::write_session(noted, write),
             }
         }
         if dropped > 0 {
@@ -249,7 +270,7 @@ impl Service for Deliveries {
 mod tests {
     use super::*;
     use mail::Wall;
-    use mta::event::{FailedAttempt, Recipients};
+    use mta::event::{AttemptTimes, FailedAttempt, Recipients};
 
     fn event(kind: Kind) -> Event {
         Event { at: Wall(0), message: None, recipients: Recipients::new(), kind }
@@ -263,6 +284,7 @@ mod tests {
             class,
             attempts: 1,
             next_try,
+            times: AttemptTimes::default(),
         })))
     }
 

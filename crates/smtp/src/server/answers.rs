@@ -122,6 +122,12 @@ impl ServerSession {
             return;
         };
         debug_assert!(!replies.is_empty(), "a message needs a reply");
+        self.count(|counts| {
+            counts.note_message();
+            if !replies.iter().any(Reply::is_positive) {
+                counts.reject("content");
+            }
+        });
         if replies.iter().any(Reply::is_positive) {
             (self.errors, self.refused_recipients) = (0, 0);
         }

@@ -25,6 +25,7 @@ impl ServerSession {
             }
         };
         self.keep_waiting(now, verb.advances());
+        self.count(|counts| counts.count(verb));
         if verb != Verb::Quit && !self.count_command() {
             return None;
         }
@@ -64,6 +65,7 @@ impl ServerSession {
             return None;
         }
         self.keep_waiting(now, verb.advances());
+        self.count(|counts| counts.count(verb));
         self.count_command().then(|| self.ask(recipient))
     }
 

@@ -1,5 +1,6 @@
 //! AUTH (RFC 4954): carries the messages of a SASL mechanism without interpreting them.
 
+use super::counts::CommandCounts;
 use super::line::{LineInput, LineRules};
 use super::replies;
 use super::replies::About;
@@ -122,6 +123,7 @@ impl ServerSession {
         self.login_failures = self.login_failures.saturating_add(u32::from(reply.code == 535));
         let max = self.config.logins.as_ref().map_or(0, |rules| rules.failures_max);
         if reply.code == 535 && self.login_failures >= max {
+            self.count(CommandCounts::note_errors);
             self.end(about, (4, 7, 0), "Too many authentication failures");
         } else {
             self.refuse(about, reply);

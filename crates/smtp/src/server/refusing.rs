@@ -1,5 +1,7 @@
 //! Refusals, and the limits after which they end the session.
 
+use super::command::Verb;
+use super::counts::CommandCounts;
 use super::replies;
 use super::replies::{About, Refused};
 use super::session::{Greeting, ServerSession};
@@ -14,6 +16,7 @@ impl ServerSession {
     /// that content is not read as commands.
     pub(super) fn lost_line(&mut self, now: Mono, why: &'static str, is_bdat: bool) {
         self.keep_waiting(now, false);
+        self.count(|counts| counts.count(if is_bdat { Verb::Bdat } else { Verb::Unknown }));
         if !self.count_command() {
             return;
         }
@@ -32,6 +35,7 @@ impl ServerSession {
         self.unknown = self.unknown.saturating_add(1);
         let within = self.unknown < UNKNOWN_BEFORE_HELLO_MAX;
         if !within {
+            self.count(CommandCounts::note_errors);
             self.end(About::step("command"), (4, 7, 0), "Too many unknown commands");
         }
         within
@@ -52,6 +56,7 @@ impl ServerSession {
         debug_assert!(!reply.is_positive(), "{reply} refuses nothing");
         self.errors = self.errors.saturating_add(1);
         if self.errors > self.config.errors_max {
+            self.count(CommandCounts::note_errors);
             self.end(about, (4, 7, 0), "Too many errors");
         } else {
             self.note(about, reply);
@@ -69,6 +74,7 @@ impl ServerSession {
         self.refused_recipients = self.refused_recipients.saturating_add(1);
         let max = self.config.refused_recipients_max;
         if max != 0 && self.refused_recipients > max {
+            self.count(CommandCounts::note_errors);
             self.end(about, (4, 7, 0), "Too many rejected recipients");
         } else if self.accepted > 0 {
             self.note(about, reply);
@@ -81,6 +87,7 @@ impl ServerSession {
 
     /// Keeps a refusal until it is fetched. Their number is at most that of the lines in one input.
     pub(super) fn note(&mut self, about: About<'_>, reply: &Reply) {
+        self.count(|counts| counts.reject(about.step));
         let envelope = self.transaction.as_ref().map(|transaction| &transaction.envelope);
         let known = envelope.map(|e| e.reverse_path.as_ref().map_or("", Mailbox::as_str));
         // A refusal of the message concerns its recipient, if it has only one.

@@ -1,6 +1,7 @@
 //! State, input and output of the session; the effects of commands are in [`super::dispatch`].
 
 use super::content::ContentReader;
+use super::counts::CommandCounts;
 use super::line::{LineInput, LineReader, LineRules};
 use super::open_recipients::OpenRecipients;
 use super::parameters::Chunk;
@@ -53,6 +54,8 @@ pub struct ServerSession {
     /// A chunk other than the last was refused: more may be in transit (RFC 3030 §2).
     pub(super) chunks_failed: bool,
     pub(super) commands: u32,
+    /// Counts by name; `None` unless a log has them.
+    pub(super) counts: Option<Box<CommandCounts>>,
     pub(super) errors: u32,
     /// The part of `errors` from recipients of this transaction; no longer counted once a recipient is accepted.
     pub(super) recipient_errors: u32,
@@ -164,6 +167,7 @@ impl ServerSession {
             reader: None,
             chunks_failed: false,
             commands: 0,
+            counts: None,
             errors: 0,
             recipient_errors: 0,
             refused_recipients: 0,
@@ -298,6 +302,7 @@ impl ServerSession {
         } else {
             "Timeout"
         };
+        self.count(CommandCounts::note_timeout);
         self.close((4, 4, 2), why);
         true
     }
@@ -337,6 +342,30 @@ impl ServerSession {
             Phase::Answer(PendingNeed::Mail) | Phase::Closing => false,
             Phase::Answer(PendingNeed::Message { .. }) => true,
             _ => self.transaction.is_some(),
+        }
+    }
+
+    /// Counts commands by name from now on.
+    pub fn count_commands(&mut self) {
+        self.counts.get_or_insert_default();
+    }
+
+    /// The client closed the connection: a message without its end counts as rejected.
+    pub fn handle_lost(&mut self) {
+        if self.reads_content() {
+            self.count(CommandCounts::note_lost_content);
+        }
+    }
+
+    /// Counts of commands, if there are any.
+    #[must_use]
+    pub fn command_counts(&self) -> Option<&CommandCounts> {
+        self.counts.as_deref()
+    }
+
+    pub(super) fn count(&mut self, note: impl FnOnce(&mut CommandCounts)) {
+        if let Some(counts) = &mut self.counts {
+            note(counts);
         }
     }
 

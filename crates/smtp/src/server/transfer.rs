@@ -1,6 +1,7 @@
 //! Incoming content: after 354, in chunks, or read only to be dropped.
 
 use super::content::ContentReader;
+use super::counts::CommandCounts;
 use super::parameters::Chunk;
 use super::replies::About;
 use super::session::{PendingNeed, Phase, ServerSession};
@@ -104,6 +105,7 @@ impl ServerSession {
     fn finish_content(&mut self, now: Mono) -> Need {
         self.transfer_deadline = Mono::NEVER;
         let replies = self.final_replies();
+        self.count(CommandCounts::note_message);
         let reader = self.reader.take();
         let refusal = reader.as_ref().and_then(ContentReader::refusal);
         if let Some(reply) = &refusal {

@@ -38,6 +38,11 @@ enum UnderWay {
 }
 
 impl SaslExchange {
+    /// The mechanism of the last exchange.
+    pub(super) fn mechanism(&self) -> Option<&'static str> {
+        self.mechanism
+    }
+
     /// The user named by the client. Returned once only.
     pub(super) fn take_user(&mut self) -> Option<Box<str>> {
         self.user.take()

@@ -6,13 +6,14 @@ use config::ListenerTls;
 use mail::{DeliverBy, Mailbox, Recipient, Refusal, Reply, Wall};
 use mta::alarm::Alarm;
 use mta::answer::{Answer, Later};
+use mta::event::{SessionEnd, SessionEndReason};
 use mta::ingress::{
     Connection, Intake, RefusalRecord, Resolved, Sender, Submission, Submitted, Transaction,
 };
 use mta::seams::{LoginTerms, Net, World};
 use mta::steering::Steering;
 use mta::stopping::Stopping;
-use smtp::server::{MailCommand, Need, ServerSession};
+use smtp::server::{CommandCounts, MailCommand, Need, ServerSession};
 use smtp::wishes::{ByParameter, DeliveryOptions, Hold};
 use std::cell::RefCell;
 use std::io;
@@ -111,7 +112,19 @@ impl<W: World> SmtpSession<W> {
             Box::pin(self.offer_logins()).await;
         }
         // An error here means that the client closed the connection. An open transaction is dropped with the session.
-        let _ = self.serve(greeting_delay).await;
+        if !self.connection.is_session_logged() {
+            let _ = self.serve(greeting_delay).await;
+            return;
+        }
+        self.machine.count_commands();
+        self.connection.log_session(None);
+        let served = self.serve(greeting_delay).await;
+        self.introduce();
+        if served.is_err() {
+            self.machine.handle_lost();
+        }
+        let counts = self.machine.command_counts();
+        self.connection.log_session(counts.map(|counts| session_end(counts, served.is_err())));
     }
 
     /// Destination of content while a transaction is open.
@@ -352,6 +365,7 @@ impl<W: World> SmtpSession<W> {
             sender: None,
             recipient: None,
             login: None,
+            mechanism: None,
             reply,
         });
         self.end().await
@@ -377,6 +391,7 @@ impl<W: World> SmtpSession<W> {
             sender: None,
             recipient: None,
             login: None,
+            mechanism: None,
             reply: told,
         });
         self.connection.note_early_talker();
@@ -391,7 +406,8 @@ impl<W: World> SmtpSession<W> {
         for refused in self.machine.take_refusals() {
             let smtp::server::Refused { step, sender, recipient, reply } = refused;
             let login = self.dialogue.take_user();
-            self.account(RefusalRecord { step, sender, recipient, login, reply });
+            let mechanism = self.dialogue.mechanism().filter(|_| step == "AUTH");
+            self.account(RefusalRecord { step, sender, recipient, login, mechanism, reply });
         }
     }
 
@@ -467,4 +483,15 @@ impl<W: World> SmtpSession<W> {
         }
         Ok(())
     }
+}
+
+/// The end of a session, for logs. `is_lost`: the client closed the connection.
+fn session_end(counts: &CommandCounts, is_lost: bool) -> SessionEnd {
+    let why = match counts {
+        counts if counts.has_timed_out() => SessionEndReason::Timeout,
+        counts if counts.had_too_many_errors() => SessionEndReason::TooManyErrors,
+        counts if is_lost && !counts.has_quit() => SessionEndReason::Lost,
+        _ => SessionEndReason::Closed,
+    };
+    SessionEnd { why, after: counts.last(), commands: counts.to_string().into() }
 }

@@ -12,7 +12,7 @@ use super::tls_result::TlsResult;
 use super::{content, dialogue, relay_of};
 use config::EightBit;
 use mail::{BodyType, Failure, Mono};
-use mta::delivery::{Idled, Slot};
+use mta::delivery::{AttemptClock, Idled, Slot};
 use mta::event::Hop;
 use mta::line::{Permit, PermitWaiter};
 use mta::message::{Message, SentBy};
@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 /// An open connection and the state that its transactions share.
 struct OutboundConnection<W: World> {
@@ -33,6 +34,8 @@ struct OutboundConnection<W: World> {
     peer: Endpoint,
     /// TLS authenticated the host.
     is_authenticated: bool,
+    /// Duration of its opening in milliseconds, until the first transaction takes it.
+    opening_ms: u32,
     /// Number of transactions so far.
     carried: u32,
     /// Transactions without an outcome so far, the oldest first.
@@ -61,6 +64,7 @@ struct OutboundConnection<W: World> {
 struct InFlight {
     work: TransactionWork,
     message: Rc<Message>,
+    clock: AttemptClock,
     /// The spool could not read all of its body, and the connection was cut.
     unreadable: Option<LoadError>,
 }
@@ -89,7 +93,7 @@ struct Finished {
 
 /// Opens a connection for the slot's ready queue, and works through the queue.
 pub(super) async fn run<W: World>(slot: Slot<W>) {
-    let hop = Rc::clone(slot.hop());
+    let (hop, begun) = (Rc::clone(slot.hop()), slot.now());
     // // Boxed: the future is large, and the connection lives much longer.
     let opened = match Box::pin(opening::open(&slot, &hop)).await {
         Ok(opened) => opened,
@@ -106,7 +110,8 @@ pub(super) async fn run<W: World>(slot: Slot<W>) {
     slot.metrics().connections_opened.inc();
     slot.metrics().connections_open.inc();
     slot.opened();
-    let mut connection = OutboundConnection::new(slot, opened);
+    let opening = slot.now().since(begun);
+    let mut connection = OutboundConnection::new(slot, opened, opening);
     while let Some(work) = connection.next_work(&hop).await {
         let _busy = connection.slot.busy();
         if let Err(reason) = connection.carry(work, &hop).await {
@@ -127,13 +132,14 @@ impl<W: World> Drop for OutboundConnection<W> {
 
 impl<W: World> OutboundConnection<W> {
     /// A connection without transactions so far.
-    fn new(slot: Slot<W>, opened: Opened<W>) -> OutboundConnection<W> {
+    fn new(slot: Slot<W>, opened: Opened<W>, opening: Duration) -> OutboundConnection<W> {
         OutboundConnection {
             patience: Patience::new(&slot, Rc::clone(&opened.dialogue.stir)),
             dialogue: opened.dialogue,
             event_hop: opened.event_hop,
             peer: opened.peer,
             is_authenticated: opened.is_authenticated,
+            opening_ms: u32::try_from(opening.as_millis()).unwrap_or(u32::MAX),
             carried: 0,
             in_flight: VecDeque::new(),
             peer_closed: false,
@@ -414,7 +420,9 @@ impl<W: World> OutboundConnection<W> {
         }
         self.dialogue.wire.session.start(self.slot.now(), outgoing);
         let message = self.hold((message, work.origin), encoding);
-        self.in_flight.push_back(InFlight { work, message, unreadable: None });
+        let opening_ms = std::mem::take(&mut self.opening_ms);
+        let clock = AttemptClock { begun: Some(self.slot.now()), opening_ms };
+        self.in_flight.push_back(InFlight { work, message, clock, unreadable: None });
         self.dialogue.write(&self.slot).await;
         self.note_unreadable();
         Ok(())

@@ -9,7 +9,7 @@ use crate::x400::gateway;
 use crate::x400::kept::{Departure, RefusedRecipients};
 use crate::x400::section::{X400, X400Mode, X400Peer};
 use mail::{Failure, Mono, Reply};
-use mta::delivery::{AttemptContext, Idled, Slot};
+use mta::delivery::{AttemptClock, AttemptContext, Idled, Slot};
 use mta::event::Hop;
 use mta::line::Permit;
 use mta::message::Message;
@@ -380,7 +380,8 @@ impl<W: World> Association<W> {
         self.slot.heard((told.message, told.work), &outcomes);
         // The MTA that accepts an APDU reports on its delivery (X.411 §14.3.4).
         let hop = Arc::clone(&self.event_hop);
-        let context = AttemptContext { hop, local: false, dsn_passed_on: true };
+        let clock = AttemptClock::default();
+        let context = AttemptContext { hop, local: false, dsn_passed_on: true, clock };
         self.slot.conclude(told.message, told.work, outcomes, &context);
     }
 }

@@ -3,7 +3,7 @@
 mod page;
 
 use super::*;
-use crate::event::{Labels, Position, Recipients};
+use crate::event::{AttemptTimes, Labels, Position, Recipients};
 use mail::{Class, Culprit, Envelope, Mailbox, MessageId, Notify, Recipient, RequireTls};
 use std::sync::Arc;
 
@@ -65,6 +65,7 @@ fn client() -> Arc<Client> {
         tls: None,
         certified: Some("jo@x.test".into()),
         login: Some("jo".into()),
+        mechanism: None,
     })
 }
 
@@ -93,7 +94,8 @@ fn received_lists_all_recipients_on_one_line() {
     let headers: crate::event::Headers =
         Some(Arc::new(vec![("Subject".into(), "\"on\u{1b}e\"".into()), ("X".into(), "".into())]));
     let client = client();
-    let received = Kind::Received { client, checked, require_tls, signed, headers };
+    let given = None;
+    let received = Kind::Received { client, checked, require_tls, signed, headers, given };
     let seen = lines(&event(received, &[]));
     assert_eq!(seen.len(), 1);
     let line = &seen[0];
@@ -132,6 +134,7 @@ fn terminal_controls_never_reach_the_log_raw() {
                 require_tls: RequireTls::Unsaid,
                 signed: None,
                 headers: None,
+                given: None,
             },
             &[],
         ),
@@ -147,6 +150,7 @@ fn each_recipient_gets_a_line_of_its_own() {
         hop: hop(),
         reply: Some(Reply::new(250, (2, 0, 0), "Ok:\nqueued \"x\"")),
         attempts: 2,
+        times: AttemptTimes::default(),
     };
     let seen = lines(&event(Kind::Relayed(Box::new(done)), &[0, 1]));
     assert_eq!(seen.len(), 2);
@@ -179,6 +183,7 @@ fn trouble() -> FailedAttempt {
         }),
         attempts: 3,
         next_try: Some(Wall(0)),
+        times: AttemptTimes::default(),
     }
 }
 
@@ -245,6 +250,7 @@ fn the_other_kinds_are_valid_too() {
         sender: Some("".into()),
         recipient: Some("x@y.example".into()),
         login: None,
+        mechanism: None,
         reply: Reply::new(550, (5, 7, 1), "Relaying denied"),
         unlogged: 9,
     };

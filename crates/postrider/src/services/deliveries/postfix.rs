@@ -3,7 +3,10 @@
 use super::{KIND, fields};
 use crate::console::{LogEntry, one_line};
 use mail::{Culprit, EnhancedStatus, Failure, MessageId, Reply, Step};
-use mta::event::{Client, Event, EventMessage, Hop, Kind, Refusal};
+use mta::event::{
+    AttemptTimes, Client, Event, EventMessage, Given, Hop, Kind, NotedSession, Refusal, SessionEnd,
+    SessionEndReason,
+};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::{self, Write as _};
@@ -55,8 +58,16 @@ pub(super) fn status(kind: &Kind) -> Option<EnhancedStatus> {
 /// Formats events, and remembers which messages have had their `from=` line.
 #[derive(Debug, Default)]
 pub(super) struct PostfixLines {
+    known: HashMap<MessageId, Known>,
+}
+
+/// A message with a `from=` line.
+#[derive(Debug)]
+struct Known {
     /// Recipients without a final result; `None` if the message was accepted before this process began.
-    known: HashMap<MessageId, Option<usize>>,
+    left: Option<usize>,
+    /// Addresses in RCPT that recipients were expanded from.
+    given: Given,
 }
 
 /// Writes lines of one event.
@@ -80,12 +91,15 @@ impl PostfixLines {
     pub(super) fn write(&mut self, event: &Event, write: &mut dyn FnMut(&LogEntry<'_>)) {
         let mut lines = EventLines { event, write };
         match (&event.kind, &event.message) {
-            (Kind::Received { client, headers, .. }, Some(message)) => {
+            (Kind::Received { client, headers, given, .. }, Some(message)) => {
                 let header = headers.iter().flat_map(|headers| headers.iter());
                 let id =
                     header.into_iter().find(|(name, _)| name.eq_ignore_ascii_case("Message-ID"));
                 received(&mut lines, message, client, id.map(|(_, value)| &**value));
                 self.activate(&mut lines, message);
+                if let (Some(known), Some(_)) = (self.known.get_mut(&message.id), given) {
+                    known.given.clone_from(given);
+                }
             }
             (Kind::Refused(refusal), _) => refused(&mut lines, refusal),
             (Kind::Lost { count, .. }, _) => {
@@ -101,12 +115,13 @@ impl PostfixLines {
         match &event.kind {
             Kind::Delivered(_) | Kind::Relayed(_) | Kind::Deferred(_) | Kind::Failed(_) => {
                 self.activate(lines, message);
-                event.recipients.iter().for_each(|&at| result(lines, message, at));
+                let given = self.given(message);
+                event.recipients.iter().for_each(|&at| result(lines, message, (at, given)));
             }
             Kind::Expired(_) => {
                 self.activate(lines, message);
                 for &at in &event.recipients {
-                    result(lines, message, at);
+                    result(lines, message, (at, self.given(message)));
                     let from = sender(message);
                     let text =
                         format_args!("{id}: from=<{from}>, status=expired, returned to sender");
@@ -141,6 +156,11 @@ impl PostfixLines {
         self.finish(lines, message);
     }
 
+    fn given(&self, message: &EventMessage) -> &[(u32, Box<str>)] {
+        let known = self.known.get(&message.id).and_then(|known| known.given.as_deref());
+        known.map_or(&[], Vec::as_slice)
+    }
+
     /// Writes the `from=` line, unless the message had it. A message of this server has no `received` event.
     fn activate(&mut self, lines: &mut EventLines<'_>, message: &EventMessage) {
         let Some(envelope) = &message.envelope else { return };
@@ -154,7 +174,7 @@ impl PostfixLines {
         // Deliveries before the start of this process are unknown.
         let is_new = matches!(lines.event.kind, Kind::Received { .. });
         let left = (is_new || count == 1).then_some(count);
-        self.known.insert(message.id, left);
+        self.known.insert(message.id, Known { left, given: None });
         let (id, size, from) = (QueueId(message.id), message.body_bytes, sender(message));
         let text = format_args!("{id}: from=<{from}>, size={size}, nrcpt={count} (queue active)");
         lines.line("qmgr", None, text);
@@ -174,7 +194,7 @@ impl PostfixLines {
         if !is_final {
             return;
         }
-        if let Some(Some(left)) = self.known.get_mut(&message.id) {
+        if let Some(Known { left: Some(left), .. }) = self.known.get_mut(&message.id) {
             *left = left.saturating_sub(lines.event.recipients.len());
             if *left > 0 {
                 return;
@@ -196,7 +216,8 @@ fn received(
     let id = QueueId(message.id);
     let mut login = String::new();
     if let Some(name) = &client.login {
-        let _ = write!(login, ", sasl_method=PLAIN, sasl_username={name}");
+        let mechanism = client.mechanism.unwrap_or("PLAIN");
+        let _ = write!(login, ", sasl_method={mechanism}, sasl_username={name}");
     }
     lines.line("smtpd", None, format_args!("{id}: client={}{login}", Peer(client)));
     let message_id = message_id.unwrap_or("<>");
@@ -209,8 +230,9 @@ fn refused(lines: &mut EventLines<'_>, refusal: &Refusal) {
     let command = match refusal.step {
         "AUTH" => {
             let name = refusal.login.as_deref().unwrap_or_default();
+            let mechanism = refusal.mechanism.unwrap_or("PLAIN");
             let text = format_args!(
-                "warning: {client}: SASL PLAIN authentication failed: {reply}, sasl_username={name}"
+                "warning: {client}: SASL {mechanism} authentication failed: {reply}, sasl_username={name}"
             );
             return lines.line("smtpd", None, text);
         }
@@ -264,21 +286,20 @@ fn protocol(name: &str) -> &str {
 }
 
 /// The line of a delivery agent about one recipient.
-fn result(lines: &mut EventLines<'_>, message: &EventMessage, at: u32) {
+fn result(
+    lines: &mut EventLines<'_>,
+    message: &EventMessage,
+    (at, given): (u32, &[(u32, Box<str>)]),
+) {
     let event = lines.event;
-    let (hop, word, why) = match &event.kind {
+    let (hop, word, why, times) = match &event.kind {
         Kind::Delivered(done) | Kind::Relayed(done) => {
             let reply = done.reply.as_ref().map(|reply| OneLineReply(reply).to_string());
-            (Some(&done.hop), "sent", reply.unwrap_or_default())
+            (Some(&done.hop), "sent", reply.unwrap_or_default(), done.times)
         }
-        Kind::Deferred(attempt) => {
-            (attempt.hop.as_ref(), "deferred", reason(attempt.failure.as_deref()))
-        }
-        Kind::Failed(attempt) => {
-            (attempt.hop.as_ref(), "bounced", reason(attempt.failure.as_deref()))
-        }
-        Kind::Expired(attempt) => {
-            (attempt.hop.as_ref(), "deferred", reason(attempt.failure.as_deref()))
+        Kind::Deferred(attempt) | Kind::Failed(attempt) | Kind::Expired(attempt) => {
+            let word = if matches!(event.kind, Kind::Failed(_)) { "bounced" } else { "deferred" };
+            (attempt.hop.as_ref(), word, reason(attempt.failure.as_deref()), attempt.times)
         }
         _ => return,
     };
@@ -289,11 +310,16 @@ fn result(lines: &mut EventLines<'_>, message: &EventMessage, at: u32) {
         "smtp" | "lmtp" | "x400" => relay(&hop.peer),
         local => local.into(),
     });
-    let delay = Delay(event.at.0.saturating_sub(message.received_at.0));
+    let delay = event.at.0.saturating_sub(message.received_at.0);
+    let (delay, delays) = (Delay(delay), Delays { delay, times });
+    let original = given.iter().find(|(index, _)| *index == at).map(|(_, given)| &**given);
+    let original = original.filter(|given| *given != to.mailbox.as_str());
+    let original = original.map_or(String::new(), |given| format!(", orig_to=<{given}>"));
     let status = status(&event.kind).unwrap_or(EnhancedStatus::new(2, 0, 0));
     let (id, to) = (QueueId(message.id), &to.mailbox);
     let text = format_args!(
-        "{id}: to=<{to}>, relay={relay}, delay={delay}, dsn={status}, status={word} ({why})"
+        "{id}: to=<{to}>{original}, relay={relay}, delay={delay}, delays={delays}, dsn={status}, \
+         status={word} ({why})"
     );
     lines.line(agent, Some(at), text);
 }
@@ -416,9 +442,56 @@ impl fmt::Display for Delay {
     }
 }
 
+/// A delay in Postfix's four parts: before the queue manager, in it, opening, transmission.
+struct Delays {
+    delay: u64,
+    times: AttemptTimes,
+}
+
+impl fmt::Display for Delays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let AttemptTimes { waiting_ms, opening_ms, sending_ms } = self.times;
+        let attempt = [waiting_ms, opening_ms, sending_ms].map(u64::from);
+        let before = self.delay.saturating_sub(attempt.iter().sum());
+        let [waiting, opening, sending] = attempt.map(Delay);
+        write!(f, "{}/{waiting}/{opening}/{sending}", Delay(before))
+    }
+}
+
+/// Writes the lines of `smtpd` about begin or end of a session.
+pub(super) fn write_session(noted: &NotedSession, write: &mut dyn FnMut(&LogEntry<'_>)) {
+    let client = Peer(&noted.client);
+    let mut line = |text: fmt::Arguments<'_>| {
+        let text = one_line(text);
+        write(&LogEntry { at: noted.at, program: "smtpd", text: &text, ..LogEntry::own(KIND) });
+    };
+    let Some(SessionEnd { why, after, commands }) = &noted.ended else {
+        return line(format_args!("connect from {client}"));
+    };
+    match why {
+        SessionEndReason::Closed => {}
+        SessionEndReason::Lost => line(format_args!("lost connection after {after} from {client}")),
+        SessionEndReason::Timeout => line(format_args!("timeout after {after} from {client}")),
+        SessionEndReason::TooManyErrors => {
+            line(format_args!("too many errors after {after} from {client}"));
+        }
+    }
+    line(format_args!("disconnect from {client}{commands}"));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn delays_have_four_parts_whose_sum_is_the_delay() {
+        let times = AttemptTimes { waiting_ms: 10, opening_ms: 250, sending_ms: 40 };
+        assert_eq!(Delays { delay: 1_300, times }.to_string(), "1.0/0.01/0.25/0.04");
+        let none = AttemptTimes::default();
+        assert_eq!(Delays { delay: 12_600, times: none }.to_string(), "13/0/0/0");
+        // The clock was set back.
+        assert_eq!(Delays { delay: 0, times }.to_string(), "0/0.01/0.25/0.04");
+    }
 
     #[test]
     fn delays_have_two_digits_that_count() {

@@ -207,6 +207,7 @@ impl<W: World> OutboundConnection<W> {
             // RFC 2033 §2: an LMTP server does not relay; it has delivered.
             local: relay_of(hop).is_lmtp(),
             dsn_passed_on: self.dialogue.wire.session.capabilities().dsn,
+            clock: done.clock,
         };
         self.slot.conclude(&done.message, &done.work, outcomes, &context);
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::encryption::Encryption;
-use crate::event::{Discarded, Suspension};
+use crate::event::{AttemptTimes, Discarded, Suspension};
 use crate::rate_limits::settings::{LimitBy, Maximum, Over, Unit};
 use auth::{arc, dkim, dmarc, dnsbl, iprev, spf};
 use std::collections::BTreeSet;
@@ -35,6 +35,7 @@ fn received() -> Kind {
         require_tls: RequireTls::Yes,
         signed: Some(Arc::new(vec!["s1._domainkey.one.example".into()])),
         headers: Some(Arc::new(vec![("Subject".into(), "one".into())])),
+        given: None,
     }
 }
 
@@ -45,6 +46,7 @@ fn refused() -> Kind {
         sender: Some("a@x.example".into()),
         recipient: Some("b@y.example".into()),
         login: Some("jo".into()),
+        mechanism: None,
         reply: Reply::new(535, (5, 7, 8), "No"),
         unlogged: 1,
     }))
@@ -78,7 +80,8 @@ fn limited() -> Kind {
 /// An event of each kind, with all fields.
 fn one_of_each() -> Vec<Kind> {
     let reply = Some(Reply::new(250, (2, 0, 0), "Ok"));
-    let done = || Box::new(Done { hop: full_hop(), reply: reply.clone(), attempts: 1 });
+    let times = AttemptTimes::default();
+    let done = || Box::new(Done { hop: full_hop(), reply: reply.clone(), attempts: 1, times });
     let trouble = FailedAttempt { hop: Some(full_hop()), ..trouble() };
     let failed = || Box::new(trouble.clone());
     let failure = trouble.failure.as_ref().expect("it failed");
