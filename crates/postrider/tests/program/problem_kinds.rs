@@ -1,6 +1,7 @@
 //! Each kind of problem by a real cause: it is in `status`, at `/healthz`, in `/metrics`, on the console and in the
 //! events, and gone from all of them after the mend. Meanwhile `status` never prints "All is well.".
 
+mod dashboard;
 mod promtool;
 pub(crate) mod scarcity;
 
@@ -10,7 +11,7 @@ use crate::support::http::metric;
 use crate::support::peer::Peer;
 use crate::support::server::{CONFIG, Server, command, control};
 use crate::support::tool::free_port;
-use crate::support::{Files, config, wait_until};
+use crate::support::{Files, config_with, wait_until};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -27,9 +28,15 @@ pub(crate) struct Observed {
 
 impl Observed {
     pub(crate) fn start(files: Files, more: &str) -> Observed {
+        Observed::start_listening(files, "", more)
+    }
+
+    /// The same with more keys of the listener.
+    fn start_listening(files: Files, listener: &str, more: &str) -> Observed {
         let admin = format!("127.0.0.1:{}", free_port());
         let text = format!("[admin]\naddress = \"{admin}\"\n{more}");
-        let server = Server::start(&files, &config(&text));
+        let listener = format!("relay_from = [\"127.0.0.0/8\"]\n{listener}");
+        let server = Server::start(&files, &config_with("", &listener, &text));
         Observed { files, server, admin }
     }
 

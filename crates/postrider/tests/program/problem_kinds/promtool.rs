@@ -13,14 +13,14 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-const RULES: &str =
+pub(super) const RULES: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/prometheus/postrider.rules.yml");
 
 /// Minutes for which each scrape of an outage is repeated.
 const MINUTES: usize = 60;
 
 /// Runs promtool; true for success, and all that it printed.
-fn promtool(words: &[&str], input: &str) -> (bool, String) {
+pub(super) fn promtool(words: &[&str], input: &str) -> (bool, String) {
     let mut command = Command::new(with_packages());
     command.args(["prometheus", "promtool"]).args(words);
     let (stdin, out) = (Stdio::piped(), Stdio::piped());
