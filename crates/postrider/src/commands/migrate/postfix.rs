@@ -1,6 +1,7 @@
 //! Postfix's configuration as one of this server.
 
 mod access;
+mod behaviour;
 mod databases;
 mod domains;
 mod expansion;
@@ -90,6 +91,7 @@ pub(super) fn migrate(dir: &Path, around: &Surroundings<'_>) -> Result<Migrated,
     limits::write(&mut m);
     listeners::write(&mut m, &mut intakes);
     leftovers::write(&mut m);
+    behaviour::write(&mut m);
     match m.site.troubles() {
         troubles if troubles.is_empty() => Ok(Migrated { config: m.config, report: m.report }),
         troubles => Err(troubles),

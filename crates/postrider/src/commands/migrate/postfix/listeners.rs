@@ -240,7 +240,7 @@ fn keys(m: &mut Moving, intake: &mut Intake) {
 /// Sizes and counts.
 fn numbers(m: &mut Moving, intake: &mut Intake) {
     for (name, key, least, unlimited) in [
-        ("message_size_limit", "max_message_bytes", 1, "1_000_000_000"),
+        ("message_size_limit", "max_message_bytes", 65_536, "1_000_000_000"),
         ("smtpd_recipient_limit", "max_recipients", 100, "65535"),
         ("hopcount_limit", "max_hops", 1, "100"),
         ("smtpd_client_connection_count_limit", "max_sessions_per_address", 1, "1000000"),
@@ -255,6 +255,9 @@ fn numbers(m: &mut Moving, intake: &mut Intake) {
         let text = if number == 0 { unlimited.to_owned() } else { number.max(least).to_string() };
         intake.set(key, text);
         match number < least && number > 0 {
+            true if name == "message_size_limit" => {
+                m.open(&of, &format!("`{key}` is at least {least}"), "a milter can reject by size");
+            }
             true => m.different(&of, &format!("`{key}` is at least {least}"), ""),
             false => m.carried(&of, &format!("`{key}` of the listener")),
         }

@@ -23,7 +23,7 @@ pub(super) struct Moving {
     /// Routes for fallback relays, by next hop.
     pub(super) fallbacks: Vec<(String, String)>,
     pub(super) pools: Vec<String>,
-    /// The table that refuses all mail for other domains.
+    /// The reply that refuses all mail for other domains; then the table with it.
     pub(super) refused_outside: Option<String>,
     pub(super) has_certificate: bool,
     /// A route uses DANE.

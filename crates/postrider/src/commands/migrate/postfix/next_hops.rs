@@ -71,10 +71,7 @@ impl Moving {
                 self.different(&of, why, "");
                 let text =
                     if target.nexthop.is_empty() { "5.7.1 No relaying" } else { &target.nexthop };
-                let lines = format!("/^/ REJECT {text}\n");
-                let path = self.made_file("outside", lines, false);
-                let name = self.config.table("outside", "regexp", &super::maps::path_key(&path));
-                self.refused_outside = Some(name);
+                self.refused_outside = Some(text.to_owned());
             }
         }
         Channel::discard()

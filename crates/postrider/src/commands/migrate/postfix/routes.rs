@@ -8,7 +8,7 @@ use super::senders::SenderRelay;
 use super::transports::Channel;
 use super::transports::{Target, TransportEntry};
 use crate::commands::migrate::new_config::{Keys, list, quoted, table};
-use crate::commands::migrate::report::Verdict;
+use crate::commands::migrate::report::{SourceLine, Verdict};
 
 /// A route to be written.
 #[derive(Clone, Debug)]
@@ -194,6 +194,10 @@ impl Planner<'_> {
         let mut all = Vec::new();
         for entry in keys {
             if !self.is_own(self.class_of(entry.key.trim_start_matches('.'))) {
+                let why = "a route with `when`, in the order of the file; members of an alias go by \
+                           the routes without `when`";
+                let remedy = "for members of aliases name the domain in `domains` of a route";
+                m.note(Verdict::Different, &entry.origin, &entry.key, why, remedy, false);
                 let target = self.target(m, class, Some(entry));
                 all.push(plan(Some(list(&[condition(&entry.key)])), target, None));
             }
@@ -230,9 +234,35 @@ pub(super) fn write(m: &mut Moving, classes: &[DomainClass], entries: &[Transpor
     planner.tables(m);
     planner.outside(m);
     let plans = with_senders(planner.plans, &relays, classes);
-    for plan in plans {
-        write_route(m, &plan, &classes[plan.class]);
+    for plan in &plans {
+        write_route(m, plan, &classes[plan.class]);
     }
+    refuse_others(m, &plans);
+}
+
+/// Makes the table that refuses mail for other domains, if Postfix does.
+fn refuse_others(m: &mut Moving, plans: &[RoutePlan]) {
+    let Some(text) = m.refused_outside.take() else { return };
+    let mut lines = String::new();
+    for plan in plans.iter().filter(|plan| plan.target.service != "error") {
+        for pattern in &plan.patterns {
+            let (before, domain) = match pattern.strip_prefix("*.") {
+                Some(parent) => ("@.+\\.", parent),
+                None => ("@", pattern.as_str()),
+            };
+            lines.push_str(&format!("/{before}{}$/ DUNNO\n", domain.replace('.', "\\.")));
+        }
+        if let Some(table) = &plan.table {
+            let subject = format!("table {table}");
+            let why = "mail for its domains is refused, as for all other domains";
+            let remedy = "add a line `/@DOMAIN$/ DUNNO` for each to the table `outside`";
+            m.note(Verdict::Missing, &SourceLine::default(), &subject, why, remedy, false);
+        }
+    }
+    lines.push_str(&format!("/^/ REJECT {text}\n"));
+    let path = m.made_file("outside", lines, false);
+    let name = m.config.table("outside", "regexp", &super::maps::path_key(&path));
+    m.refused_outside = Some(name);
 }
 
 /// Adds a plan for each sender with a relay, before the plan for all other senders.

@@ -64,6 +64,60 @@ fn unknown_parameters_are_reported() {
 }
 
 #[test]
+fn own_domains_pass_the_refusal_of_all_others() {
+    let main = "mydestination =\nrelay_domains = b.test\nrelay_transport = smtp:[c.test]\n\
+                default_transport = error\nrelay_recipient_maps =\nparent_domain_matches_subdomains =\n";
+    let (text, _, made) = translated(&[("main.cf", main), ("master.cf", MASTER)]).unwrap();
+    assert!(text.contains("table = \"outside\""), "{text}");
+    let lines = ["/@b\\.test$/ DUNNO\n", "/^/ REJECT 5.7.1 No relaying\n"].concat();
+    assert!(made.iter().any(|file| file.ends_with(&lines)), "{made:?}");
+}
+
+#[test]
+fn size_below_the_minimum_is_reported_as_open() {
+    let main = "mydestination =\nmessage_size_limit = 20000\n";
+    let (text, remarks, _) = translated(&[("main.cf", main), ("master.cf", MASTER)]).unwrap();
+    assert!(text.contains("max_message_bytes = 65536"), "{text}");
+    let row = remarks.iter().find(|remark| remark.subject == "message_size_limit").unwrap();
+    assert!(row.is_open && row.origin.line == 2, "{row:?}");
+}
+
+#[test]
+fn report_names_differences_without_a_parameter() {
+    let plain = "mydestination =\nalias_maps =\nrelayhost = [a.test]\n";
+    let rich = "mydestination = b.test\nalias_maps = texthash:{dir}/a\nsmtp_fallback_relay = [c.test]\n\
+                transport_maps = texthash:{dir}/t\nsmtpd_sender_restrictions = reject_unknown_sender_domain\n";
+    let files = [
+        ("master.cf", MASTER),
+        ("a", "root jo\n"),
+        ("t", "far.test smtp:[d.test]\n"),
+        ("passwd", "jo:x:1000:1000::/home/jo:/bin/sh\n"),
+    ];
+    let subjects = |main: &str| {
+        let files = [&[("main.cf", main)][..], &files].concat();
+        let (_, remarks, _) = translated(&files).unwrap();
+        remarks.into_iter().map(|remark| (remark.subject, remark.origin.line)).collect::<Vec<_>>()
+    };
+    let (plain, rich) = (subjects(plain), subjects(rich));
+    let of = |all: &[(String, u32)], subject: &str| {
+        all.iter().find(|(one, _)| one == subject).map(|(_, line)| *line)
+    };
+    for all in [&plain, &rich] {
+        assert_eq!(of(all, "malformed addresses"), Some(0), "{all:?}");
+    }
+    for (subject, line) in [
+        ("an alias of an unknown address", 2),
+        ("tags of local aliases", 2),
+        ("a fallback relay, and a domain without a mail host", 3),
+        // The entry in the map's file.
+        ("far.test", 1),
+        ("unknown domain of the sender", 5),
+    ] {
+        assert_eq!((of(&plain, subject), of(&rich, subject)), (None, Some(line)), "{rich:?}");
+    }
+}
+
+#[test]
 fn unreadable_input_names_file_and_line() {
     let bad = |files: &[(&str, &str)]| {
         let mut errors = translated(files).unwrap_err();

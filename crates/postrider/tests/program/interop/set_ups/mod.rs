@@ -12,6 +12,7 @@ mod rewriting;
 mod rules;
 mod senders;
 mod set_up;
+mod sites;
 mod stage;
 mod talk;
 
@@ -127,7 +128,7 @@ impl Run<'_> {
             }
             let what = What::Reply { kind: theirs.kind, postfix: there, ours: here };
             let context = || format!("Postfix: {postfix:#?}\nhere: {ours:#?}");
-            if !explain(&mut self.seen, self.set_up, talk, what, context) {
+            if !explain((&mut self.seen, &self.stage), self.set_up, talk, what, context) {
                 return None;
             }
             if there.starts_with('2') == here.starts_with('2')
@@ -177,7 +178,7 @@ impl Run<'_> {
                 let [there, here] = &one.ids;
                 format!("{}{}", self.stage.log_of(there), self.stage.events_of(here))
             };
-            explain(&mut self.seen, self.set_up, &one.talk, what, context);
+            explain((&mut self.seen, &self.stage), self.set_up, &one.talk, what, context);
         }
     }
 }
@@ -186,16 +187,18 @@ fn differ(ways: &BTreeMap<String, Way>, accepted: &Accepted) -> bool {
     ways.get(&accepted.marks[0]) != ways.get(&accepted.marks[1])
 }
 
-/// Counts a difference by its row; returns false if no row explains it.
+/// Counts a difference by its row; returns false if no row explains it, or the report of the migration lacks the row.
 fn explain(
-    seen: &mut Seen,
+    (seen, stage): (&mut Seen, &Stage),
     set_up: &SetUp,
     talk: &Talk,
     what: What<'_>,
     context: impl Fn() -> String,
 ) -> bool {
     let difference = Difference { set_up: set_up.name, talk, what };
-    let Some(row) = difference.row() else {
+    // The report of a migration has said so before.
+    let is_reported = |row: &&str| stage.is_reported(row.trim_matches(['|', ' ']));
+    let Some(row) = difference.row().filter(is_reported) else {
         seen.unexplained.push(format!("{difference}\n{}", context()));
         return false;
     };
@@ -253,15 +256,21 @@ fn play(
 
 #[test]
 fn postfix_judges_whole_set_ups() {
-    judge_all(false);
+    judge_all(&all(), false);
 }
 
 #[test]
 fn postfix_judges_translated_set_ups() {
-    judge_all(true);
+    judge_all(&all(), true);
 }
 
-fn judge_all(is_translated: bool) {
+/// `SETUP_TALKS=300` plays as many conversations with each.
+#[test]
+fn postfix_judges_translated_sites() {
+    judge_all(&sites::SET_UPS, true);
+}
+
+fn judge_all(set_ups: &[SetUp], is_translated: bool) {
     if !is_possible(&["dovecot-lmtpd"]) || !is_startable() {
         return;
     }
@@ -271,8 +280,8 @@ fn judge_all(is_translated: bool) {
     }
     let (talks, seed) = (number("SETUP_TALKS", 4), number("SETUP_SEED", 1));
     let part = std::env::var("SETUP").unwrap_or_default();
-    let mut set_ups = all();
-    assert!(set_ups.len() >= 34, "{}", set_ups.len());
+    let mut set_ups = set_ups.to_vec();
+    assert!(set_ups.len() >= 25, "{}", set_ups.len());
     set_ups.retain(|set_up| set_up.name.contains(&part));
     let (mut rows, mut failures) = (BTreeMap::new(), Vec::new());
     for (name, seen) in play(&set_ups, talks, seed, is_translated) {

@@ -8,6 +8,7 @@ pub(super) use crate::interop::restrictions::FRIEND;
 pub(super) const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Words of conversations.
+#[derive(Clone)]
 pub(super) struct Words {
     pub(super) clients: &'static [Ipv4Addr],
     pub(super) greetings: &'static [&'static str],
@@ -35,6 +36,7 @@ impl Words {
 
 /// A set-up. In all texts `{a}` to `{f}`, `{t}` (TLS) and `{s}` (login) are addresses of next hops, `{dead}` one without
 /// a listener, `{port}` is the port of all, `{dir}` the directory of the files.
+#[derive(Clone)]
 pub(super) struct SetUp {
     pub(super) name: &'static str,
     /// Lines of main.cf.

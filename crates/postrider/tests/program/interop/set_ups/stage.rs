@@ -51,6 +51,8 @@ pub(super) struct Stage {
     files: Files,
     hops: Hops,
     server: Server,
+    /// Subjects of the report, if the configuration was translated.
+    report: Option<BTreeSet<String>>,
     _auth: Option<DovecotAuth>,
 }
 
@@ -78,13 +80,22 @@ impl Stage {
         }
         let postfix_port = free_port();
         start_postfix(&mut place, set_up, &hops, auth.as_ref(), postfix_port);
-        let server = match is_translated {
-            true => start_translated(&files, &place, set_up, &hops),
-            false => start_ours(&files, set_up, &hops),
+        let (server, report) = match is_translated {
+            true => {
+                let (server, report) = start_translated(&files, &place, set_up, &hops);
+                (server, Some(report))
+            }
+            false => (start_ours(&files, set_up, &hops), None),
         };
         place.wait_listening(postfix_port);
         let port = server.address().port();
-        Stage { postfix_port, port, place, files, hops, server, _auth: auth }
+        Stage { postfix_port, port, place, files, hops, server, report, _auth: auth }
+    }
+
+    /// Returns true if the report of the migration has a row with this subject. A configuration written by hand has no
+    /// report.
+    pub(super) fn is_reported(&self, subject: &str) -> bool {
+        self.report.as_ref().is_none_or(|report| report.contains(subject))
     }
 
     /// The authority of certificates.
@@ -216,8 +227,14 @@ fn start_with(files: &Files, set_up: &SetUp, text: &str) -> Server {
     server
 }
 
-/// The server with what `migrate` makes of Postfix's configuration; only what belongs to the stage is added.
-fn start_translated(files: &Files, place: &Place, set_up: &SetUp, hops: &Hops) -> Server {
+/// The server with what `migrate` makes of Postfix's configuration; only what belongs to the stage is added. Then the
+/// subjects of the report.
+fn start_translated(
+    files: &Files,
+    place: &Place,
+    set_up: &SetUp,
+    hops: &Hops,
+) -> (Server, BTreeSet<String>) {
     let (dir, out) = (place.path("config"), files.path("translated"));
     let [dir, out] = [dir, out].map(|path| path.display().to_string());
     let words = ["migrate", "postfix", "--dir", &dir, "--out", &out, "--json"];
@@ -229,7 +246,9 @@ fn start_translated(files: &Files, place: &Place, set_up: &SetUp, hops: &Hops) -
     let checked = files.write("checked.toml", &with_stage(&written, set_up, hops));
     let checked = program(files.dir(), &["check", "--config", &checked.display().to_string()]);
     assert_eq!(checked.code, 0, "{}: {written}\n{checked:?}", set_up.name);
-    start_with(files, set_up, &with_stage(&written, set_up, hops))
+    let rows = report["report"].as_array().expect("a list").iter();
+    let subjects = rows.map(|row| row["subject"].as_str().expect("a subject").to_owned());
+    (start_with(files, set_up, &with_stage(&written, set_up, hops)), subjects.collect())
 }
 
 /// A translation with the ports, limits and directories of the stage.
