@@ -83,13 +83,21 @@ pub fn keepings(config: &Config) -> impl Iterator<Item = RouteKeeping<'_>> {
     })
 }
 
-/// User and group of the program of each `pipe` route.
-pub fn program_accounts(
-    config: &Config,
-) -> impl Iterator<Item = (&config::Route, &ProgramAccount)> {
+/// The program of a `pipe` route.
+#[derive(Debug)]
+pub struct RouteProgram<'c> {
+    pub route: &'c config::Route,
+    /// The user and group that it runs as.
+    pub account: &'c ProgramAccount,
+    /// The parts of each argument, the program first. `None` is a placeholder.
+    pub pattern: Vec<Vec<Option<String>>>,
+}
+
+/// The program of each `pipe` route, with its user and group.
+pub fn route_programs(config: &Config) -> impl Iterator<Item = RouteProgram<'_>> {
     config.routes.iter().filter_map(|route| {
         let pipe = route.channel.of::<pipe::Pipe>()?;
-        Some((route.as_ref(), pipe.account()))
+        Some(RouteProgram { route, account: pipe.account(), pattern: pipe.pattern() })
     })
 }
 

@@ -5,6 +5,7 @@ use super::document::Document;
 use super::embedded::EMBEDDED_NAME;
 use super::listener::Listener;
 use super::listener_section::ListenerKind;
+use super::named_file::NamedFile;
 use super::or_routes::OrRoutes;
 use super::problem::{ConfigErrors, Problem, render};
 use super::route::{Route, RouteTable};
@@ -27,6 +28,12 @@ use std::sync::Arc;
 pub struct Config {
     /// The name of this server.
     pub hostname: Domain,
+    /// The user that the server becomes after it has opened its sockets.
+    pub user: Option<String>,
+    /// The group, instead of the user's own.
+    pub group: Option<String>,
+    /// Files and directories that the file names.
+    pub files: Vec<NamedFile>,
     /// Destination of mail for the bare `<postmaster>`.
     pub postmaster: Postmaster,
     /// Characters that begin a tag in a local part.

@@ -21,6 +21,7 @@ mod explanation;
 mod host;
 mod listener;
 mod listener_section;
+mod named_file;
 mod next_hop;
 mod or_routes;
 mod parse;
@@ -72,6 +73,7 @@ pub use listener::{
 };
 pub use listener_section::ListenerSection;
 pub use mail::TagDelimiters;
+pub use named_file::{FileUse, NamedFile};
 pub use next_hop::{host_set, host_text, next_hop};
 pub use or_routes::OrRoutes;
 pub use patterns::{AddressPatterns, DomainPattern};

@@ -310,6 +310,13 @@ impl<'a, 'd> Reader<'a, 'd> {
         None
     }
 
+    /// Notes a file that the value of `key` names.
+    pub fn named_file(&mut self, key: &str, named: Option<&Path>) {
+        if let Some(named) = named {
+            self.resolver.named_file(&self.path(key), named);
+        }
+    }
+
     /// The path of a file.
     pub fn file_path(&mut self, key: &str, text: &str) -> PathBuf {
         self.resolver.file_path(&self.path(key), text)

@@ -60,13 +60,15 @@ pub(super) fn read(
         tables: Vec::new(),
         server: ServerContext::new(machine.clone()),
         sections: Owned::default(),
+        files: Vec::new(),
     };
     let parts = resolver.file(schema, &written, machine);
-    let mut problems = resolver.problems;
+    let (mut problems, files) = (resolver.problems, resolver.files);
     problems.sort_by_key(|problem| problem.span.start);
     match parts {
         Some(parts) if problems.iter().all(|problem| !problem.fatal) => {
-            Ok(parts.into_config(problems, Arc::new(document)))
+            let config = parts.into_config(problems, Arc::new(document));
+            Ok(Config { user: written.user, group: written.group, files, ..config })
         }
         _ => Err(refuse(&document, problems)),
     }
@@ -108,6 +110,9 @@ impl ResolvedSections {
         let conditional = self.routes.iter().filter(|route| route.when.is_some());
         let conditional = conditional.map(|route| route.index).collect();
         Config {
+            user: None,
+            group: None,
+            files: Vec::new(),
             hostname: self.hostname,
             tag_delimiters: self.tag_delimiters,
             proxy_addresses: self.proxy_addresses,
@@ -190,6 +195,7 @@ impl Resolver<'_> {
         let postmaster = self.postmaster(&hostname, &spool, &general, &mut routes, &table);
         self.advise(written, &listeners, &routes);
         self.review(schema, &Rest { listeners: &listeners, routes: &routes });
+        self.account(written);
         Some(ResolvedSections {
             shards: written.shards,
             tls: Tls {
@@ -222,6 +228,18 @@ impl Resolver<'_> {
             reports,
             report_retry: self.report_retry(written.reports.retry.as_ref()),
         })
+    }
+
+    /// The program looks the names up.
+    fn account(&mut self, written: &FileText) {
+        for (key, name) in [("user", &written.user), ("group", &written.group)] {
+            if name.as_ref().is_some_and(|name| name.is_empty() || name.contains('\0')) {
+                self.error(key, "not a name", "name a user or group of this system");
+            }
+        }
+        if written.group.is_some() && written.user.is_none() {
+            self.error("group", "`group` without `user`", "set `user` too");
+        }
     }
 
     fn tag_delimiters(&mut self, text: Option<&str>) -> TagDelimiters {

@@ -2,13 +2,14 @@
 
 use super::conditions::scope::ScopedConditions;
 use super::document::Document;
+use super::named_file::NamedFile;
 use super::problem::Problem;
 use super::quantity::{self, DurationText, SizeText};
 use super::table::TableEntry;
 use crate::section::owned::Owned;
 use mail::{Domain, TagDelimiters};
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub(super) struct Resolver<'a> {
     pub(super) server: ServerContext,
     /// Values of sections with registered owners, as soon as read.
     pub(super) sections: Owned,
+    /// Files that were read so far.
+    pub(super) files: Vec<NamedFile>,
 }
 
 /// The parts of the rest of the file visible to readers of a section.
@@ -165,7 +168,17 @@ impl Resolver<'_> {
             let help = "`~` is not expanded: write the home directory";
             self.warn(path, format!("\"{text}\" is a directory named ~"), help);
         }
-        PathBuf::from(text)
+        let named = PathBuf::from(text);
+        self.named_file(path, &named);
+        named
+    }
+
+    /// Notes that the file names another one.
+    pub(super) fn named_file(&mut self, path: &str, named: &Path) {
+        // A variable of the environment is no file.
+        if !named.as_os_str().as_encoded_bytes().starts_with(b"env:") {
+            self.files.push(NamedFile { key: path.into(), path: named.to_owned() });
+        }
     }
 
     /// Checks text for use in protocol lines and logs.

@@ -27,6 +27,15 @@ pub struct FileText {
     /// of the address that the server sends from. Default: the machine's host name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
+    /// User that the server runs as, by name or number. Root only opens the sockets and reads the keys; then the process
+    /// becomes this user for good, without capabilities, and reaches only places that the configuration names (Landlock).
+    /// A server that is not started by root may name its own user. Default: the user that starts the server. See
+    /// `docs/privileges.md`; changed only by a restart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Group that the server runs as. Default: the group of `user`. The other groups of `user` stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
     /// Destination of mail for `<postmaster>`, which every server must accept (RFC 5321 §4.5.1). Default: postmaster at
     /// `hostname`. If no route has this address, the mail is stored in the Maildir `postmaster` in the first spool
     /// directory, up to 50 MiB.

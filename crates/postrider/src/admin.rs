@@ -27,10 +27,8 @@ use mta::problems::{Problem, Severity};
 pub(crate) use numbers::Numbers;
 use prometheus_client::registry::Registry;
 use serde::Serialize;
-use socket2::Socket;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -60,8 +58,8 @@ pub(crate) struct AdminParts {
     pub(crate) hostname: Arc<str>,
     /// For HTTP; `None`: no HTTP.
     pub(crate) address: Option<SocketAddr>,
-    /// The socket for HTTP that was handed over.
-    pub(crate) handed: Option<OpenedSocket>,
+    /// The socket for HTTP, if it was opened before.
+    pub(crate) opened: Option<OpenedSocket>,
     /// The bound control socket, and its handler.
     pub(crate) control: Option<(ControlSocket, ControlPlane)>,
     /// For `/metrics`.
@@ -84,8 +82,8 @@ impl AdminServer {
     /// # Errors
     /// When the address cannot be bound or the thread not be started.
     pub(crate) fn start(parts: AdminParts) -> io::Result<AdminServer> {
-        let listener = match parts.handed {
-            Some(socket) => Some(unblocked(OwnedFd::from(Socket::from(socket)).into())?),
+        let listener = match parts.opened {
+            Some(socket) => Some(socket.listening(128)?.into()),
             None => parts.address.map(bind).transpose()?,
         };
         let address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
@@ -125,10 +123,7 @@ impl Drop for AdminServer {
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     // std sets SO_REUSEADDR, so that a restart needs no pause.
-    unblocked(TcpListener::bind(address)?)
-}
-
-fn unblocked(listener: TcpListener) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

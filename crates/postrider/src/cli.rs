@@ -241,6 +241,9 @@ pub(crate) struct CheckArgs {
     /// subdomain. May be repeated.
     #[arg(long, value_name = "DOMAIN", requires = "dns", value_parser = parse_domain)]
     pub(crate) domain: Vec<String>,
+    /// Name each file that USER could not read or write as the server's user. Needs root, or the own name.
+    #[arg(long = "as", value_name = "USER", value_hint = ValueHint::Username)]
+    pub(crate) user: Option<String>,
     /// Print errors and warnings as JSON.
     #[arg(long)]
     pub(crate) json: bool,

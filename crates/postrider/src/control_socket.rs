@@ -14,7 +14,6 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::Path;
 use std::pin::pin;
@@ -73,8 +72,7 @@ impl ControlSocket {
     /// # Errors
     /// Returns the operating system's error.
     pub(crate) fn handed(socket: OpenedSocket, path: &Path) -> io::Result<ControlSocket> {
-        let listener = std::os::unix::net::UnixListener::from(OwnedFd::from(Socket::from(socket)));
-        listener.set_nonblocking(true)?;
+        let listener = socket.listening(128)?.into();
         Ok(ControlSocket { listener, without_file: abstract_socket::bind(path), _file: None })
     }
 

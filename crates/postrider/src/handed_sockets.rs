@@ -7,6 +7,7 @@ use socket2::{SockRef, Socket};
 use std::collections::HashMap;
 use std::env;
 use std::fmt;
+use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,15 @@ use std::sync::Arc;
 const CONTROL: &str = "control";
 const ADMIN: &str = "admin";
 
-/// A socket that listens.
+/// A socket that was opened before the shards start.
 #[derive(Debug)]
 pub(crate) enum OpenedSocket {
     Tcp(TcpListener),
     Unix(UnixListener),
+    /// Bound by this server while it had the right to. It does not listen yet.
+    Bound(Socket),
+    /// Not bound by this server, while it had the right to.
+    Failed(io::Error),
 }
 
 /// The sockets as they were handed over.
@@ -52,11 +57,17 @@ impl From<String> for Unassigned {
     }
 }
 
+/// Sockets by the name of their listener.
+pub(crate) type OpenedListeners = HashMap<Arc<str>, OpenedSocket>;
+
+/// Connections that the kernel completes before they are accepted.
+pub(crate) const BACKLOG: i32 = 4096;
+
 /// The sockets that need not be opened any more.
 #[derive(Debug, Default)]
 pub(crate) struct OpenedSockets {
     /// By the name of the listener.
-    pub(crate) listeners: HashMap<Arc<str>, OpenedSocket>,
+    pub(crate) listeners: OpenedListeners,
     pub(crate) control: Option<OpenedSocket>,
     pub(crate) admin: Option<OpenedSocket>,
 }
@@ -212,6 +223,8 @@ impl OpenedSocket {
             (OpenedSocket::Tcp(_), Place::Path(_)) => Some("a TCP socket".to_owned()),
             (OpenedSocket::Unix(_), Place::Address(_)) => Some("a Unix socket".to_owned()),
             (OpenedSocket::Tcp(socket), Place::Address(address)) => misplaced(socket, address),
+            // Own ones are bound for their place.
+            (OpenedSocket::Bound(_) | OpenedSocket::Failed(_), _) => None,
             (OpenedSocket::Unix(socket), Place::Path(path)) => {
                 (!is_at(socket, path)).then(|| self.to_string())
             }
@@ -227,16 +240,28 @@ impl fmt::Display for OpenedSocket {
                 Err(error) => write!(f, "at an unknown address ({error})"),
             },
             OpenedSocket::Unix(socket) => write!(f, "at {}", place_of(socket)),
+            OpenedSocket::Bound(_) | OpenedSocket::Failed(_) => f.write_str("of this server"),
         }
     }
 }
 
-impl From<OpenedSocket> for Socket {
-    fn from(socket: OpenedSocket) -> Socket {
-        match socket {
+impl OpenedSocket {
+    /// The socket, which listens and does not block.
+    ///
+    /// # Errors
+    /// Returns the operating system's error, of an earlier attempt to bind the address, too.
+    pub(crate) fn listening(self, backlog: i32) -> io::Result<Socket> {
+        let socket: Socket = match self {
             OpenedSocket::Tcp(socket) => socket.into(),
             OpenedSocket::Unix(socket) => socket.into(),
-        }
+            OpenedSocket::Bound(socket) => {
+                socket.listen(backlog)?;
+                socket
+            }
+            OpenedSocket::Failed(error) => return Err(error),
+        };
+        socket.set_nonblocking(true)?;
+        Ok(socket)
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 /// A startup setting by name, and a comparison of two configurations.
 type StartupSetting = (&'static str, fn(&Config, &Config) -> bool);
 
-const KEPT: [StartupSetting; 6] = [
+const KEPT: [StartupSetting; 7] = [
+    ("user and group", |one, other| (&one.user, &one.group) == (&other.user, &other.group)),
     ("listener names and addresses", |one, other| listens(one) == listens(other)),
     ("spool paths", |one, other| one.spool.paths == other.spool.paths),
     (
@@ -60,7 +61,14 @@ mod tests {
     }
 
     /// Keys whose new value holds from the next start on: what replaces what in [`FIRST`], and the words.
-    const STARTS: [(&str, &str, &str, &str); 15] = [
+    const STARTS: [(&str, &str, &str, &str); 17] = [
+        ("user", "[[listener]]", "user = \"nobody\"\n[[listener]]", "user and group"),
+        (
+            "group",
+            "[[listener]]",
+            "user = \"nobody\"\ngroup = \"nogroup\"\n[[listener]]",
+            "user and group",
+        ),
         ("listener.name", "\"a\"", "\"b\"", "listener names"),
         ("listener.address", ":2525", ":2526", "listener names"),
         ("spool.path", "\"/x\"", "\"/y\"", "spool paths"),

@@ -3,6 +3,7 @@
 // Floor 3 is where sockets are opened, clocks are read and threads are started.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod account;
 mod acme;
 mod admin;
 mod advisers;
@@ -31,6 +32,7 @@ mod history;
 mod https;
 mod kept_file;
 mod kept_from_start;
+mod kept_open;
 mod kept_records;
 mod kept_secret;
 mod known_clients;
@@ -55,6 +57,7 @@ mod poisoned;
 #[cfg(test)]
 mod pool_measure;
 mod postfix_queue;
+mod privileges;
 mod problems;
 mod rate_limits;
 mod record_file;
@@ -85,14 +88,19 @@ mod world;
 use clap::Parser;
 use cli::Command;
 use std::process::ExitCode;
+use world::programs;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let mut words = std::env::args_os();
-    if let Some(name) = sendmail::by_name(words.next().as_deref()) {
+    let name = words.next();
+    if let Some(name) = sendmail::by_name(name.as_deref()) {
         return sendmail::run(name, words);
+    }
+    if programs::is_starter(name.as_deref()) {
+        return programs::serve_starter();
     }
     match cli::Cli::parse().command {
         Command::Serve(args) => commands::serve::run(args.file.config.as_deref(), args.shards),

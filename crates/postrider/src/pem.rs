@@ -1,8 +1,9 @@
 //! Certificates and keys in PEM files.
 
+use crate::kept_open;
 use mta::lack;
 use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls_native_certs::ErrorKind;
 use std::fmt::Display;
@@ -14,7 +15,8 @@ use std::path::Path;
 /// # Errors
 /// A sentence that names the file.
 pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let opened = kept_open::open(path).map_err(pem::Error::Io);
+    let read = opened.and_then(|file| CertificateDer::pem_reader_iter(file).collect());
     let certificates: Vec<CertificateDer<'static>> = read.map_err(|error| about(path, error))?;
     match certificates.is_empty() {
         true => Err(about(path, "no certificate found")),
@@ -40,7 +42,8 @@ pub(crate) fn certificates_in(text: &[u8]) -> Result<Vec<CertificateDer<'static>
 /// # Errors
 /// A sentence that names the file.
 pub(crate) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| about(path, error))
+    let opened = kept_open::open(path).map_err(pem::Error::Io);
+    opened.and_then(PrivateKeyDer::from_pem_reader).map_err(|error| about(path, error))
 }
 
 /// The private key in a text.

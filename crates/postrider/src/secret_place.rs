@@ -1,10 +1,10 @@
 //! Locations of secrets in the configuration: a file, a systemd credential (`$CREDENTIALS_DIRECTORY/NAME`), or an
 //! environment variable (`env:NAME`).
 
+use crate::kept_open;
 use crate::under_way::WorkRegistry;
 use std::borrow::Cow;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl<'a> SecretLocation<'a> {
         let most = bytes_max.saturating_add(1);
         match self {
             SecretLocation::File(path) => {
-                File::open(path)?.take(most).read_to_end(&mut content)?;
+                kept_open::open(path)?.take(most).read_to_end(&mut content)?;
             }
             SecretLocation::Variable(name) => {
                 let none = || io::Error::new(io::ErrorKind::NotFound, "the variable is not set");

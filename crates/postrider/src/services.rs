@@ -19,7 +19,7 @@ use crate::shard_thread::ShardContext;
 use crate::tokens::Tokens;
 use config::{Config, ConfigErrors};
 use deliveries::Deliveries;
-pub(crate) use files::FileServices;
+pub(crate) use files::{FileServices, RightsAtStart};
 use mta::pools::PoolId;
 pub(crate) use runtime::{ServiceRuntime, TaskSpawner};
 pub(crate) use service::{

@@ -4,7 +4,7 @@ use crate::advisers::PersistentState;
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::dmarc_reports::DmarcReporting;
-use crate::handed_sockets::OpenedSocket;
+use crate::handed_sockets::OpenedListeners;
 use crate::logs::{RecoveredReceiver, RecoveryEvent};
 use crate::mta_sts::MtaSts;
 use crate::named_keys::NamedKeys;
@@ -33,7 +33,6 @@ use mta::seams::{Listener as _, Net as _, World as _};
 use mta::shard::{Shard, ShardParts};
 use mta::shared::SharedState;
 use mta::watched::Watcher;
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -90,8 +89,8 @@ pub(crate) struct AcceptorSeed {
     /// Receives the addresses, or the error of binding.
     pub(crate) bound: std_mpsc::Sender<BoundAddresses>,
     pub(crate) stop: Watcher<bool>,
-    /// Sockets that were handed over, by listener.
-    pub(crate) handed: HashMap<Arc<str>, OpenedSocket>,
+    /// Sockets that were opened before, by listener.
+    pub(crate) opened: OpenedListeners,
 }
 
 impl ShardSeed {
@@ -211,8 +210,8 @@ impl AcceptorContext<'_> {
         let mut addresses = Vec::new();
         for listener in &self.config.listeners {
             let net = self.world.net();
-            let bound = match (seed.handed.remove(&listener.name), &listener.socket) {
-                (Some(socket), _) => ListeningSocket::handed(socket),
+            let bound = match (seed.opened.remove(&listener.name), &listener.socket) {
+                (Some(socket), _) => ListeningSocket::opened(socket),
                 (None, Some(path)) => net.listen_local(path),
                 (None, None) => net.listen(listener.address),
             };

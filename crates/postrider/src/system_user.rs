@@ -2,10 +2,12 @@
 
 use nix::unistd::{Group, Uid, User};
 use rustix::process::{getegid, geteuid, getgroups};
+use rustix::thread::{CapabilitySet, capabilities};
+use serde::{Deserialize, Serialize};
 use std::io;
 
 /// A user and a group of the system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owner {
     pub(crate) user: u32,
     pub(crate) group: u32,
@@ -17,6 +19,13 @@ const NOBODY: u32 = u32::MAX;
 /// The user of this process, and its group.
 pub(crate) fn own() -> Owner {
     Owner { user: geteuid().as_raw(), group: getegid().as_raw() }
+}
+
+/// Returns true if this process may give files to other users: root, or a server that kept the right to.
+pub(crate) fn may_give_files() -> bool {
+    let has_right =
+        || capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::CHOWN));
+    geteuid().is_root() || has_right()
 }
 
 /// Returns true if this process belongs to the group.

@@ -65,6 +65,8 @@ impl IntrospectionText {
         if scope.is_some_and(|scope| scope.is_empty() || !scope.chars().all(is_word)) {
             reader.error(&format!("{AT}.scope"), "not a single scope", "for example \"mail.send\"");
         }
+        reader.named_file(&format!("{AT}.secret_file"), self.secret_file.as_deref());
+        reader.named_file(&format!("{AT}.ca_file"), self.ca_file.as_deref());
         Some(Arc::new(Introspection {
             at: place.ok()?,
             client_id: self.client_id.as_str().into(),

@@ -103,6 +103,16 @@ impl CommandTemplate {
         Ok(CommandTemplate { program: program.clone(), arguments, tags })
     }
 
+    /// The parts of each argument, the program first. `None` is a placeholder.
+    pub(super) fn pattern(&self) -> Vec<Vec<Option<String>>> {
+        let piece = |piece: &ArgumentPiece| match piece {
+            ArgumentPiece::Literal(text) => Some(text.clone()),
+            _ => None,
+        };
+        let arguments = self.arguments.iter().map(|argument| argument.iter().map(piece).collect());
+        std::iter::once(vec![Some(self.program.clone())]).chain(arguments).collect()
+    }
+
     /// Returns true if an argument has a value of the recipient's entry.
     pub(super) fn has_values(&self) -> bool {
         let is_value = |piece: &ArgumentPiece| matches!(piece, ArgumentPiece::Value(_));

@@ -118,6 +118,11 @@ impl Pipe {
         &self.command.program
     }
 
+    /// The parts of each argument, the program first. `None` is a placeholder.
+    pub(crate) fn pattern(&self) -> Vec<Vec<Option<String>>> {
+        self.command.pattern()
+    }
+
     pub(crate) fn account(&self) -> &ProgramAccount {
         &self.account
     }

@@ -85,6 +85,13 @@ impl OauthText {
             reader.error(AT, "no credentials for the token server", help);
             return None;
         }
+        for (key, file) in [
+            ("client_secret_file", &self.client_secret_file),
+            ("refresh_token_file", &self.refresh_token_file),
+            ("ca_file", &self.ca_file),
+        ] {
+            reader.named_file(&format!("{AT}.{key}"), file.as_deref());
+        }
         Some(TokenSource {
             at: place.ok()?,
             client_id: self.client_id.into(),

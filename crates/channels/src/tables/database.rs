@@ -31,7 +31,8 @@ impl TableSection for DatabaseText {
             reader.error("", "a table without `path`", help);
             return None;
         }
-        Some(Arc::new(DatabaseFile { path: PathBuf::from(text.path) }))
+        let path = reader.file_path("path", &text.path);
+        Some(Arc::new(DatabaseFile { path }))
     }
 }
 

@@ -76,7 +76,7 @@ fn serve(numbers: Numbers, health: HealthCheck) -> AdminServer {
     AdminServer::start(AdminParts {
         hostname: "mx.example.org".into(),
         address: Some("127.0.0.1:0".parse().unwrap()),
-        handed: None,
+        opened: None,
         control: None,
         numbers,
         health,

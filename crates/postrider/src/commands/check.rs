@@ -8,6 +8,7 @@ use super::load::{self, LoadError, LoadedConfig};
 use crate::acme::Authority;
 use crate::cli::{CheckArgs, exit};
 use crate::console::ConsoleLog;
+use crate::privileges::{Unreachable, open_to_others, reach_of};
 use crate::problems::missing_roots;
 use crate::services::FileServices;
 use crate::world::clock::{Start, wall_now};
@@ -18,6 +19,7 @@ pub(super) use dns::{SendingAddress, txt};
 use mta::console::Level;
 use serde_json::{Value, json};
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -51,12 +53,22 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
     };
     // `serve` creates the directories of the built-in configuration.
     if let (Ok(config), Some(_)) = (&loaded, &file) {
+        warnings.others.extend(open_to_others(config, file.as_deref()));
         warnings.others.extend(missing_roots(config));
         warnings.others.extend(programs::missing(config));
     }
+    let unreachable = match unreachable(args, &loaded, file.as_deref()) {
+        Ok(unreachable) => unreachable,
+        Err(code) => return code,
+    };
+    let found = Findings { dns: found, unreachable };
     match args.json {
-        true => super::print(&format!("{:#}\n", json_of(&loaded, &warnings, found.as_deref()))),
-        false => show(&loaded, &warnings, (found.as_deref(), colour)),
+        true => super::print(&format!("{:#}\n", json_of(&loaded, &warnings, &found))),
+        false => show(&loaded, &warnings, (&found, args.user.as_deref()), colour),
+    }
+    let Findings { dns: found, unreachable } = found;
+    if unreachable.is_some_and(|all| !all.is_empty()) {
+        return ExitCode::from(exit::FAILED);
     }
     let is_error = |finding: &Finding| finding.severity == Severity::Error;
     match (loaded.is_ok(), found.iter().flatten().any(is_error)) {
@@ -64,6 +76,26 @@ pub(crate) fn check(args: &CheckArgs) -> ExitCode {
         (true, true) => ExitCode::from(exit::FAILED),
         (true, false) => ExitCode::SUCCESS,
     }
+}
+
+/// Files out of reach of the user that the command line names. Comes last: this process becomes the user.
+fn unreachable(
+    args: &CheckArgs,
+    loaded: &Result<Arc<Config>, ConfigErrors>,
+    file: Option<&Path>,
+) -> Result<Option<Vec<Unreachable>>, ExitCode> {
+    let (Ok(config), Some(user)) = (loaded, &args.user) else { return Ok(None) };
+    reach_of(user, config, file).map(Some).map_err(|why| {
+        eprintln!("postrider: {why}");
+        ExitCode::from(exit::USAGE)
+    })
+}
+
+/// Results of the checks that the command line asks for.
+struct Findings {
+    dns: Option<Vec<Finding>>,
+    /// Files out of reach of a user.
+    unreachable: Option<Vec<Unreachable>>,
 }
 
 /// Warnings about a configuration.
@@ -93,7 +125,7 @@ fn prepared(read: LoadedConfig) -> Result<(Arc<Config>, Warnings), ConfigErrors>
 fn json_of(
     loaded: &Result<Arc<Config>, ConfigErrors>,
     warnings: &Warnings,
-    found: Option<&[Finding]>,
+    found: &Findings,
 ) -> Value {
     let mut list: Vec<_> = match loaded {
         Ok(config) => {
@@ -110,8 +142,11 @@ fn json_of(
     let sentences = warnings.others.iter();
     list.extend(sentences.map(|why| json!({ "severity": "warning", "message": why })));
     let mut all = json!({ "valid": loaded.is_ok(), "problems": list });
-    if let Some(found) = found {
+    if let Some(found) = &found.dns {
         all["dns"] = json!(found);
+    }
+    if let Some(files) = &found.unreachable {
+        all["unreachable"] = json!(files);
     }
     all
 }
@@ -119,7 +154,8 @@ fn json_of(
 fn show(
     loaded: &Result<Arc<Config>, ConfigErrors>,
     warnings: &Warnings,
-    (found, colour): (Option<&[Finding]>, bool),
+    (found, user): (&Findings, Option<&str>),
+    colour: bool,
 ) {
     let config = match loaded {
         Ok(config) => config,
@@ -139,7 +175,13 @@ fn show(
         counted(routes, "route"),
     ));
     super::print(&ordered(config));
-    if let Some(found) = found {
+    if let (Some(files), Some(user)) = (&found.unreachable, user) {
+        for Unreachable { path, what, why } in files {
+            super::print(&format!("{user} cannot {what} {}: {why}\n", path.display()));
+        }
+        super::print(&format!("{} out of reach of {user}\n", counted(files.len(), "file")));
+    }
+    if let Some(found) = &found.dns {
         let lines: String = found.iter().map(ToString::to_string).collect();
         let count = |severity| found.iter().filter(|finding| finding.severity == severity).count();
         let errors = counted(count(Severity::Error), "error");

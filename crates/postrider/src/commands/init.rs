@@ -45,6 +45,7 @@ pub(crate) fn run(args: &InitArgs) -> ExitCode {
         file: ConfigFile { config: Some(made.configuration) },
         dns: args.dns,
         domain: Vec::new(),
+        user: None,
         json: false,
     })
 }

@@ -5,6 +5,7 @@ mod place;
 pub(crate) use place::{find, installed};
 
 use crate::cli::{ServerArgs, exit};
+use crate::kept_open;
 use crate::limited_work::waited_for;
 use channels::{GatewayTables, X400};
 use config::shaping::{ShapingFile, ShapingSource};
@@ -60,7 +61,7 @@ pub(crate) fn read(file: Option<&Path>) -> Result<LoadedConfig, LoadError> {
     let Some(path) = file else {
         return Ok((crate::sections::schema().embedded(), None));
     };
-    let mut config = parse(path, std::fs::read(path))?;
+    let mut config = parse(path, read_whole(path))?;
     let shaping = shape(&mut config).err();
     let mappings = read_mappings(&config);
     let mappings = Some(mappings).filter(|all| !all.is_empty()).map(|all| config.errors(all));
@@ -95,10 +96,17 @@ fn parse(path: &Path, bytes: io::Result<Vec<u8>>) -> Result<Config, LoadError> {
     crate::sections::schema().parse_on(&text, &name, machine).map_err(LoadError::Wrong)
 }
 
+/// Reads the configuration file, which only root may be able to open.
+fn read_whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    kept_open::open(path)?.read_to_end(&mut content)?;
+    Ok(content)
+}
+
 /// Reads a file that may be on a disk that does not answer.
 fn read_in_time(path: &Path, most: Duration) -> io::Result<Vec<u8>> {
     let of_thread = path.to_owned();
-    waited_for(most, move || std::fs::read(of_thread)).unwrap_or_else(|| {
+    waited_for(most, move || read_whole(&of_thread)).unwrap_or_else(|| {
         let text = format!("its file did not respond within {} s", most.as_secs());
         Err(io::Error::new(io::ErrorKind::TimedOut, text))
     })

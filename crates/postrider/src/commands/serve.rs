@@ -1,7 +1,8 @@
 //! `postrider serve`: runs the relay until a signal ends it.
 
+use crate::account::Account;
 use crate::admin::{AdminParts, AdminServer, Health, LiveNumbers, Numbers, QueueCounts};
-use crate::commands::load;
+use crate::commands::load::{self, LoadedConfig};
 use crate::commands::running::CommandContext;
 use crate::console::{ConsoleLog, LISTENERS};
 use crate::control_socket::ControlSocket;
@@ -10,8 +11,11 @@ use crate::limited_work::awaited;
 use crate::mutex::lock;
 use crate::node::{Node, StartError};
 use crate::notify::Notifier;
+use crate::privileges::{self, Confinement, open_to_others};
 use crate::reload::{ReloadState, Reloads};
+use crate::services::RightsAtStart;
 use crate::world::clock::wall_now;
+use crate::world::programs;
 use config::Config;
 use mta::commands::{ControlPlane, NodeJob};
 use mta::console::{Console, Level};
@@ -127,19 +131,22 @@ async fn serve(
         Ok(load::read(named.as_deref())?)
     };
     let Some(read) = starting.step(read).await? else { return Ok(()) };
+    let opened = handed.assign(&read.0)?;
+    let dropping = starting.drop_rights(file.as_deref(), read, opened).await?;
+    let Some((read, opened, rights)) = dropping else { return Ok(()) };
     let (config, _) = &read;
+    // Not before: it may start a thread.
     console.follow(config);
-    for warning in load::warnings_of(config) {
-        console.line(Level::Warn, "config", format_args!("{warning}"));
-    }
+    warn(config, file.as_deref(), console);
     let shards = shards_of(config, shards);
     if file.is_none() {
         make_data_directories(config)?;
     }
-    let OpenedSockets { listeners, control, admin } = handed.assign(config)?;
+    let OpenedSockets { listeners, control, admin } = opened;
     let of_node = Arc::clone(console);
-    let start =
-        move |progress: &dyn Fn(&str)| Node::start(read, shards, (listeners, &of_node), progress);
+    let start = move |progress: &dyn Fn(&str)| {
+        Node::start(read, shards, (listeners, rights, &of_node), progress)
+    };
     let Some(node) = starting.step(start).await? else { return Ok(()) };
     let config = Arc::clone(&node.reloadable.first);
     let path = config.admin.control.clone();
@@ -181,6 +188,13 @@ async fn serve(
     Ok(ended?)
 }
 
+/// Logs the warnings about the configuration and its files.
+fn warn(config: &Config, file: Option<&Path>, console: &ConsoleLog) {
+    for warning in load::warnings_of(config).chain(open_to_others(config, file)) {
+        console.line(Level::Warn, "config", format_args!("{warning}"));
+    }
+}
+
 fn show_listeners(config: &Config, node: &Node, console: &ConsoleLog) {
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
         let (name, place) = (&listener.name, listener.place());
@@ -200,7 +214,41 @@ struct Starting<'a> {
     notifier: &'a Notifier,
 }
 
+/// A configuration with the sockets and rights that the start has left for it.
+type PreparedStart = (LoadedConfig, OpenedSockets, RightsAtStart);
+
 impl Starting<'_> {
+    /// Opens sockets and files as root, and becomes the user of the configuration, if it names one. Returns `None` if a
+    /// signal stopped the server.
+    async fn drop_rights(
+        &mut self,
+        file: Option<&Path>,
+        read: LoadedConfig,
+        opened: OpenedSockets,
+    ) -> Result<Option<PreparedStart>, StartError> {
+        let config = &read.0;
+        let wrong = |mistake| StartError::from(config.errors(vec![mistake]));
+        let Some(account) = Account::of(config).map_err(wrong)? else {
+            return Ok(Some((read, opened, RightsAtStart::default())));
+        };
+        account.check(config).map_err(wrong)?;
+        let (of_step, named) = (account.clone(), file.map(Path::to_owned));
+        let prepare = move |progress: &dyn Fn(&str)| {
+            let opened = (named.as_deref(), opened);
+            let opened = privileges::prepare(&read.0, &of_step, opened, progress)?;
+            let programs = programs::start_starter(&read.0, &of_step)?;
+            Ok((read, opened, programs))
+        };
+        let Some((read, opened, programs)) = self.step(prepare).await? else { return Ok(None) };
+        let confinement = Confinement::of(&read.0, file);
+        // On this thread, while it is the only one.
+        for line in privileges::drop_rights(&account, &read.0, &confinement)? {
+            self.console.line(Level::Info, "privileges", format_args!("{line}"));
+        }
+        let rights = RightsAtStart { programs, confinement: Some(confinement) };
+        Ok(Some((read, opened, rights)))
+    }
+
     /// Runs a step of the start, which may wait for a hanging disk, and handles signals during it. A long wait is logged.
     /// Returns `None` if a signal stopped the server before its end.
     async fn step<T: Send + 'static>(
@@ -304,7 +352,7 @@ fn bind_control(
 /// Serves the control socket and, if one is configured, the HTTP address.
 fn start_admin(
     config: &Config,
-    (node, (socket, handed), reloads): (
+    (node, (socket, opened), reloads): (
         &Node,
         (ControlSocket, Option<OpenedSocket>),
         &Arc<ReloadState>,
@@ -318,7 +366,7 @@ fn start_admin(
     AdminServer::start(AdminParts {
         hostname: config.hostname.as_str().into(),
         address: config.admin.address,
-        handed,
+        opened,
         control: Some((socket, ControlPlane::new(node.shard_ports(), jobs))),
         numbers: Numbers {
             node: node.metrics.clone(),

@@ -10,7 +10,7 @@ use crate::descriptors::Descriptors;
 use crate::effects::EffectStore;
 use crate::event_log::EventLog;
 use crate::file_watch::{FileJobs, FileWatch};
-use crate::handed_sockets::OpenedSocket;
+use crate::handed_sockets::OpenedListeners;
 use crate::kept_file::StateFiles;
 use crate::kept_secret::{self, kept};
 use crate::known_clients;
@@ -23,7 +23,9 @@ use crate::reload::Reloadable;
 use crate::replacement::salt;
 use crate::revoked_logins::RevokedLogins;
 use crate::secrets::WatchedSecrets;
-use crate::services::{EventTaker, FileServices, ServiceContext, Services, beside, services};
+use crate::services::{
+    EventTaker, FileServices, RightsAtStart, ServiceContext, Services, beside, services,
+};
 use crate::shard_thread::{AcceptorSeed, BoundAddresses, ShardContext, ShardSeed};
 use crate::signing_keys::SigningKeys;
 use crate::suspensions::Suspensions;
@@ -32,7 +34,6 @@ use crate::world::hashing::HashingThreads;
 use crate::world::listening_socket::AcceptedSocket;
 use crate::world::long_work::LongWork;
 use crate::world::mailbox_files::MailboxThreads;
-use crate::world::programs::ProgramRunner;
 use config::Config;
 use mail::Wall;
 use mta::clock::ClockDoubt;
@@ -46,7 +47,6 @@ use mta::pools::PoolId;
 use mta::problems::{DetectedProblem, ProblemKind};
 use mta::shared::SharedState;
 use mta::watched::Watched;
-use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, mpsc as std_mpsc};
@@ -64,12 +64,12 @@ impl Node {
     pub(crate) fn start(
         read: LoadedConfig,
         shards: u16,
-        (handed, console): (HashMap<Arc<str>, OpenedSocket>, &Arc<ConsoleLog>),
+        (opened, rights, console): (OpenedListeners, RightsAtStart, &Arc<ConsoleLog>),
         progress: &dyn Fn(&str),
     ) -> Result<Node, StartError> {
         let (started, files) = (Start::now(), StateFiles::new(console));
         // Start these first: their errors are errors of the configuration.
-        let named = FileServices::new(started, console);
+        let named = FileServices::with_rights(started, console, rights);
         let config = &named.services().prepare_all(read, progress, false)?.adopt();
         let watch = FileWatch::start()?;
         named.watch(&watch);
@@ -97,7 +97,7 @@ impl Node {
         let beside = beside(&common, &others);
         // Errors of binding and of system calls are not errors of the file.
         beside.start(config, progress).map_err(|errors| load::one_line(&errors))?;
-        let (stop_accepting, when_bound, acceptor) = acceptors(handed);
+        let (stop_accepting, when_bound, acceptor) = acceptors(opened);
         let (distribution, receivers) = Distribution::new(shards);
         let received = inboxes.into_iter().zip(receivers);
         let takers = (&beside, events.as_ref());
@@ -166,7 +166,7 @@ fn common(
         resolver: advisers.resolver,
         hashing: HashingThreads::new(),
         long_work: LongWork::new(),
-        programs: ProgramRunner::default(),
+        programs: named.programs.clone(),
         tables: Arc::clone(&named.tables),
         certificates: Arc::clone(&named.certificates),
         peer_tls: advisers.peer_tls,
@@ -207,12 +207,12 @@ fn spools(config: &Config) -> String {
 
 /// The seed of the acceptors, their stop flag, and the channel for their bound addresses.
 fn acceptors(
-    handed: HashMap<Arc<str>, OpenedSocket>,
+    opened: OpenedListeners,
 ) -> (Watched<bool>, std_mpsc::Receiver<BoundAddresses>, AcceptorSeed) {
     let stop_accepting = Watched::new(false);
     let stop = stop_accepting.follow();
     let (bound, when_bound) = std_mpsc::channel();
-    (stop_accepting, when_bound, AcceptorSeed { bound, stop, handed })
+    (stop_accepting, when_bound, AcceptorSeed { bound, stop, opened })
 }
 
 /// The sender and the inbox of each shard.

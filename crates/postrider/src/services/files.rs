@@ -3,17 +3,19 @@
 
 use super::places::StartupResources;
 use super::{Adoption, CandidateConfig, Service, ServiceRuntime, Services, nothing_to_adopt};
+use crate::account::Account;
 use crate::acme::AcmeFiles;
 use crate::certificates::Certificates;
 use crate::console::ConsoleLog;
 use crate::file_watch::FileWatch;
 use crate::mutex::lock;
+use crate::privileges::Confinement;
 use crate::reply_classes;
 use crate::signing_keys::SigningKeys;
 use crate::tables::Registry;
 use crate::world::clock::Start;
 use crate::world::mailbox_files::check_owners;
-use crate::world::programs;
+use crate::world::programs::{ProgramRunner, ProgramStart};
 use ::classes::Classes;
 use config::Problem;
 use mta::shaping::Rules;
@@ -29,12 +31,23 @@ pub(crate) struct FileServices {
     pub(crate) acme: Arc<AcmeFiles>,
     /// For their tasks, and those of other services.
     pub(crate) runtime: ServiceRuntime,
+    pub(crate) programs: ProgramRunner,
+    accounts: Arc<Accounts>,
     places: Arc<StartupResources>,
 }
 
 impl FileServices {
     /// Without a configuration yet.
     pub(crate) fn new(started: Start, console: &Arc<ConsoleLog>) -> FileServices {
+        FileServices::with_rights(started, console, RightsAtStart::default())
+    }
+
+    /// The same for a process that may have dropped rights.
+    pub(crate) fn with_rights(
+        started: Start,
+        console: &Arc<ConsoleLog>,
+        rights: RightsAtStart,
+    ) -> FileServices {
         let runtime = ServiceRuntime::default();
         FileServices {
             replies: Arc::default(),
@@ -43,6 +56,8 @@ impl FileServices {
             certificates: Certificates::new(console),
             acme: Arc::default(),
             runtime,
+            programs: ProgramRunner::started_by(rights.programs),
+            accounts: Arc::new(Accounts(rights.confinement)),
             places: Arc::default(),
         }
     }
@@ -50,9 +65,10 @@ impl FileServices {
     /// As a list, in the order in which they adopt a configuration.
     pub(crate) fn services(&self) -> Services {
         Services::default()
+            .with(Arc::clone(&self.accounts))
             .with(Arc::clone(&self.places))
             .with(MailboxOwners)
-            .with(ProgramUsers)
+            .with(ProgramUsers(self.programs.clone()))
             .with(Arc::clone(&self.replies))
             .with(Arc::clone(&self.tables))
             .with(Arc::clone(&self.signing_keys))
@@ -65,6 +81,35 @@ impl FileServices {
         self.tables.watch(watch);
         self.signing_keys.watch(watch);
         self.certificates.watch(watch);
+    }
+}
+
+/// The rights that a start has left.
+#[derive(Debug, Default)]
+pub(crate) struct RightsAtStart {
+    pub(crate) programs: ProgramStart,
+    /// `None` if the whole file system is in reach.
+    pub(crate) confinement: Option<Confinement>,
+}
+
+/// `user` and `group`, and the part of the file system that the server reaches.
+struct Accounts(Option<Confinement>);
+
+impl Service for Arc<Accounts> {
+    fn name(&self) -> &'static str {
+        "the server's user"
+    }
+
+    fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
+        let mut mistakes: Vec<Problem> = Account::of(next.config).err().into_iter().collect();
+        for (key, path) in self.0.iter().flat_map(|all| all.out_of_reach(next.config)) {
+            let why = format!(
+                "{} is in a directory out of the server's reach: restart it, or use another directory",
+                path.display()
+            );
+            mistakes.push(next.config.mistake_at(&key, why));
+        }
+        if mistakes.is_empty() { Ok(nothing_to_adopt()) } else { Err(mistakes) }
     }
 }
 
@@ -85,7 +130,7 @@ impl Service for MailboxOwners {
 }
 
 /// Users and groups that programs run as.
-struct ProgramUsers;
+struct ProgramUsers(ProgramRunner);
 
 impl Service for ProgramUsers {
     fn name(&self) -> &'static str {
@@ -93,7 +138,7 @@ impl Service for ProgramUsers {
     }
 
     fn prepare(&self, next: &CandidateConfig<'_>) -> Result<Adoption, Vec<Problem>> {
-        match programs::check(next.config) {
+        match self.0.check(next.config) {
             mistakes if mistakes.is_empty() => Ok(nothing_to_adopt()),
             mistakes => Err(mistakes),
         }

@@ -3,12 +3,12 @@
 use super::entry_checks::EntryChecks;
 use crate::file_content;
 use crate::file_stamp::{FileIdentity, Stamp};
+use crate::kept_open;
 use channels::{DatabaseFile, LocalTable};
 use config::TableEntry;
 use lookup::database::Database;
 use lookup::{EntryText, MISTAKES_MAX, Table, TableFileError};
 use mta::console::Console;
-use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ fn unusable(database: &Database, checks: &EntryChecks) -> Vec<String> {
 
 /// At most one byte more than `bytes_max`, which the table's maker then finds too much.
 fn read(path: &Path, bytes_max: usize) -> io::Result<(Vec<u8>, FileIdentity)> {
-    let file = File::open(path)?;
+    let file = kept_open::open(path)?;
     let meta = file.metadata()?;
     if !meta.is_file() {
         return Err(io::Error::other("not a regular file"));

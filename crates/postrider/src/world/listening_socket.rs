@@ -2,7 +2,7 @@
 //! runtime. The listener of tokio would register every connection with the accepting runtime: two wasted system calls
 //! per connection that moves.
 
-use crate::handed_sockets::OpenedSocket;
+use crate::handed_sockets::{BACKLOG, OpenedSocket};
 use crate::socket_file::SocketFile;
 use config::LOCAL_CLIENT;
 use mta::seams::Listener;
@@ -47,13 +47,12 @@ impl ListeningSocket {
         Ok(ListeningSocket { is_local: true, _file: Some(file), ..socket })
     }
 
-    /// The same for a socket that was handed over. Its file stays for the next server.
-    pub(crate) fn handed(socket: OpenedSocket) -> io::Result<ListeningSocket> {
+    /// The same for a socket that was opened before. The file of one that was handed over stays for the next server.
+    pub(crate) fn opened(socket: OpenedSocket) -> io::Result<ListeningSocket> {
         let is_local = matches!(socket, OpenedSocket::Unix(_));
-        let socket = Socket::from(socket);
-        socket.set_nonblocking(true)?;
+        let socket = socket.listening(BACKLOG)?;
         if !is_local {
-            // As for own sockets: accepted ones inherit it.
+            // Accepted sockets inherit it: replies are whole when they are written.
             socket.set_tcp_nodelay(true)?;
         }
         Ok(ListeningSocket { is_local, ..ListeningSocket::new(socket)? })

@@ -5,14 +5,19 @@
 
 mod process;
 mod process_group;
+mod starter;
 
+use crate::account::Account;
 use crate::mutex::lock;
 use crate::system_user::{Owner, group_named, is_own_group, own, user_named};
 use bytes::Bytes;
+use channels::RouteProgram;
 use config::{Config, Problem};
 use mta::seams::{ProgramAccount, ProgramCall, ProgramEnd, ProgramFuture, RunningProgram};
 use process::{Process, drain_input};
 use process_group::ProcessGroup;
+use starter::{PermittedProgram, ProgramStarter};
+pub(crate) use starter::{is_named as is_starter, serve as serve_starter};
 use std::future::ready;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -35,7 +40,20 @@ const STARTS_MAX: usize = 16;
 
 /// Runs programs; each shard has a handle.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ProgramRunner(Arc<Mutex<RunnerState>>);
+pub(crate) struct ProgramRunner {
+    state: Arc<Mutex<RunnerState>>,
+    start: ProgramStart,
+}
+
+/// The process that starts programs.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum ProgramStart {
+    /// This one.
+    #[default]
+    Here,
+    /// Another one, because this one has dropped its rights; `None` if the configuration of the start had no programs.
+    Apart(Option<Arc<ProgramStarter>>),
+}
 
 #[derive(Debug, Default)]
 struct RunnerState {
@@ -52,12 +70,18 @@ struct ProgramRun {
     input: mpsc::Receiver<Bytes>,
     end: oneshot::Sender<ProgramEnd>,
     group: Arc<ProcessGroup>,
+    start: ProgramStart,
 }
 
 impl ProgramRunner {
+    /// Runs programs by this process.
+    pub(crate) fn started_by(start: ProgramStart) -> ProgramRunner {
+        ProgramRunner { start, ..ProgramRunner::default() }
+    }
+
     /// Passes a run to the thread, which the first run starts. Without a thread, or after a stop, the run is dropped.
     fn leave(&self, run: ProgramRun) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         if state.is_stopped {
             return;
         }
@@ -76,7 +100,7 @@ impl ProgramRunner {
 
     /// Kills all programs, and starts no more. Shard threads end with the process, so that their handles kill none.
     pub(crate) fn stop(&self) {
-        let mut state = lock(&self.0);
+        let mut state = lock(&self.state);
         state.is_stopped = true;
         state.groups.drain(..).filter_map(|group| group.upgrade()).for_each(|group| group.cancel());
     }
@@ -87,7 +111,8 @@ impl mta::seams::Programs for ProgramRunner {
         let (pieces, input) = mpsc::channel(PIECES_MAX);
         let (end, ended) = oneshot::channel();
         let group = Arc::new(ProcessGroup::default());
-        self.leave(ProgramRun { call, input, end, group: Arc::clone(&group) });
+        let start = self.start.clone();
+        self.leave(ProgramRun { call, input, end, group: Arc::clone(&group), start });
         Box::new(RunHandle { pieces, ended: Some(ended), group })
     }
 }
@@ -154,10 +179,10 @@ fn serve(mut runs: mpsc::UnboundedReceiver<ProgramRun>) {
 
 impl ProgramRun {
     async fn run(self) {
-        let ProgramRun { call, mut input, mut end, group } = self;
+        let ProgramRun { call, mut input, mut end, group, start: by } = self;
         let deadline = Instant::now() + call.timeout.min(TIMEOUT_MAX);
         let of_start = Arc::clone(&group);
-        let mut starting = spawn_blocking(move || start(&call, &of_start));
+        let mut starting = spawn_blocking(move || start(&call, &of_start, &by));
         let started = tokio::select! {
             started = timeout_at(deadline, &mut starting) => started,
             // A caller that has gone needs no answer.
@@ -197,20 +222,29 @@ impl ProgramRun {
 }
 
 /// Starts the process. It waits for disks.
-fn start(call: &ProgramCall, group: &ProcessGroup) -> Result<Process, String> {
-    let account = permitted(&call.account)?;
-    Process::start(&call.command, account, group)
+fn start(call: &ProgramCall, group: &ProcessGroup, by: &ProgramStart) -> Result<Process, String> {
+    match by {
+        ProgramStart::Here => Process::start(&call.command, permitted(&call.account)?, group),
+        ProgramStart::Apart(Some(starter)) => {
+            let owner = owner_of(&call.account, own())?;
+            Process::start_apart(starter, &call.command, owner, group)
+        }
+        ProgramStart::Apart(None) => Err(NEEDS_RESTART.to_owned()),
+    }
 }
 
-/// User and group, if they differ from those of this process, which only root can change.
+/// The reason why a program of a new configuration does not run.
+const NEEDS_RESTART: &str =
+    "commands and users of `pipe` are fixed at the start, with `user`: restart the server";
+
+/// User and group of a program.
 ///
 /// # Errors
 /// Returns the end of a sentence if an account does not exist or may not run a program.
-fn permitted(account: &ProgramAccount) -> Result<Option<Owner>, String> {
-    let own = own();
+fn owner_of(account: &ProgramAccount, default: Owner) -> Result<Owner, String> {
     let mut owner = match &account.user {
         Some(user) => user_named(user)?,
-        None => own,
+        None => default,
     };
     if let Some(group) = &account.group {
         owner.group = group_named(group)?;
@@ -219,6 +253,16 @@ fn permitted(account: &ProgramAccount) -> Result<Option<Owner>, String> {
         let remedy = "set `user` to another one";
         return Err(format!("root runs no program for mail: {remedy}"));
     }
+    Ok(owner)
+}
+
+/// User and group, if they differ from those of this process, which only root can change.
+///
+/// # Errors
+/// Returns the end of a sentence if an account does not exist or may not run a program.
+fn permitted(account: &ProgramAccount) -> Result<Option<Owner>, String> {
+    let own = own();
+    let owner = owner_of(account, own)?;
     if own.user == 0 {
         return Ok(Some(owner));
     }
@@ -229,6 +273,24 @@ fn permitted(account: &ProgramAccount) -> Result<Option<Owner>, String> {
                       or leave out `user` and `group`"
             .to_owned()),
     }
+}
+
+/// Starts the process that starts programs, if the configuration has any. To be called before rights are dropped.
+///
+/// # Errors
+/// Returns a sentence if it does not start.
+pub(crate) fn start_starter(config: &Config, account: &Account) -> Result<ProgramStart, String> {
+    // Accounts that do not exist are reported as mistakes of the configuration.
+    let permitted = channels::route_programs(config).filter_map(|of| {
+        let owner = owner_of(of.account, account.owner).ok()?;
+        Some(PermittedProgram { command: of.pattern, owner })
+    });
+    let permitted: Vec<_> = permitted.collect();
+    if permitted.is_empty() {
+        return Ok(ProgramStart::Apart(None));
+    }
+    let starter = ProgramStarter::start(permitted, account)?;
+    Ok(ProgramStart::Apart(Some(Arc::new(starter))))
 }
 
 /// Warnings about programs of `pipe` routes that cannot be run, a sentence each.
@@ -244,12 +306,34 @@ pub(crate) fn missing(config: &Config) -> Vec<String> {
     channels::programs(config).filter_map(wrong).collect()
 }
 
-/// Finds accounts of `pipe` routes that do not exist, or that this process cannot run programs as.
-pub(crate) fn check(config: &Config) -> Vec<Problem> {
-    let wrong = |(route, account): (&config::Route, &ProgramAccount)| {
-        let why = permitted(account).err()?;
-        let why = format!("route {}: {why}", route.name);
-        Some(config.mistake_at(&format!("route[{}].pipe", route.index), why))
-    };
-    channels::program_accounts(config).filter_map(wrong).collect()
+impl ProgramRunner {
+    /// Finds accounts of `pipe` routes that do not exist, or that this process cannot run programs as.
+    pub(crate) fn check(&self, config: &Config) -> Vec<Problem> {
+        let wrong = |of: RouteProgram<'_>| {
+            let RouteProgram { route, .. } = of;
+            let why = self.check_one(config, of).err()?;
+            let why = format!("route {}: {why}", route.name);
+            Some(config.mistake_at(&format!("route[{}].pipe", route.index), why))
+        };
+        channels::route_programs(config).filter_map(wrong).collect()
+    }
+
+    fn check_one(&self, config: &Config, of: RouteProgram<'_>) -> Result<(), String> {
+        match &self.start {
+            // `postrider check`: the server will have another user.
+            ProgramStart::Here if config.user.is_some() => {
+                let account = Account::of(config).ok().flatten();
+                owner_of(of.account, account.map_or(own(), |account| account.owner)).map(drop)
+            }
+            ProgramStart::Here => permitted(of.account).map(drop),
+            ProgramStart::Apart(starter) => {
+                let owner = owner_of(of.account, own())?;
+                let program = PermittedProgram { command: of.pattern, owner };
+                match starter.as_ref().is_some_and(|starter| starter.knows(&program)) {
+                    true => Ok(()),
+                    false => Err(NEEDS_RESTART.to_owned()),
+                }
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@ use super::egress;
 use super::encrypted::{self, Encrypted};
 use super::listening_socket::{AcceptedSocket, ListeningSocket};
 use crate::certificates::{Certificates, TlsAcceptConfig};
+use crate::handed_sockets::{BACKLOG, OpenedSocket};
 use crate::peer_tls::PeerTls;
 use crate::{socket_file, system_user};
 use config::ClientCertificates;
@@ -23,9 +24,6 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
-
-/// Connections that the kernel completes before we accept them.
-const BACKLOG: i32 = 4096;
 
 /// Timeout for the name of a local user.
 const USER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -81,25 +79,29 @@ pub(crate) fn check_address(address: SocketAddr) -> io::Result<()> {
     }
 }
 
+/// Binds an address, on which nothing listens yet.
+///
+/// # Errors
+/// Returns the operating system's error.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for the last run's connections to leave TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        // `[::]:25` beside `0.0.0.0:25` must not take that one's clients, nor its place.
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
 impl Net for Sockets {
     type Listener = ListeningSocket;
     type Accepted = AcceptedSocket;
     type Stream = NetConnection;
 
     fn listen(&self, address: SocketAddr) -> io::Result<ListeningSocket> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        // A restart must not wait for the last run's connections to leave TIME_WAIT.
-        socket.set_reuse_address(true)?;
-        if address.is_ipv6() {
-            // `[::]:25` beside `0.0.0.0:25` must not take that one's clients, nor its place.
-            socket.set_only_v6(true)?;
-        }
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        // Accepted sockets inherit it: replies are whole when they are written.
-        socket.set_tcp_nodelay(true)?;
-        ListeningSocket::new(socket)
+        ListeningSocket::opened(OpenedSocket::Bound(bind(address)?))
     }
 
     fn listen_local(&self, path: &Path) -> io::Result<ListeningSocket> {

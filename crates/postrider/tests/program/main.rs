@@ -38,6 +38,7 @@ mod moves;
 mod next_hops;
 mod peers;
 mod postfix_log;
+mod privileges;
 mod problem_kinds;
 mod problems;
 mod programs;

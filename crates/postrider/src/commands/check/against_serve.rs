@@ -5,6 +5,7 @@ use super::prepared;
 use crate::commands::load;
 use crate::console::ConsoleLog;
 use crate::node::{Node, StartError};
+use crate::services::RightsAtStart;
 use mta::console::Level;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::Value;
@@ -265,7 +266,7 @@ impl Bench {
             Ok(read) => read,
             Err(error) => return self.lines(&error.one_line()),
         };
-        match Node::start(read, 1, (HashMap::new(), &console), &|_| ()) {
+        match Node::start(read, 1, (HashMap::new(), RightsAtStart::default(), &console), &|_| ()) {
             Ok(node) => {
                 self.runtime.block_on(node.stop(&console));
                 Vec::new()

@@ -293,6 +293,13 @@ impl LdapText {
                 None
             }
         };
+        for (key, file) in [
+            ("ca_file", &tls.ca_file),
+            ("certificate_file", &tls.certificate_file),
+            ("key_file", &tls.key_file),
+        ] {
+            reader.named_file(&format!("tls.{key}"), file.as_deref());
+        }
         TlsSettings { ca_file: tls.ca_file.clone(), own }
     }
 
@@ -309,6 +316,7 @@ impl LdapText {
             reader.error("bind", "a bind without `dn`", "add `dn`, or external = true");
             return None;
         };
+        reader.named_file("bind.password_file", bind.password_file.as_deref());
         // An empty password is an anonymous bind, which succeeds (RFC 4513 §5.1.2).
         let password = match (&bind.password, &bind.password_file) {
             (Some(password), None) if !password.is_empty() => Secret::Here(password.clone()),
@@ -365,6 +373,7 @@ impl LdapText {
              or set mode = \"live\"";
             reader.error("filter", message, help);
         });
+        reader.named_file("snapshot_path", self.snapshot_path.as_deref());
         let path = self.snapshot_path.clone();
         Some(SnapshotSettings { keyed: keyed.ok()?, refresh, path })
     }

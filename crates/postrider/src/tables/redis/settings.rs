@@ -97,6 +97,7 @@ impl TableSection for RedisText {
             reader.error("key", "the query does not depend on the key", help);
             return None;
         }
+        reader.named_file("password_file", text.password_file.as_deref());
         Some(Arc::new(Redis {
             server,
             database,

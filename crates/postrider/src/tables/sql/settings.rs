@@ -84,6 +84,10 @@ impl TableSection for SqlText {
             reader.error("", "an sql table without `query`", help);
             return None;
         }
+        reader.named_file("password_file", text.password_file.as_deref());
+        if let Database::Sqlite(options) = &database {
+            reader.named_file("url", Some(options.get_filename()));
+        }
         match Query::parse(&text.query, database.flavour()) {
             Ok(query) => Some(Arc::new(Sql {
                 url: text.url.into(),

@@ -1,6 +1,7 @@
 //! A program's process: its input, its bounded output and its end.
 
-use super::process_group::ProcessGroup;
+use super::process_group::{GroupLeader, ProcessGroup};
+use super::starter::{LeaderEnd, PATH, ProgramStarter, read_start};
 use crate::system_user::Owner;
 use crate::world::mailbox_files::LineEnds;
 use bytes::Bytes;
@@ -10,12 +11,11 @@ use std::io::{self, pipe};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command, Stdio};
-use tokio::io::AsyncWriteExt as _;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
-
-/// The only variable of a program's environment.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Output that is read. Beyond it, the program writes into a closed pipe.
 const READ_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -25,12 +25,18 @@ const PIECE_BYTES: usize = 16 * 1024;
 
 /// A running process.
 pub(super) struct Process {
-    child: Child,
-    /// Readable when the process has ended (pidfd_open(2)).
-    pidfd: Receiver,
+    leader: Leader,
     /// `None` after the end of the input.
     input: Option<Sender>,
     output: Output,
+}
+
+/// The process itself.
+enum Leader {
+    /// Our child. The pidfd is readable when it has ended (pidfd_open(2)).
+    Child { child: Child, pidfd: Receiver },
+    /// Started by another process, which reports its end.
+    Apart(UnixStream),
 }
 
 /// The output pipe, and the start of the output.
@@ -74,16 +80,43 @@ impl Process {
         // Our copies of the program's ends.
         drop(starting);
         let pid = Pid::from_child(&child);
-        group.note_started(pid);
+        group.note_started(GroupLeader::Child(pid));
         let input = child.stdin.take().map(OwnedFd::from);
         match Process::watch(pid, input, output.into()) {
-            Ok((pidfd, input, output)) => Ok(Process { child, pidfd, input, output }),
+            Ok((pidfd, input, output)) => {
+                Ok(Process { leader: Leader::Child { child, pidfd }, input, output })
+            }
             Err(error) => {
                 group.cancel();
                 let _ = group.end(|| child.wait());
                 Err(wrong(error))
             }
         }
+    }
+
+    /// Has another process start a program.
+    ///
+    /// # Errors
+    /// Returns the end of a sentence.
+    pub(super) fn start_apart(
+        starter: &ProgramStarter,
+        command: &[String],
+        owner: Owner,
+        group: &ProcessGroup,
+    ) -> Result<Process, String> {
+        let wrong = |error: io::Error| format!("cannot have a program started: {error}");
+        let (their_input, input) = pipe().map_err(wrong)?;
+        let (output, their_output) = pipe().map_err(wrong)?;
+        let theirs = (OwnedFd::from(their_input), OwnedFd::from(their_output));
+        let run = starter.run(command, owner, theirs).map_err(wrong)?;
+        read_start(&run)?;
+        let ours = run.try_clone().and_then(|run| run.set_nonblocking(true).map(|()| run));
+        group.note_started(GroupLeader::Apart(Arc::new(run)));
+        let leader = Leader::Apart(ours.and_then(UnixStream::from_std).map_err(wrong)?);
+        let input = Some(Sender::from_owned_fd(input.into()).map_err(wrong)?);
+        let pipe = Some(Receiver::from_owned_fd(output.into()).map_err(wrong)?);
+        let output = Output { pipe, kept: Vec::new(), read_bytes: 0 };
+        Ok(Process { leader, input, output })
     }
 
     fn watch(
@@ -105,7 +138,7 @@ impl Process {
         input: &mut Option<&mut mpsc::Receiver<Bytes>>,
         group: &ProcessGroup,
     ) {
-        let Process { pidfd, input: to, output, .. } = self;
+        let Process { leader, input: to, output } = self;
         let mut is_fed = false;
         let feeding = feed(input, to, group);
         tokio::pin!(feeding);
@@ -113,7 +146,7 @@ impl Process {
             tokio::select! {
                 () = &mut feeding, if !is_fed => is_fed = true,
                 () = output.read(), if output.pipe.is_some() => {}
-                _ = pidfd.readable() => return,
+                () = leader.ended() => return,
             }
         }
     }
@@ -125,17 +158,46 @@ impl Process {
 
     /// Waits for the end, kills the rest of the group and reaps the process.
     pub(super) async fn reap(mut self, group: &ProcessGroup) -> ProgramEnd {
-        let _ = self.pidfd.readable().await;
-        let status = group.end(|| self.child.wait());
+        self.leader.ended().await;
+        let end = self.leader.reap(group).await;
         // Output that is there already; another process may hold the pipe for ever.
         self.output.read_rest();
         let output = self.take_output();
-        match status {
-            Ok(status) => match status.code() {
-                Some(status) => ProgramEnd::Exited { status, output },
-                None => ProgramEnd::Signalled { signal: status.signal().unwrap_or(0), output },
-            },
+        match end {
+            Ok(LeaderEnd::Exited(status)) => ProgramEnd::Exited { status, output },
+            Ok(LeaderEnd::Signalled(signal)) => ProgramEnd::Signalled { signal, output },
             Err(error) => ProgramEnd::NotStarted(format!("its end is unknown: {error}")),
+        }
+    }
+}
+
+impl Leader {
+    /// Waits for the end of the process.
+    async fn ended(&self) {
+        let _ = match self {
+            Leader::Child { pidfd, .. } => pidfd.readable().await,
+            Leader::Apart(run) => run.readable().await,
+        };
+    }
+
+    /// Kills the rest of the group, and reaps the process.
+    async fn reap(&mut self, group: &ProcessGroup) -> io::Result<LeaderEnd> {
+        match self {
+            Leader::Child { child, .. } => {
+                let status = group.end(|| child.wait())?;
+                Ok(match status.code() {
+                    Some(status) => LeaderEnd::Exited(status),
+                    None => LeaderEnd::Signalled(status.signal().unwrap_or(0)),
+                })
+            }
+            Leader::Apart(run) => {
+                let mut line = String::new();
+                let read = run.read_to_string(&mut line).await;
+                // The other process has done both.
+                group.end(|| ());
+                read?;
+                LeaderEnd::parse(line.trim_end()).map_err(io::Error::other)
+            }
         }
     }
 }

@@ -2,34 +2,45 @@
 
 use crate::mutex::lock;
 use rustix::process::{Pid, Signal, kill_process_group};
-use std::sync::Mutex;
+use std::io::Write as _;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
 
 /// A process group that may be killed from any thread, and never after its number may be another group's.
 #[derive(Debug, Default)]
 pub(super) struct ProcessGroup(Mutex<GroupState>);
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 enum GroupState {
     #[default]
     NotStarted,
     /// Its leader is not reaped, so that the number stays its own.
-    Running(Pid),
+    Running(GroupLeader),
     /// To be killed at once when it starts.
     Cancelled,
-    Killed(Pid),
+    Killed(GroupLeader),
     Over,
+}
+
+/// The process that leads a group.
+#[derive(Clone, Debug)]
+pub(super) enum GroupLeader {
+    /// Our child.
+    Child(Pid),
+    /// A child of another process, which kills its group on request.
+    Apart(Arc<UnixStream>),
 }
 
 impl ProcessGroup {
     /// The program runs, as the leader of the group with this number.
-    pub(super) fn note_started(&self, pid: Pid) {
+    pub(super) fn note_started(&self, leader: GroupLeader) {
         let mut state = lock(&self.0);
         *state = match *state {
             GroupState::Cancelled => {
-                kill(pid);
-                GroupState::Killed(pid)
+                kill(&leader);
+                GroupState::Killed(leader)
             }
-            _ => GroupState::Running(pid),
+            _ => GroupState::Running(leader),
         };
     }
 
@@ -41,11 +52,11 @@ impl ProcessGroup {
     /// Kills the group, now or when it starts.
     pub(super) fn cancel(&self) {
         let mut state = lock(&self.0);
-        match *state {
+        match &*state {
             GroupState::NotStarted => *state = GroupState::Cancelled,
-            GroupState::Running(pid) | GroupState::Killed(pid) => {
-                kill(pid);
-                *state = GroupState::Killed(pid);
+            GroupState::Running(leader) | GroupState::Killed(leader) => {
+                kill(leader);
+                *state = GroupState::Killed(leader.clone());
             }
             GroupState::Cancelled | GroupState::Over => {}
         }
@@ -54,8 +65,8 @@ impl ProcessGroup {
     /// Kills the rest of a group with an ended leader, and reaps the leader.
     pub(super) fn end<T>(&self, reap: impl FnOnce() -> T) -> T {
         let mut state = lock(&self.0);
-        if let GroupState::Running(pid) | GroupState::Killed(pid) = *state {
-            kill(pid);
+        if let GroupState::Running(leader) | GroupState::Killed(leader) = &*state {
+            kill(leader);
         }
         let reaped = reap();
         *state = GroupState::Over;
@@ -64,8 +75,12 @@ impl ProcessGroup {
 }
 
 /// An error means that no process of the group is left.
-fn kill(pid: Pid) {
-    let _ = kill_process_group(pid, Signal::KILL);
+fn kill(leader: &GroupLeader) {
+    match leader {
+        GroupLeader::Child(pid) => drop(kill_process_group(*pid, Signal::KILL)),
+        // Any byte will do.
+        GroupLeader::Apart(run) => drop((&**run).write_all(b"K")),
+    }
 }
 
 #[cfg(test)]
@@ -85,7 +100,7 @@ mod tests {
             if is_early {
                 group.cancel();
             }
-            group.note_started(Pid::from_child(&child));
+            group.note_started(GroupLeader::Child(Pid::from_child(&child)));
             if !is_early {
                 assert!(!group.is_cancelled());
                 group.cancel();
@@ -99,11 +114,11 @@ mod tests {
     #[test]
     fn ended_group_is_not_killed_again() {
         let (group, mut child) = (ProcessGroup::default(), sleeping());
-        group.note_started(Pid::from_child(&child));
+        group.note_started(GroupLeader::Child(Pid::from_child(&child)));
         // Its number could be another group's from now on: here it is, for the group was not reaped.
         group.end(|| ());
         let mut other = sleeping();
-        group.note_started(Pid::from_child(&other));
+        group.note_started(GroupLeader::Child(Pid::from_child(&other)));
         group.end(|| ());
         group.cancel();
         assert!(!group.is_cancelled());

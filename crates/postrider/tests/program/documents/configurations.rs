@@ -190,6 +190,8 @@ fn adapted(files: &Files, text: &str, used: &mut Vec<&str>) -> String {
             text = text.replace(directory, &files.path(ours).display().to_string());
         }
     }
+    // Packages make this user.
+    text = text.replace("user = \"postrider\"", "user = \"nobody\"");
     let adapt = |line: &str| match line
         .strip_prefix("address = \"")
         .and_then(|rest| rest.split_once('"'))

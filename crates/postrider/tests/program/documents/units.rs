@@ -102,6 +102,11 @@ fn units_of_the_packages_are_valid_and_confined() {
         return;
     }
     let files = Files::new();
+    let with_all = installed(&files, &["pipe.conf", "mailbox-owners.conf"]).display().to_string();
+    let output = run("systemd-analyze", &["verify", "--man=no", &with_all]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("postrider.service.d"), "{said}");
+    fs::remove_dir_all(files.path("postrider.service.d")).expect("ours");
     let service = installed(&files, &[]).display().to_string();
     let socket = files.path("postrider.socket").display().to_string();
     let output = run("systemd-analyze", &["verify", "--man=no", &service, &socket]);
