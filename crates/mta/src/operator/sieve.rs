@@ -7,7 +7,7 @@ use crate::reply_classes::ReplyClasses;
 use crate::routing::Active;
 use mail::Mailbox;
 use queue::{Glance, GlanceState, Queue};
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Maximum number of messages read in parallel. Each may be several megabytes.
@@ -17,7 +17,7 @@ pub(super) const READS_MAX: usize = 16;
 pub(super) struct EntryFilter {
     filter: Filter,
     /// Empty: any.
-    recipients: HashSet<QueuedRecipient>,
+    recipients: BTreeSet<QueuedRecipient>,
 }
 
 impl EntryFilter {
