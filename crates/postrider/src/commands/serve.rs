@@ -137,7 +137,7 @@ async fn serve(
     let (config, _) = &read;
     // Not before: it may start a thread.
     console.follow(config);
-    warn(config, file.as_deref(), console);
+    warn(load::warnings_of(config), console);
     let shards = shards_of(config, shards);
     if file.is_none() {
         make_data_directories(config)?;
@@ -152,7 +152,7 @@ async fn serve(
     let path = config.admin.control.clone();
     let bind = move |progress: &dyn Fn(&str)| Ok(bind_control(&path, control, progress)?);
     let Some(control) = starting.step(bind).await? else { return Ok(()) };
-    show_listeners(&config, &node, console);
+    show_start((&config, file.as_deref()), &node, console);
     let stopping = Arc::new(AtomicBool::new(false));
     let (jobs, mut node_jobs) = mpsc::channel(16);
     let reload_state = Arc::new(ReloadState::new(wall_now()));
@@ -188,14 +188,16 @@ async fn serve(
     Ok(ended?)
 }
 
-/// Logs the warnings about the configuration and its files.
-fn warn(config: &Config, file: Option<&Path>, console: &ConsoleLog) {
-    for warning in load::warnings_of(config).chain(open_to_others(config, file)) {
+/// Logs warnings about the configuration or its files.
+fn warn(warnings: impl Iterator<Item = String>, console: &ConsoleLog) {
+    for warning in warnings {
         console.line(Level::Warn, "config", format_args!("{warning}"));
     }
 }
 
-fn show_listeners(config: &Config, node: &Node, console: &ConsoleLog) {
+/// Logs the listeners, and warnings about files. Earlier, a warning could precede the error about its file.
+fn show_start((config, file): (&Config, Option<&Path>), node: &Node, console: &ConsoleLog) {
+    warn(open_to_others(config, file).into_iter(), console);
     for (listener, address) in config.listeners.iter().zip(&node.addresses) {
         let (name, place) = (&listener.name, listener.place());
         let text = match listener.socket {
