@@ -81,8 +81,20 @@ fn received(
     let (by, id) = ("relay.example", MessageId(id));
     // And so is the name in a certificate.
     let certified = (id.0 % 16 == 4).then_some(helo);
-    let field =
-        Received { helo, client, client_name, by, with, id, for_recipient, tls, certified, at };
+    let uid = (id.0 % 16 == 3).then_some(u32::MAX);
+    let field = Received {
+        helo,
+        client,
+        client_name,
+        by,
+        with,
+        id,
+        for_recipient,
+        tls,
+        certified,
+        uid,
+        at,
+    };
     let mut out = Vec::new();
     field.write_to(&mut out);
     assert!(out.ends_with(b"\r\n"));

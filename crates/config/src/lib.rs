@@ -76,6 +76,7 @@ pub use mail::TagDelimiters;
 pub use named_file::{FileUse, NamedFile};
 pub use next_hop::{host_set, host_text, next_hop};
 pub use or_routes::OrRoutes;
+pub use parse::listener_socket;
 pub use patterns::{AddressPatterns, DomainPattern};
 pub use problem::{ConfigErrors, Problem};
 pub use reader::Reader;

@@ -218,6 +218,11 @@ pub trait ProtocolSettings: Any + Debug + Send + Sync {
         None
     }
 
+    /// Directory where `sendmail` leaves messages while the server is down.
+    fn drop_directory(&self) -> Option<&Path> {
+        None
+    }
+
     /// The key that allows logins by client certificate: these must then be requested.
     fn login_by_certificate(&self) -> Option<&'static str> {
         None

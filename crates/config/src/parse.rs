@@ -7,6 +7,7 @@ use super::schema::Schema;
 use super::{Config, EMBEDDED, reference, resolve};
 use mail::Domain;
 use serde_json::Value;
+use std::path::PathBuf;
 
 impl Schema {
     /// As JSON schema, for editors.
@@ -62,6 +63,33 @@ impl Schema {
         match self.parse(EMBEDDED, EMBEDDED_NAME) {
             Ok(config) => config,
             Err(errors) => unreachable!("the embedded default is wrong: {errors}"),
+        }
+    }
+}
+
+/// Socket of the first listener of this kind. The rest of the file is not checked, which takes most of the time of
+/// [`Schema::parse`]. `None` without one.
+#[must_use]
+pub fn listener_socket(text: &str, kind: &str) -> Option<PathBuf> {
+    let file: toml::Table = text.parse().ok()?;
+    let mut listeners = file.get("listener")?.as_array()?.iter();
+    let is_wanted =
+        |listener: &&toml::Value| listener.get("kind").and_then(toml::Value::as_str) == Some(kind);
+    Some(listeners.find(is_wanted)?.get("socket")?.as_str()?.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listener_socket_is_that_of_the_first_one() {
+        let local = |name: &str| format!("[[listener]]\nkind = \"local\"\nsocket = \"{name}\"\n");
+        let other = "[[listener]]\nkind = \"submission\"\nsocket = \"/other\"\n[listener.x]\n";
+        let text = format!("a = 1\n{other}{}{}", local("/one"), local("/two"));
+        assert_eq!(listener_socket(&text, "local"), Some("/one".into()));
+        for none in ["", other, "listener = 1", "[[listener]]\nkind = \"local\"", "[["] {
+            assert_eq!(listener_socket(none, "local"), None, "{none}");
         }
     }
 }

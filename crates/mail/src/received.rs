@@ -24,6 +24,8 @@ pub struct Received<'a> {
     pub tls: Option<&'a str>,
     /// The client's identity by its certificate.
     pub certified: Option<&'a str>,
+    /// The user id of a local client, named as by Postfix. Such a message comes from no network.
+    pub uid: Option<u32>,
     /// Time of reception.
     pub at: Wall,
 }
@@ -53,10 +55,15 @@ impl Received<'_> {
         }
         line.out.extend_from_slice(b"by ");
         write_name(line.out, self.by);
-        line.word(b"(Postrider)");
-        line.space("with ".len() + self.with.len());
-        line.out.extend_from_slice(b"with ");
-        write_text(line.out, self.with);
+        match self.uid {
+            Some(uid) => line.word(format!("(Postrider, from userid {uid})").as_bytes()),
+            None => {
+                line.word(b"(Postrider)");
+                line.space("with ".len() + self.with.len());
+                line.out.extend_from_slice(b"with ");
+                write_text(line.out, self.with);
+            }
+        }
         line.space("id ".len() + 16 + 1);
         line.out.extend_from_slice(b"id ");
         line.out.extend_from_slice(&self.id.hex());
@@ -220,6 +227,7 @@ mod tests {
             for_recipient: Some("user@example.net"),
             tls: None,
             certified: None,
+            uid: None,
             at: Wall(1_795_255_872_345),
         }
     }
@@ -313,6 +321,14 @@ mod tests {
             "Received: by relay.example.org (Postrider) with ESMTPSA id 123407000000002a\r\n\t";
         assert!(text.starts_with(start), "{text}");
         assert!(!text.contains("client.example.com") && !text.contains("192.0.2.1"), "{text}");
+    }
+
+    #[test]
+    fn local_users_are_named_by_number() {
+        let text = written(Received { client: None, uid: Some(1000), ..field() });
+        let start = "Received: by relay.example.org (Postrider, from userid 1000)\r\n\t\
+             id 123407000000002a\r\n\tfor <user@example.net>; ";
+        assert!(text.starts_with(start), "{text}");
     }
 
     #[test]

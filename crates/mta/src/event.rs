@@ -125,6 +125,8 @@ pub struct Client {
     pub login: Option<Arc<str>>,
     /// The SASL mechanism of the login.
     pub mechanism: Option<&'static str>,
+    /// The user id of a program of this machine.
+    pub uid: Option<u32>,
 }
 
 impl Client {

@@ -142,6 +142,14 @@ pub enum Endpoint {
     Unix(Arc<Path>),
 }
 
+/// A user of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalUser {
+    pub uid: u32,
+    /// By the system's directory of users. A user without an entry has its number as name.
+    pub name: String,
+}
+
 /// Listening, accepting, connecting.
 pub trait Net: 'static {
     /// A bound listening socket.
@@ -165,15 +173,14 @@ pub trait Net: 'static {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// The user at the other end of an accepted Unix socket, by the name in the system's directory of users. A user
-    /// without an entry has its number as name. `None` if the connection is of another kind.
+    /// The user at the other end of an accepted Unix socket. `None` if the connection is of another kind.
     ///
     /// # Errors
     /// The directory of users does not answer.
     fn local_user(
         &self,
         _stream: &Self::Stream,
-    ) -> impl Future<Output = io::Result<Option<String>>> {
+    ) -> impl Future<Output = io::Result<Option<LocalUser>>> {
         std::future::ready(Ok(None))
     }
 

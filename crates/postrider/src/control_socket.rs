@@ -285,6 +285,8 @@ fn connect(path: &Path) -> io::Result<BlockingStream> {
             let socket = prepared()?;
             match socket.connect(&SockAddr::unix(path)?) {
                 Ok(()) => return Ok(socket.into()),
+                // The server would close the other connection without a reply.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(error),
                 Err(error) => error,
             }
         }

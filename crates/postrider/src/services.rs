@@ -1,6 +1,7 @@
 //! What runs beside the shards, as a list: a further service is a file of its own and a line here.
 
 mod deliveries;
+mod drop_pickup;
 mod files;
 mod places;
 mod runtime;
@@ -19,6 +20,7 @@ use crate::shard_thread::ShardContext;
 use crate::tokens::Tokens;
 use config::{Config, ConfigErrors};
 use deliveries::Deliveries;
+use drop_pickup::DropPickup;
 pub(crate) use files::{FileServices, RightsAtStart};
 use mta::pools::PoolId;
 pub(crate) use runtime::{ServiceRuntime, TaskSpawner};
@@ -55,6 +57,7 @@ pub(crate) fn beside(common: &ShardContext, others: &ServiceContext<'_>) -> Serv
         .with(Acme::new(&common.certificates, pool, &named.runtime, (&named.acme, files, console)))
         .with(Deliveries::new(console))
         .with(alerts)
+        .with(DropPickup::new(console))
         .with(common.dmarc_reports.clone())
         .with(common.tls_reports.clone())
         .with(Tokens::new(&named.runtime, console))

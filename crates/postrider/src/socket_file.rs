@@ -9,6 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Begin of the abstract name of the server's own client sockets; the number of the user and a random number follow.
+pub(crate) const SUBMITTED_FOR: &str = "postrider-for-";
+
 /// Timeout for the disk of the socket's file.
 pub(crate) const FILE_TIMEOUT: Duration = Duration::from_secs(2);
 

@@ -52,6 +52,7 @@ const VALUES: &[(&str, &str, &str)] = &[
         "{ arc = \"mark\", temporary = \"defer\", dnsbl = [\"bl.example\"] }",
     ),
     ("ListenerText", "client_certificates", "{ authorities = \"/ca.pem\" }"),
+    ("ListenerText", "drop", "\"/var/spool/drop\""),
     ("ListenerText", "exempt_from_limits", "[\"192.0.2.0/24\"]"),
     ("ListenerText", "logins", "{ table = \"t\" }"),
     ("ListenerText", "milters", "[{ address = \"127.0.0.1:11332\", content_timeout = \"1m\" }]"),

@@ -205,6 +205,7 @@ pub(super) fn prefix_of(config: &Config, draft: &Draft, at: Wall) -> Vec<u8> {
         for_recipient: only_recipient(envelope),
         tls: client.tls.map(|tls| tls.cipher),
         certified: client.certified.as_deref().filter(|_| !hides_client),
+        uid: client.uid,
         at,
     };
     received.write_to(&mut prefix);

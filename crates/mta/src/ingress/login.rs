@@ -232,7 +232,10 @@ impl<W: World> Connection<W> {
     ) -> Result<(), Refusal> {
         let services = Rc::clone(&self.ingress.services);
         match services.world.net().local_user(stream).await {
-            Ok(Some(user)) => self.logged_in(&user, &user, Proof::Socket),
+            Ok(Some(user)) => {
+                self.session.note_uid(user.uid);
+                self.logged_in(&user.name, &user.name, Proof::Socket)
+            }
             Ok(None) => Err(refusals::NO_LOCAL_USER),
             Err(error) => {
                 let listener = &self.session.client().listener;

@@ -166,6 +166,7 @@ fn client<W: World>(ingress: &Ingress<W>, about: &Arc<str>) -> Client {
         certified: None,
         login: None,
         mechanism: None,
+        uid: None,
     }
 }
 

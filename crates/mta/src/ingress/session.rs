@@ -64,6 +64,7 @@ impl Session {
             certified: None,
             login: None,
             mechanism: None,
+            uid: None,
         };
         Rc::new(Session {
             client: Arc::new(client),
@@ -178,6 +179,11 @@ impl Session {
         let session = Rc::make_mut(self);
         session.may_relay = true;
         Arc::make_mut(&mut session.client).login = Some(user.into());
+    }
+
+    /// Notes the user id of a program of this machine.
+    pub(super) fn note_uid(self: &mut Rc<Session>, uid: u32) {
+        Arc::make_mut(&mut Rc::make_mut(self).client).uid = Some(uid);
     }
 
     /// Notes the EHLO name and the `with` protocol (RFC 3848).

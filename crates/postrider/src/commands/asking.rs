@@ -98,7 +98,8 @@ fn unanswered(path: &Path, error: &ClientError) -> ExitCode {
                 io::ErrorKind::NotFound => "the socket does not exist".to_owned(),
                 io::ErrorKind::ConnectionRefused => "no server is running there".to_owned(),
                 io::ErrorKind::PermissionDenied => {
-                    "only the user of the server may use it".to_owned()
+                    "only root and the user of the server may use it; run the command with sudo"
+                        .to_owned()
                 }
                 _ => error.to_string(),
             };

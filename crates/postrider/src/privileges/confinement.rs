@@ -132,13 +132,19 @@ impl Confinement {
     }
 }
 
-/// Directories in which the server makes files: spools, mailboxes, logs, sockets.
+/// Directories in which sendmail(1) leaves messages.
+pub(super) fn drop_directories(config: &Config) -> impl Iterator<Item = &Path> {
+    config.listeners.iter().filter_map(|listener| listener.protocol.drop_directory())
+}
+
+/// Directories in which the server makes files: spools, mailboxes, logs, sockets, dropped messages.
 pub(super) fn written_directories(config: &Config) -> BTreeSet<PathBuf> {
     let mut all: BTreeSet<PathBuf> = config.spool.paths.iter().cloned().collect();
     all.extend(channels::mailbox_roots(config).map(|(_, root)| root.to_owned()));
     all.extend(config.of::<EventSettings>().map(|events| above(&events.file.path)));
     let sockets = config.listeners.iter().filter_map(|listener| listener.socket.as_deref());
     all.extend(sockets.chain([&*config.admin.control]).map(above));
+    all.extend(drop_directories(config).map(Path::to_owned));
     all
 }
 

@@ -1,6 +1,6 @@
 //! The work of root before the process becomes another user: directories, sockets, files that only root may read.
 
-use super::confinement::written_directories;
+use super::confinement::{drop_directories, written_directories};
 use crate::account::Account;
 use crate::beside_spool::{above, may_be_made};
 use crate::handed_sockets::{OpenedSocket, OpenedSockets};
@@ -55,6 +55,8 @@ fn bind(config: &Config, opened: &mut OpenedSockets) {
 /// Mode of directories with sockets, which other users connect to.
 const SHARED: u32 = 0o755;
 const PRIVATE: u32 = 0o700;
+/// Mode of directories for messages of all users.
+const DROPPED: u32 = 0o1733;
 
 /// Makes missing directories and gives them to the user. Spools and sockets' directories need an existing one above.
 /// Further ones are made only beside a spool, which shows that their disk is mounted.
@@ -67,7 +69,8 @@ fn make_directories(config: &Config, owner: Owner) -> Result<(), String> {
     let is_spool = |path: &Path| config.spool.paths.iter().any(|spool| spool == path);
     let shared = shared.filter(|(path, _)| !is_spool(path));
     let others = written_directories(config);
-    let others = others.iter().map(|path| (&**path, PRIVATE));
+    let dropped = drop_directories(config).map(|path| (path, DROPPED));
+    let others = dropped.chain(others.iter().map(|path| (&**path, PRIVATE)));
     let others = others.filter(|(path, _)| may_be_made(path));
     for (directory, mode) in shared.chain(private).chain(others) {
         make(directory, mode, owner)
@@ -90,5 +93,7 @@ fn make(directory: &Path, mode: u32, owner: Owner) -> io::Result<()> {
     if meta.st_uid != 0 {
         return Err(io::Error::other("another user has put a directory there"));
     }
+    // The mode does not depend on the umask.
+    rustix::fs::fchmod(&made, Mode::from_raw_mode(mode))?;
     fchown(&made, Some(owner.user), Some(owner.group))
 }

@@ -1,18 +1,22 @@
 //! The queue in the form of Postfix's mailq(1), which people and scripts read.
 
-use super::exit_code;
+use super::session::exit_code;
 use crate::commands::load;
 use crate::control_socket::{self, ClientError};
 use mail::Wall;
 use mta::commands::QueueList;
 use mta::control::{ControlResponse, Filter, QueueItem, RecipientState};
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
 /// Lists the queue of the server with this configuration. Returns the exit code.
 pub(super) fn list(config: Option<&Path>) -> u8 {
     let file = config.map_or_else(load::installed, Path::to_owned);
+    if File::open(&file).is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied) {
+        return not_permitted(&file);
+    }
     let path = match load::alone(Some(&file)) {
         Ok(config) => config.admin.control,
         Err(error) => {
@@ -46,10 +50,19 @@ fn failed(why: &str, code: u8) -> u8 {
     code
 }
 
+/// The queue names senders and recipients of all users.
+fn not_permitted(path: &Path) -> u8 {
+    let path = path.display();
+    let why = format!(
+        "cannot open {path}: only root and the server's user may list the queue; run `sudo mailq`"
+    );
+    failed(&why, exit_code::NO_PERMISSION)
+}
+
 fn unanswered(path: &Path, error: &ClientError) -> u8 {
     match error {
         ClientError::Unreachable(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            failed("only the user of the server may read its queue", exit_code::NO_PERMISSION)
+            not_permitted(path)
         }
         ClientError::Unreachable(error) => {
             let why = format!("mail system is down: {}: {error}", path.display());

@@ -1,7 +1,7 @@
 //! A message from standard input, as it is sent: line ends, the end of its header, and fields that are read or left out.
 
+use mail::header::{self, Field};
 use std::io::{self, Read};
-use std::ops::Range;
 
 /// Maximum size of a message, which is kept in memory; the server's own limit is usually smaller.
 pub(super) const BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -9,11 +9,9 @@ pub(super) const BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// A message with CRLF at each line end.
 #[derive(Debug)]
 pub(super) struct Message {
-    /// Header fields with their names in lower case. Their order is that of the message.
-    fields: Vec<(String, Range<usize>)>,
+    text: Vec<u8>,
     /// Start of the body; the empty line before it is not counted.
     body: usize,
-    text: Vec<u8>,
 }
 
 /// Reads standard input to its end, or to a line with a dot.
@@ -45,72 +43,43 @@ impl Message {
             text.extend_from_slice(line);
             text.extend_from_slice(b"\r\n");
         }
-        let mut fields: Vec<(String, Range<usize>)> = Vec::new();
-        let (mut at, mut body) = (0, text.len());
-        for line in text.split_inclusive(|byte| *byte == b'\n') {
-            let end = at + line.len();
-            if line == b"\r\n" {
-                body = end;
-                break;
-            }
-            match (name_of(line), fields.last_mut()) {
-                (_, Some((_, range))) if line.starts_with(b" ") || line.starts_with(b"\t") => {
-                    range.end = end;
-                }
-                (Some(name), _) => fields.push((name, at..end)),
-                // Text without a header, or right behind one: an empty line is missing.
-                (None, _) => {
-                    body = at;
-                    break;
-                }
-            }
-            at = end;
-        }
-        Message { fields, body, text }
+        // Text without a header, or right behind one: an empty line is missing.
+        let body = header::end(&text).map_or(text.len(), |end| end.body_start);
+        Message { text, body }
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
-        self.fields.iter().any(|(known, _)| known == name)
+        header::find(&self.text, name).is_some()
     }
 
     /// The unfolded values of the fields that name recipients: those of a resent message, if it is one.
     pub(super) fn recipients(&self) -> Vec<String> {
-        let resent = ["resent-to", "resent-cc", "resent-bcc"];
-        let first = ["to", "cc", "bcc"];
-        let is_resent = self.fields.iter().any(|(name, _)| name.starts_with("resent-"));
-        let named = if is_resent { resent } else { first };
-        let fields = self.fields.iter().filter(|(name, _)| named.contains(&name.as_str()));
-        fields.map(|(_, range)| self.value(range.clone())).collect()
-    }
-
-    fn value(&self, range: Range<usize>) -> String {
-        let field = self.text.get(range).unwrap_or_default();
-        let start = field.iter().position(|byte| *byte == b':').map_or(0, |colon| colon + 1);
-        let value = String::from_utf8_lossy(field.get(start..).unwrap_or_default());
-        value.replace("\r\n", " ").trim().to_owned()
+        let is_resent = |field: Field<'_>| {
+            field.name.get(..7).is_some_and(|start| start.eq_ignore_ascii_case(b"Resent-"))
+        };
+        let named = match header::fields(&self.text).any(is_resent) {
+            true => ["Resent-To", "Resent-Cc", "Resent-Bcc"],
+            false => ["To", "Cc", "Bcc"],
+        };
+        header::fields(&self.text)
+            .filter(|field| named.iter().any(|name| field.is(name)))
+            .map(|field| String::from_utf8_lossy(&field.unfolded()).into_owned())
+            .collect()
     }
 
     /// The message as it is sent, with `above` before its header, and without Bcc fields if they named recipients.
     pub(super) fn content(&self, above: &str, omits_bcc: bool) -> Vec<u8> {
         let mut content = Vec::with_capacity(self.text.len() + above.len() + 2);
         content.extend_from_slice(above.as_bytes());
-        for (name, range) in &self.fields {
-            if !(omits_bcc && matches!(name.as_str(), "bcc" | "resent-bcc")) {
-                content.extend_from_slice(self.text.get(range.clone()).unwrap_or_default());
+        for field in header::fields(&self.text) {
+            if !(omits_bcc && (field.is("Bcc") || field.is("Resent-Bcc"))) {
+                content.extend_from_slice(self.text.get(field.range).unwrap_or_default());
             }
         }
         content.extend_from_slice(b"\r\n");
         content.extend_from_slice(self.text.get(self.body..).unwrap_or_default());
         content
     }
-}
-
-/// The name of the field that begins on this line, in lower case (RFC 5322 §2.2; blanks before the colon: §4.5).
-fn name_of(line: &[u8]) -> Option<String> {
-    let colon = line.iter().position(|byte| *byte == b':')?;
-    let name = line.get(..colon)?.trim_ascii_end();
-    let is_name = !name.is_empty() && name.iter().all(u8::is_ascii_graphic);
-    is_name.then(|| String::from_utf8_lossy(name).to_ascii_lowercase())
 }
 
 #[cfg(test)]
@@ -149,7 +118,7 @@ mod tests {
     fn recipients_are_those_of_the_header_and_bcc_is_left_out() {
         let text = "To: a@x.test,\n b@x.test\nBcc : c@x.test\ncc: d@x.test\n\nTo: e@x.test\n";
         let message = Message::of(text.as_bytes(), true);
-        assert_eq!(message.recipients(), ["a@x.test,  b@x.test", "c@x.test", "d@x.test"]);
+        assert_eq!(message.recipients(), ["a@x.test, b@x.test", "c@x.test", "d@x.test"]);
         let content = String::from_utf8(message.content("From: j\r\n", true)).unwrap();
         assert_eq!(
             content,

@@ -4,53 +4,29 @@
 //! server's own: on exit code 0 the message is on disk.
 
 mod addresses;
+pub(crate) mod drop_file;
 mod mailq;
 mod message;
 mod options;
+mod place;
 pub(crate) mod session;
 
 use crate::cli::{Cli, Command};
-use crate::commands::load;
 use clap::Parser as _;
-use config::Listener;
 use mail::dsn::xtext;
 use message::Message;
 use nix::unistd::{Uid, User};
 use options::{Options, SendmailMode};
-use session::{SubmitSession, SubmittedEnvelope, is_printable};
+use place::{Place, Unopened};
+use session::{
+    SubmitOutcome, SubmitReply, SubmittedContent, SubmittedEnvelope, exit_code, is_printable,
+};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-/// Exit codes of sysexits.h, which callers of `sendmail` know.
-pub(crate) mod exit_code {
-    /// Done.
-    pub(crate) const OK: u8 = 0;
-    /// The command line is wrong.
-    pub(crate) const USAGE: u8 = 64;
-    /// The message or an address is wrong.
-    pub(crate) const DATA_ERROR: u8 = 65;
-    /// A recipient does not exist.
-    pub(crate) const NO_USER: u8 = 67;
-    /// The domain of a recipient does not exist.
-    pub(crate) const NO_HOST: u8 = 68;
-    /// The server refused, or does not answer.
-    pub(crate) const UNAVAILABLE: u8 = 69;
-    /// Standard input or output failed.
-    pub(crate) const IO_ERROR: u8 = 74;
-    /// Try again later: the message was not accepted.
-    pub(crate) const TEMPORARY: u8 = 75;
-    /// The user may not do this.
-    pub(crate) const NO_PERMISSION: u8 = 77;
-    /// The configuration is wrong.
-    pub(crate) const CONFIG: u8 = 78;
-}
-
-/// Socket where no configuration can be read: ordinary users often may not.
-const SOCKET: &str = "/run/postrider/submit.sock";
 /// Names of the program that make it one of these commands.
 const NAMES: [&str; 3] = ["sendmail", "mailq", "newaliases"];
 
@@ -173,25 +149,38 @@ fn with_envelope(
 fn send(options: &Options, envelope: &SubmittedEnvelope, message: &Message, by: &Caller) -> u8 {
     let content =
         message.content(&from_field(options, envelope, message, by), options.takes_header);
+    let is_8bit = envelope.is_8bit || !content.is_ascii();
+    let envelope = &SubmittedEnvelope { is_8bit, ..envelope.clone() };
     let place = match Place::find(options.config.as_deref()) {
         Ok(place) => place,
         Err(code) => return code,
     };
-    let outcome = match place.open() {
+    let mut outcome = match place.open() {
         Ok(mut session) => {
-            let outcome = session.submit(envelope, &content);
+            let source = io::Cursor::new(&content);
+            let mut whole = SubmittedContent::new(source, 0, content.len() as u64);
+            let outcome = session.submit(envelope, &mut whole);
             session.quit();
             outcome
         }
-        Err(why) => return failed(&why, exit_code::TEMPORARY),
+        Err(Unopened::Refused(reply)) => return refused(&reply),
+        Err(Unopened::Down(why)) => {
+            let deferred = envelope.recipients.clone();
+            SubmitOutcome { deferred, reason: Some(why), ..SubmitOutcome::default() }
+        }
     };
     for (recipient, reply) in &outcome.refused {
         let about = if recipient.is_empty() { String::new() } else { format!("{recipient}: ") };
         eprintln!("sendmail: {about}{} {}", reply.code, reply.text);
     }
     if !outcome.deferred.is_empty() {
-        let why = outcome.reason.unwrap_or_default();
-        return failed(&format!("{}: {why}", outcome.deferred.join(", ")), exit_code::TEMPORARY);
+        let recipients = std::mem::take(&mut outcome.deferred);
+        let left = SubmittedEnvelope { recipients, ..envelope.clone() };
+        if let Err(why) = place.leave(&left, &content) {
+            let reason = outcome.reason.unwrap_or_default();
+            let recipients = left.recipients.join(", ");
+            return failed(&format!("{recipients}: {reason}; {why}"), exit_code::TEMPORARY);
+        }
     }
     outcome.refused.first().map_or(exit_code::OK, |(_, reply)| reply.exit_code())
 }
@@ -200,7 +189,8 @@ fn verify(options: &Options, envelope: &SubmittedEnvelope, _: &Message, _: &Call
     let opened = Place::find(options.config.as_deref()).map(|place| place.open());
     let mut session = match opened {
         Ok(Ok(session)) => session,
-        Ok(Err(why)) => return failed(&why, exit_code::TEMPORARY),
+        Ok(Err(Unopened::Refused(reply))) => return refused(&reply),
+        Ok(Err(Unopened::Down(why))) => return failed(&why, exit_code::TEMPORARY),
         Err(code) => return code,
     };
     let replies = match session.verify(envelope) {
@@ -227,9 +217,9 @@ fn from_field(
     message: &Message,
     by: &Caller,
 ) -> String {
-    let is_resent = ["resent-to", "resent-cc", "resent-bcc"].iter().any(|name| message.has(name));
-    let (field, key) = if is_resent { ("Resent-From", "resent-from") } else { ("From", "from") };
-    if message.has(key) {
+    let is_resent = ["Resent-To", "Resent-Cc", "Resent-Bcc"].iter().any(|name| message.has(name));
+    let field = if is_resent { "Resent-From" } else { "From" };
+    if message.has(field) {
         return String::new();
     }
     let address = if envelope.sender.is_empty() { &by.login } else { &envelope.sender };
@@ -325,47 +315,8 @@ fn serve_smtp(options: &Options) -> u8 {
     }
 }
 
-/// The server's place on this machine.
-struct Place {
-    socket: PathBuf,
-}
-
-impl Place {
-    /// By the configuration, if the user may read it.
-    ///
-    /// # Errors
-    /// The named configuration has no local listener, or can't be read: the exit code.
-    fn find(named: Option<&Path>) -> Result<Place, u8> {
-        let of_listener = |listener: &Arc<Listener>| listener.socket.clone();
-        let read = load::alone(Some(&named.map_or_else(load::installed, Path::to_owned)));
-        let socket = match (&read, named) {
-            (Ok(config), _) => config.listeners.iter().find_map(of_listener),
-            (Err(_), None) => None,
-            (Err(error), Some(_)) => {
-                eprint!("{}", error.render(false));
-                return Err(exit_code::CONFIG);
-            }
-        };
-        match (socket, named) {
-            (Some(path), _) => Ok(Place { socket: path.to_path_buf() }),
-            (None, None) => Ok(Place { socket: PathBuf::from(SOCKET) }),
-            (None, Some(path)) => {
-                let why = format!("{}: no listener with kind = \"local\"", path.display());
-                Err(failed(&why, exit_code::CONFIG))
-            }
-        }
-    }
-
-    fn connect(&self) -> Result<UnixStream, String> {
-        UnixStream::connect(&self.socket).map_err(|error| {
-            format!("the server is not running: {}: {error}", self.socket.display())
-        })
-    }
-
-    fn open(&self) -> Result<SubmitSession, String> {
-        let opened = SubmitSession::open(self.connect()?).map_err(|error| error.to_string())?;
-        opened.map_err(|reply| format!("{} {}", reply.code, reply.text))
-    }
+fn refused(reply: &SubmitReply) -> u8 {
+    failed(&format!("{} {}", reply.code, reply.text), reply.exit_code())
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use super::listening_socket::{AcceptedSocket, ListeningSocket};
 use crate::certificates::{Certificates, TlsAcceptConfig};
 use crate::handed_sockets::{BACKLOG, OpenedSocket};
 use crate::peer_tls::PeerTls;
-use crate::{socket_file, system_user};
+use crate::socket_file::{self, SUBMITTED_FOR};
+use crate::system_user;
 use config::ClientCertificates;
-use mta::seams::{ClientCertificate, Egress, Encryption, Endpoint, Net, Stream, Trust};
+use mta::seams::{ClientCertificate, Egress, Encryption, Endpoint, LocalUser, Net, Stream, Trust};
 use rustix::net::SendFlags;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{ServerName, UnixTime};
@@ -109,13 +110,14 @@ impl Net for Sockets {
         ListeningSocket::with_file(socket_file::bind(path, 0o666, BACKLOG)?)
     }
 
-    async fn local_user(&self, stream: &NetConnection) -> io::Result<Option<String>> {
+    async fn local_user(&self, stream: &NetConnection) -> io::Result<Option<LocalUser>> {
         let NetConnection::Unix(stream) = stream else { return Ok(None) };
-        let user = stream.peer_cred()?.uid();
+        let peer = stream.peer_cred()?.uid();
+        let uid = if peer == system_user::own().user { submitted_for(stream, peer) } else { peer };
         // The directory of users may be on another machine, which the shard must not wait for.
-        let found = spawn_blocking(move || system_user::name_of(user));
+        let found = spawn_blocking(move || system_user::name_of(uid));
         match timeout(USER_TIMEOUT, found).await {
-            Ok(found) => found?.map(Some),
+            Ok(found) => Ok(Some(LocalUser { uid, name: found?? })),
             Err(_) => Err(io::ErrorKind::TimedOut.into()),
         }
     }
@@ -188,6 +190,17 @@ impl Net for Sockets {
         let verdict = examiner.verify_server_cert(certificate, chain, &name, &[], now);
         verdict.map(drop).map_err(encrypted::handshake_error)
     }
+}
+
+/// The user that this server itself submits a message for, by the name of the socket at the other end, which only
+/// processes with the server's own user could choose; `own` without that name.
+fn submitted_for(stream: &UnixStream, own: u32) -> u32 {
+    let address = stream.peer_addr().ok();
+    let name = address.as_ref().and_then(|address| address.as_abstract_name());
+    let rest = name.and_then(|name| name.strip_prefix(SUBMITTED_FOR.as_bytes()));
+    let user = rest.and_then(|rest| rest.split(|byte| *byte == b'-').next());
+    let user = user.and_then(|user| std::str::from_utf8(user).ok()?.parse().ok());
+    user.unwrap_or(own)
 }
 
 /// A connection of one shard.

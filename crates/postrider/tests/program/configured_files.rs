@@ -192,9 +192,10 @@ const ELSEWHERE: [(&str, &str); 10] = [
 ];
 
 /// Texts of the configuration that speak of files and name none.
-const NO_FILES: [&str; 25] = [
+const NO_FILES: [&str; 26] = [
     "acme.directory",
     "admin.control",
+    "listener.drop",
     "listener.socket",
     "listener.logins.dovecot",
     "listener.logins.ldap",

@@ -13,7 +13,8 @@ fn config(keys: &str) -> String {
          [[listener]]\nname = \"in\"\naddress = \"127.0.0.1:0\"\n\
          [[listener]]\nname = \"local\"\nkind = \"local\"\nsocket = \"submit.sock\"\n{keys}\n\
          [[route]]\ndomains = [\"mail.here.test\", \"here.test\"]\nmaildir = {{ path = \"mail/{{local}}\" }}\n\
-         [[route]]\nsmtp = {{ hosts = [\"127.0.0.1:9\"] }}\n"
+         [[route]]\nsmtp = {{ hosts = [\"127.0.0.1:9\"] }}\n\
+         [log]\nformat = \"postfix\"\n"
     )
 }
 
@@ -61,7 +62,12 @@ fn local_user_sends_as_itself() {
     assert_eq!(sent(&files, &mut client, "", "jo"), null);
     let content = files.wait_maildir("mail/jo", 2).remove(0);
     let text = String::from_utf8(content).expect("text");
-    assert!(text.contains("\nReceived: by mail.here.test"), "no client: {text}");
+    let uid = rustix::process::geteuid().as_raw();
+    let trace = format!("\nReceived: by mail.here.test (Postrider, from userid {uid})");
+    assert!(text.contains(&trace), "{text}");
+    let line = format!(": uid={uid} from=<{user}@mail.here.test>");
+    let line = server.wait_console("pickup", |logged| logged.ends_with(&line));
+    assert!(line.contains("/pickup"), "{line}");
     assert!(text.contains("From: Jo <jo@mail.here.test>"), "{text}");
     assert!(text.contains("Date: ") && text.contains("Message-ID: "), "{text}");
     assert!(!text.contains("secret"), "{text}");

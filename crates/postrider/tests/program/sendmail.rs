@@ -1,14 +1,16 @@
 //! `sendmail`, `mailq` and `newaliases`, beside Postfix's.
 
-use crate::support::Files;
 use crate::support::peer::Peer;
 use crate::support::server::{POSTRIDER, Server};
+use crate::support::{Files, wait_until};
 use skips::Machine;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, chown, symlink};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 
 /// All mail stays here, except for users and domains that no route takes.
 const CONFIG: &str = "hostname = \"mail.here.test\"\nspool = { path = \"spool\" }\n\
@@ -95,7 +97,8 @@ fn message_arrives_as_its_options_want() {
 #[test]
 fn refusals_have_exit_codes_and_are_named() {
     let files = Files::new();
-    let server = Server::start(&files, CONFIG);
+    let nowhere = CONFIG.replace("submit.sock\"", "submit.sock\"\ndrop = \"\"");
+    let server = Server::start(&files, &nowhere);
     let large = format!("Subject: x\n\n{}", "x".repeat(100_000));
     for (words, input, expected, told) in [
         (&["unknown@table.test"][..], MESSAGE, 67, "unknown@table.test: 550 5.1.1 "),
@@ -133,7 +136,208 @@ fn refusals_have_exit_codes_and_are_named() {
     let output = sendmail(&files, &["-bs"], cut);
     assert_eq!(code(&output), 74, "{output:?}");
     server.stop();
-    assert_eq!(code(&sendmail(&files, &["root"], MESSAGE)), 75, "no server");
+    assert_eq!(code(&sendmail(&files, &["-bv", "root"], "")), 75, "no server");
+    assert_eq!(code(&sendmail(&files, &["root"], MESSAGE)), 75, "no server, and no directory");
+}
+
+/// The files in the directory of dropped messages, by name.
+fn dropped(files: &Files) -> Vec<PathBuf> {
+    let entries = fs::read_dir(files.path("spool-drop")).expect("a directory");
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a file").path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Lets a server create the directory.
+fn started_and_stopped(files: &Files) {
+    let server = Server::start(files, CONFIG);
+    let mode = || fs::metadata(files.path("spool-drop")).map(|meta| meta.permissions().mode());
+    wait_until("a directory", || mode().is_ok_and(|mode| mode & 0o1000 != 0));
+    server.stop();
+}
+
+#[test]
+fn message_waits_while_the_server_is_down() {
+    let files = Files::new();
+    started_and_stopped(&files);
+    let mode = fs::metadata(files.path("spool-drop")).expect("a directory").permissions().mode();
+    assert_eq!(mode & 0o7777, 0o1733);
+    assert_eq!(code(&sendmail(&files, &["-f", "me@x.test", "root"], MESSAGE)), 0);
+    let wrong = ["-f", "asker@x.test", "unknown@table.test", "known@table.test"];
+    assert_eq!(code(&sendmail(&files, &wrong, MESSAGE)), 0);
+    assert_eq!(dropped(&files).len(), 2);
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        // As if another user had sent it.
+        chown(&dropped(&files)[0], Some(65_534), Some(65_534)).expect("root may");
+    } else {
+        skips::machine(Machine::Root, "a file of another user");
+    }
+    let server = Server::start_again(&files);
+    mail_of(&files, "root", 1);
+    mail_of(&files, "known", 1);
+    wait_until("all files taken up", || dropped(&files).is_empty());
+    let events = files.events_of("received");
+    let of_other = events.iter().find(|event| event["recipients"][0] == "root@mail.here.test");
+    let of_other = of_other.expect("an event");
+    if is_root {
+        assert_eq!(of_other["login"], "nobody", "{of_other}");
+        assert_eq!(of_other["sender"], "nobody@mail.here.test", "not trusted: {of_other}");
+    }
+    let report = mail_of(&files, "asker", 1).remove(0);
+    assert!(report.contains("<unknown@table.test>: 550 5.1.1 "), "{report}");
+    assert!(report.contains("Subject: one") && !report.contains("Body."), "{report}");
+    // A message of a running server that is left there is found, too.
+    server.stop();
+    assert_eq!(code(&sendmail(&files, &["later"], MESSAGE)), 0);
+    let left = dropped(&files).remove(0);
+    fs::rename(&left, files.path("away")).expect("the same disk");
+    let server = Server::start_again(&files);
+    fs::rename(files.path("away"), left).expect("the same disk");
+    mail_of(&files, "later", 1);
+    server.stop();
+}
+
+#[test]
+fn strange_files_are_not_taken_up() {
+    let files = Files::new();
+    started_and_stopped(&files);
+    for user in ["good", "linked", "open", "cut"] {
+        assert_eq!(code(&sendmail(&files, &[user], MESSAGE)), 0);
+    }
+    let all = dropped(&files);
+    let drop = |name: &str| files.path("spool-drop").join(name);
+    files.write("secret", "mine");
+    symlink(files.path("secret"), drop("msg-link")).expect("a link");
+    fs::hard_link(&all[1], files.path("second-name")).expect("a link");
+    fs::set_permissions(&all[2], fs::Permissions::from_mode(0o666)).expect("our file");
+    let whole = fs::read(&all[3]).expect("a file");
+    fs::write(&all[3], &whole[..whole.len() - 1]).expect("room");
+    let made = Command::new("mkfifo").arg(drop("msg-pipe")).status().expect("mkfifo(1)");
+    assert!(made.success());
+    fs::create_dir(drop("msg-directory")).expect("room");
+    fs::write(drop("msg-text"), "Subject: no envelope\n\n").expect("room");
+    // The server would wait for the end of its content.
+    let text = String::from_utf8(whole).expect("text");
+    let endless = text.replace("Body.\r\n", "Body...");
+    fs::write(drop("msg-endless"), endless).expect("room");
+    fs::write(drop("msg-line\nbreak"), "").expect("room");
+    fs::write(drop("other"), "none of ours").expect("room");
+    let old = fs::File::create(drop("new-old")).expect("room");
+    old.set_modified(SystemTime::now() - Duration::from_secs(2 * 86_400)).expect("a time");
+    fs::write(drop("new-young"), "").expect("room");
+    let server = Server::start_again(&files);
+    mail_of(&files, "good", 1);
+    let name = |path: &Path| path.file_name().expect("a name").to_str().expect("text").to_owned();
+    for (file, why) in [
+        ("msg-link".to_owned(), "it is a symbolic link"),
+        (name(&all[1]), "it has several names"),
+        (name(&all[2]), "other users may write to it"),
+        (name(&all[3]), "it is cut"),
+        ("msg-pipe".to_owned(), "it is not a regular file"),
+        ("msg-endless".to_owned(), "its last line has no end"),
+        ("msg-text".to_owned(), "it is no message of sendmail"),
+        ("msg-line\\nbreak".to_owned(), "it is no message of sendmail"),
+        ("new-old".to_owned(), "it was never completed"),
+    ] {
+        let line = server.wait_console(why, |line| line.contains(&file));
+        assert!(line.contains("drop: file refused") && line.ends_with(why), "{line}");
+    }
+    wait_until("refused files are gone", || dropped(&files).len() == 3);
+    assert_eq!(fs::read_to_string(files.path("secret")).expect("a file"), "mine");
+    assert!(files.path("second-name").exists());
+    assert_eq!(files.wait_events("received", 1).len(), 1);
+    server.stop();
+}
+
+/// Gives the only file in the directory this age.
+fn age_dropped(files: &Files, days: u64) {
+    let path = dropped(files).remove(0);
+    let file = fs::OpenOptions::new().write(true).open(path).expect("our file");
+    file.set_modified(SystemTime::now() - Duration::from_secs(days * 86_400)).expect("a time");
+}
+
+#[test]
+fn deferred_message_waits_and_delays_no_other() {
+    let files = Files::new();
+    started_and_stopped(&files);
+    assert_eq!(code(&sendmail(&files, &["later@x.test", "known@table.test"], MESSAGE)), 0);
+    let server = Server::start_again(&files);
+    server.wait_console("deferred", |line| line.contains("drop: message deferred"));
+    // Left by another program while the server runs.
+    let path = dropped(&files).remove(0);
+    let text = fs::read_to_string(&path).expect("text").replace("later@x.test", "other@x.test");
+    let changed = text.replace("known@table.test", "second@x.test");
+    fs::write(files.path("changed"), changed).expect("room");
+    fs::rename(files.path("changed"), path.with_file_name("msg-second")).expect("the same disk");
+    mail_of(&files, "second", 1);
+    assert_eq!(dropped(&files), [path], "the first one waits, and no recipient got it");
+    assert!(!files.path("mail/known").exists());
+    server.stop();
+    // At the end of its time it goes to those that take it.
+    age_dropped(&files, 6);
+    let server = Server::start_again(&files);
+    mail_of(&files, "known", 1);
+    let report = mail_of(&files, "root", 1).remove(0);
+    assert!(report.contains("<later@x.test>: 451 4.") && !report.contains("known"), "{report}");
+    wait_until("the file is gone", || dropped(&files).is_empty());
+    server.stop();
+}
+
+#[test]
+fn file_that_stays_is_submitted_once() {
+    let files = Files::new();
+    started_and_stopped(&files);
+    assert_eq!(code(&sendmail(&files, &["once"], MESSAGE)), 0);
+    let path = dropped(&files).remove(0);
+    let change = |how| Command::new("chattr").arg(how).arg(&path).output().expect("chattr(1)");
+    if !change("+i").status.success() {
+        return skips::machine(Machine::Root, "a file that can't be removed");
+    }
+    let server = Server::start_again(&files);
+    server.wait_console("a file", |line| line.contains("drop: submitted file not removed"));
+    assert!(path.exists());
+    assert!(change("-i").status.success());
+    wait_until("the file is gone", || !path.exists());
+    assert_eq!(mail_of(&files, "once", 1).len(), 1);
+    server.stop();
+}
+
+#[test]
+fn dropped_message_is_synced_with_its_name() {
+    let files = Files::new();
+    started_and_stopped(&files);
+    let sendmail = link(&files, "sendmail");
+    fs::set_permissions(files.dir(), fs::Permissions::from_mode(0o755)).expect("own directory");
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        skips::machine(Machine::Root, "a user that may not list the directory");
+    }
+    for (user, last) in [(None, "fsync"), (Some(65_534), "syncfs")] {
+        if user.is_some() && !is_root {
+            continue;
+        }
+        let trace = files.path("trace").with_extension(last);
+        fs::write(&trace, "").expect("room");
+        fs::set_permissions(&trace, fs::Permissions::from_mode(0o666)).expect("own file");
+        let mut traced = Command::new("strace");
+        traced.args(["-f", "-y", "-e", "trace=fsync,syncfs,rename", "-o"]).arg(&trace);
+        traced.arg(&sendmail).arg("root").current_dir(files.dir());
+        traced.env("POSTRIDER_CONFIG", files.path("postrider.toml"));
+        if let Some(user) = user {
+            traced.uid(user).gid(user);
+        }
+        let mut child = traced.stdin(Stdio::piped()).spawn().expect("strace is there");
+        child.stdin.take().expect("a pipe").write_all(MESSAGE.as_bytes()).expect("it reads");
+        assert!(child.wait().expect("it ends").success());
+        let text = fs::read_to_string(&trace).expect("text");
+        let calls: Vec<&str> = text.lines().filter(|line| line.ends_with(" = 0")).collect();
+        let [content, name, names] = calls[..] else { panic!("{text}") };
+        assert!(content.contains(" fsync(") && content.contains("/new-"), "{text}");
+        assert!(name.contains(" rename(") && name.contains("/msg-"), "{text}");
+        assert!(names.contains(&format!(" {last}(")) && names.contains("spool-drop"), "{text}");
+    }
+    assert_eq!(dropped(&files).len(), if is_root { 2 } else { 1 });
 }
 
 #[test]
@@ -165,8 +369,27 @@ fn queue_is_listed_and_retried_by_the_old_names() {
     files.wait_events("deferred", before + 1);
     assert_eq!(code(&sendmail(&files, &["-q"], "")), 0);
     assert_eq!(run(&newaliases, &[]).0, 0);
+    if rustix::process::geteuid().is_root() {
+        list_is_for_the_servers_user(&files, &mailq);
+    } else {
+        skips::machine(Machine::Root, "another user's mailq");
+    }
     server.stop();
     assert_eq!(run(&mailq, &[]).0, 69, "no server");
+}
+
+fn list_is_for_the_servers_user(files: &Files, mailq: &Path) {
+    fs::set_permissions(files.dir(), fs::Permissions::from_mode(0o755)).expect("own directory");
+    let config = files.path("postrider.toml");
+    for (mode, unopened) in [(0o644, "control.sock"), (0o600, "postrider.toml")] {
+        fs::set_permissions(&config, fs::Permissions::from_mode(mode)).expect("own file");
+        let mut command = Command::new(mailq);
+        command.uid(65_534).gid(65_534).current_dir(files.dir());
+        let output = command.env("POSTRIDER_CONFIG", &config).output().expect("it runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(code(&output), 77, "{output:?}");
+        assert!(error.contains(unopened) && error.contains("run `sudo mailq`"), "{error}");
+    }
 }
 
 /// Command lines that Postfix's sendmail and this one must take or refuse alike.

@@ -21,6 +21,12 @@ pub(crate) struct LocalText {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("title" = "path"))]
     socket: Option<String>,
+    /// Directory where `sendmail` leaves messages while the server is down; a running server submits them. It is created
+    /// with mode 1733 if it lies beside a spool. Every user must reach it. Default: the path of the first spool, followed
+    /// by `-drop`. `""` for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("title" = "path"))]
+    drop: Option<String>,
     /// Users of this machine that may send with any sender address (`sendmail -f`). A
     /// user without a name is named by its number. The sender of all other messages becomes the user's name at `origin`,
     /// unless it is the null sender.
@@ -33,6 +39,7 @@ impl Default for LocalText {
         LocalText {
             smtp: SmtpListenerText::default(),
             socket: None,
+            drop: None,
             trusted: vec!["root".to_owned()],
         }
     }
@@ -61,6 +68,15 @@ impl ProtocolSection for LocalText {
         for (index, user) in text.trusted.iter().enumerate() {
             reader.printable(&format!("trusted[{index}]"), user, 256);
         }
+        let drop = match text.drop.as_deref() {
+            None => {
+                let mut beside = reader.first_spool().as_os_str().to_owned();
+                beside.push("-drop");
+                Some(beside.into())
+            }
+            Some("") => None,
+            Some(path) => Some(reader.file_path("drop", path)),
+        };
         let Some(socket) = text.socket else {
             let help = "name the socket, for example socket = \"/run/postrider/submit.sock\"";
             reader.error("", "a listener for local users without `socket`", help);
@@ -68,6 +84,7 @@ impl ProtocolSection for LocalText {
         };
         listener.local = Some(Arc::new(LocalUsers {
             socket: reader.file_path("socket", &socket),
+            drop,
             trusted: text.trusted.into_boxed_slice(),
             hostname,
             // They have neither name nor address.

@@ -14,6 +14,8 @@ const NO_ADDRESS: Refusal =
 #[derive(Debug)]
 pub(super) struct LocalUsers {
     pub(super) socket: PathBuf,
+    /// Directory of messages from the time when the server is down.
+    pub(super) drop: Option<PathBuf>,
     pub(super) trusted: Box<[String]>,
     pub(super) hostname: Domain,
     pub(super) senders: Arc<SenderRules>,

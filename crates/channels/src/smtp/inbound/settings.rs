@@ -219,6 +219,10 @@ impl ProtocolSettings for SmtpListener {
         self.local.as_ref().map(|local| local.socket())
     }
 
+    fn drop_directory(&self) -> Option<&Path> {
+        self.local.as_ref().and_then(|local| local.drop.as_deref())
+    }
+
     fn login_by_certificate(&self) -> Option<&'static str> {
         let takes = self.submission.as_ref().is_some_and(|one| one.takes_certificates);
         takes.then_some("mechanisms")

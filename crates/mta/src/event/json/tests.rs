@@ -66,6 +66,7 @@ fn client() -> Arc<Client> {
         certified: Some("jo@x.test".into()),
         login: Some("jo".into()),
         mechanism: None,
+        uid: None,
     })
 }
 

@@ -206,7 +206,7 @@ impl PostfixLines {
     }
 }
 
-/// The lines of `smtpd` and `cleanup` about a new message.
+/// The lines of `smtpd` or `pickup`, and of `cleanup`, about a new message.
 fn received(
     lines: &mut EventLines<'_>,
     message: &EventMessage,
@@ -219,7 +219,13 @@ fn received(
         let mechanism = client.mechanism.unwrap_or("PLAIN");
         let _ = write!(login, ", sasl_method={mechanism}, sasl_username={name}");
     }
-    lines.line("smtpd", None, format_args!("{id}: client={}{login}", Peer(client)));
+    match client.uid {
+        Some(uid) => {
+            let from = sender(message);
+            lines.line("pickup", None, format_args!("{id}: uid={uid} from=<{from}>"));
+        }
+        None => lines.line("smtpd", None, format_args!("{id}: client={}{login}", Peer(client))),
+    }
     let message_id = message_id.unwrap_or("<>");
     lines.line("cleanup", None, format_args!("{id}: message-id={message_id}"));
 }
