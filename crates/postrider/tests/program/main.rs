@@ -50,6 +50,7 @@ mod reports;
 mod require_tls;
 mod rules;
 mod sendmail;
+mod sendmail_callers;
 mod service_manager;
 mod shaping;
 mod shutdown;

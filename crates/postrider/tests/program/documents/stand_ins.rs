@@ -157,6 +157,11 @@ esac
         reason: "minutes of building: the script must exist",
         script: r#"[ -x "$ROOT/scripts/build-dist" ]"#,
     },
+    StandIn {
+        program: "scripts/bench-sendmail",
+        reason: "minutes of measuring: the script must exist",
+        script: r#"[ -x "$ROOT/scripts/bench-sendmail" ]"#,
+    },
     StandIn { program: "sudo", reason: "the command behind it is checked", script: r#"exec "$@""# },
     StandIn {
         program: "install",
