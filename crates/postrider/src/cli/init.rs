@@ -69,8 +69,8 @@ pub(crate) struct InitArgs {
     /// none; with --kind local, /run/postrider/submit.sock.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) socket: Option<PathBuf>,
-    /// The user that the server runs as: owner of secrets, spool and mailboxes. Default: `postrider`, if root runs this
-    /// command and the user exists.
+    /// The user that the server becomes after its start (key `user`): owner of secrets, spool and mailboxes. Default:
+    /// `postrider`, if root runs this command and the user exists.
     #[arg(long, value_name = "USER")]
     pub(crate) owner: Option<String>,
     /// Check the DNS records at the end, as `postrider check --dns` does.

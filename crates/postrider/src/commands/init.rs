@@ -83,8 +83,9 @@ fn make(args: &InitArgs) -> Result<InitResult, InitError> {
     let mut terminal = Terminal;
     let is_terminal = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     let prompt = is_terminal.then_some(&mut terminal as &mut dyn Prompt);
-    let server = NewServer::read(args, prompt).map_err(usage)?;
+    let mut server = NewServer::read(args, prompt).map_err(usage)?;
     let owner = owner_of(args).map_err(usage)?;
+    server.account = account(args, owner);
     let secrets = Secrets::new(&server).map_err(failed)?;
     let files = files(&server, &places, &secrets);
     let directories = directories(&server, &places);
@@ -106,6 +107,12 @@ fn owner_of(args: &InitArgs) -> Result<Option<Owner>, String> {
         None => Ok(user_named(ACCOUNT).ok()),
         Some(name) => user_named(name).map(Some),
     }
+}
+
+/// The name of the owner, which the server becomes; none for root.
+fn account(args: &InitArgs, owner: Option<Owner>) -> Option<String> {
+    owner.filter(|owner| owner.user != 0)?;
+    Some(args.owner.clone().unwrap_or_else(|| ACCOUNT.to_owned()))
 }
 
 /// Random values.

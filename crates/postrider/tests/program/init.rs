@@ -21,7 +21,12 @@ const PLACES: [(&str, &str); 3] =
 /// Runs `init` with these words, in the test's directory.
 pub(crate) fn init(files: &Files, words: &[&str]) -> Answer {
     let places = ["--out", "etc", "--spool", "spool", "--mail", "mail"];
-    server::program(files.dir(), &[&["init", "example.org"], words, &places].concat())
+    // A user `postrider` of this machine would become the owner.
+    let owner: &[&str] = match rustix::process::geteuid().is_root() && !words.contains(&"--owner") {
+        true => &["--owner", "root"],
+        false => &[],
+    };
+    server::program(files.dir(), &[&["init", "example.org"], words, &places, owner].concat())
 }
 
 /// The configuration that was written.

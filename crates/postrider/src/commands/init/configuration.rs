@@ -91,8 +91,11 @@ fn head(server: &NewServer, places: &Places, postmaster: &str) -> String {
         }
         _ => "",
     };
+    let user = server.account.as_deref().map_or(String::new(), |user| {
+        format!("user = {:<30}# after the start; docs/privileges.md\n", text_of(user))
+    });
     [
-        format!("hostname = \"{hostname}\"\npostmaster = \"{postmaster}\"\n{shaping}"),
+        format!("hostname = \"{hostname}\"\n{user}postmaster = \"{postmaster}\"\n{shaping}"),
         format!("\n[spool]\npath = {spool}\n"),
         "\n[admin]                              # metrics and health checks, for this machine\n"
             .to_owned(),

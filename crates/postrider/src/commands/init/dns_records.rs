@@ -33,7 +33,7 @@ pub(super) fn public_addresses(given: &[IpAddr]) -> Vec<IpAddr> {
 
 /// The records, with comments; empty for a relay, because the smarthost has them.
 pub(super) fn text(server: &NewServer, addresses: &[IpAddr], dkim_record: Option<&str>) -> String {
-    let NewServer { domain, hostname, role } = server;
+    let NewServer { domain, hostname, role, account: _ } = server;
     let Some(dkim_record) = dkim_record else { return String::new() };
     let mut lines = vec!["; DNS records".to_owned()];
     for address in addresses {
@@ -80,6 +80,7 @@ mod tests {
             domain: "example.org".to_owned(),
             hostname: "out.example.org".to_owned(),
             role,
+            account: None,
         };
         let records = text(&server, &[], Some("v=DKIM1; p=x"));
         assert!(records.contains("\n; A, AAAA and PTR records of out.example.org "), "{records}");

@@ -16,6 +16,8 @@ pub(super) struct NewServer {
     pub(super) domain: String,
     pub(super) hostname: String,
     pub(super) role: Role,
+    /// User that the server becomes after its start, if root starts it.
+    pub(super) account: Option<String>,
 }
 
 /// The kind of server, with its own facts.
@@ -100,7 +102,8 @@ impl NewServer {
         questions.finish()?;
         match (hostname, role) {
             (Some(hostname), Some(role)) => {
-                Ok(NewServer { domain: args.domain.clone(), hostname, role })
+                let domain = args.domain.clone();
+                Ok(NewServer { domain, hostname, role, account: None })
             }
             _ => Err("the command line is incomplete".to_owned()),
         }
