@@ -1,10 +1,11 @@
 //! A listening socket, and reading without a buffer per connection.
 
+use socket2::{Domain, Socket, Type};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::UnixListener;
 use std::pin::Pin;
@@ -36,12 +37,21 @@ pub fn free_port() -> io::Result<u16> {
     for port in (PORTS.start + begin..PORTS.end).chain(PORTS) {
         // Claimed first: whoever has claimed it may be about to listen there, and is not to find it taken by a trial.
         let Ok(claim) = claim(port) else { continue };
-        if std::net::TcpListener::bind(("0.0.0.0", port)).is_ok() {
+        if trial(port).is_ok() {
             keep(claim);
             return Ok(port);
         }
     }
     Err(io::Error::new(io::ErrorKind::AddrInUse, "no port is free"))
+}
+
+/// Binds a port; fails if a program listens on it at any address. The socket does not listen. A child process holds copies
+/// of its parent's sockets until its exec, and a copy that listens would keep the port busy.
+fn trial(port: u16) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)).into())?;
+    Ok(socket)
 }
 
 /// Ports that are claimed at once: a server soon listens on what was claimed before them.
@@ -112,5 +122,23 @@ impl ReadBuffer {
             }
         })
         .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{free_port, trial};
+    use std::net::TcpListener;
+
+    #[test]
+    fn trial_finds_listeners_and_is_none() {
+        let port = free_port().unwrap();
+        let held = trial(port).unwrap();
+        let listener = TcpListener::bind(("127.77.1.1", port)).unwrap();
+        assert!(trial(port).is_err(), "a listener at another address");
+        drop(held);
+        assert!(trial(port).is_err());
+        drop(listener);
+        assert!(trial(port).is_ok());
     }
 }
