@@ -142,7 +142,9 @@ fn a_delivery_that_counts_before_its_directory_is_synced_is_found() {
         }
     }
     assert_eq!(code, 1, "{report}");
-    assert!(report["mailboxes"]["lost"].as_u64() > Some(0), "{report}");
+    // The cut that loses a delivery may lose its event, too: then it is neither recorded nor queued.
+    let count = |key: &str| report["mailboxes"][key].as_u64().expect("a number");
+    assert!(count("lost") + count("unqueued") > 0, "{report}");
     assert!(report["audit"]["missing"]["count"].as_u64() > Some(0), "{report}");
     // Nothing else was wrong with what lay there.
     assert_eq!(report["audit"]["damaged"]["count"], 0, "{report}");
